@@ -22,6 +22,7 @@ from weirlab.studies.calls.columns import PacketRow
 from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.studies.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
 from weirlab.studies.failover.switches.rows import SwitchRow
+from weirlab.studies.ipsec.endpoints import rows as endpoints
 from weirlab.studies.monitor.trials.rows import MonitorRow
 from weirlab.studies.parallel import rows as parallel
 from weirlab.studies.tcp.study.columns import (
@@ -114,6 +115,15 @@ GROUPS: Final = (
             parallel.ATTEMPTS: parallel.AttemptRow,
             parallel.PATHS: parallel.PathRow,
             parallel.SERIES: parallel.SeriesRow,
+        },
+    ),
+    Group(
+        "Runs about endpoints",
+        "What `weir ipsec endpoints` keeps ([endpoints.md](endpoints.md)).",
+        {
+            endpoints.ATTEMPTS: endpoints.AttemptRow,
+            endpoints.DISTRIBUTIONS: endpoints.DistributionRow,
+            endpoints.LIMITS: endpoints.LimitRow,
         },
     ),
     Group(

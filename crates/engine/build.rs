@@ -13,6 +13,7 @@ fn main() {
         ("find", "find", "-UWEIR_BLIND"),
         ("receiver", "receiver", "-UWEIR_BLIND"),
         ("tap", "tap", "-UWEIR_BLIND"),
+        ("endpoint", "endpoint", "-UWEIR_BLIND"),
     ] {
         compile(name, made, look);
     }

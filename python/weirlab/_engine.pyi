@@ -164,6 +164,33 @@ class EspInbound:
 ESP_COUNTERS: Final[tuple[str, ...]]
 """Names of a gateway's counters: those of its file, 8 bytes each, in the host's byte order."""
 
+def talk_between(
+    *,
+    bypass: bool,
+    real_time: bool,
+    places: tuple[tuple[str, str, bytes, str, int], tuple[str, str, bytes, str, int]],
+    period_ns: int,
+    packets: int,
+    payload_bytes: int,
+    payload_type: int,
+    stamp_units: int,
+    phases_ns: tuple[Sequence[int], Sequence[int]],
+    linger_ns: int,
+    suite: str | None = None,
+    tunnel: bool = False,
+    port: int = 4500,
+    keys: Sequence[tuple[int, bytes, bytes]] | None = None,
+    iv_key: bytes = ...,
+) -> dict[str, Any]:
+    """Let two endpoints talk to one another in calls, past the system (``bypass``) or through UDP sockets.
+
+    ``places``: of each endpoint the namespace's name, the interface, its Ethernet and its IPv4 address, and
+    the CPU of its thread. ``phases_ns``: when the first packet of each call is due, for either endpoint as
+    the sender. ``keys``: SPI, encryption key and authentication key of what each endpoint sends, by ESP.
+    The answer has ``logs``, one of each endpoint, whose ``sent_ns`` and ``heard_ns`` have the shape (calls,
+    packets); 0 stands for a packet that was not there. Times are those of CLOCK_MONOTONIC.
+    """
+
 def esp_key_bytes(suite: str) -> tuple[list[int], int]:
     """Lengths that a suite's encryption key may have, salt included, and that of its authentication key.
 

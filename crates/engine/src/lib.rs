@@ -7,6 +7,7 @@
 mod account;
 mod clock;
 pub mod emulator;
+pub mod endpoints;
 mod engine;
 mod frames;
 pub mod gateway;

@@ -28,6 +28,7 @@ OWN: Final = (
     "weirlab.studies.trace:TraceStudy",
     "weirlab.studies.tcp:TcpStudy",
     "weirlab.studies.ipsec:IpsecStudy",
+    "weirlab.studies.ipsec.endpoints:EndpointsStudy",
     "weirlab.studies.emulator:EmulatorStudy",
     "weirlab.studies.psock:PsockStudy",
     "weirlab.studies.parallel:ParallelStudy",

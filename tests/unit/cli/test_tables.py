@@ -14,6 +14,9 @@ from weirlab.store import Store
 from weirlab.studies.failover import FailoverStudy
 from weirlab.studies.failover.fakes import FakePair, SwitchBehaviour, instant
 from weirlab.studies.failover.switches.event import Clocks
+from weirlab.studies.ipsec.endpoints import EndpointsStudy
+from weirlab.studies.ipsec.endpoints.fakes import FakeBed as FakeEndpoints
+from weirlab.studies.ipsec.endpoints.fakes import opener
 from weirlab.studies.registry import studies
 from weirlab.studies.voice import VoiceStudy
 from weirlab.studies.voice.fakes import FakeLab
@@ -59,6 +62,7 @@ OTHERS = (
     ("trace", "made.pcap", "--connection", "1"),
     ("ipsec bytes", "--published"),
     ("ipsec bytes", "--over", "all", "--mtu", "300"),
+    ("ipsec endpoints", "--calls", "1", "--repetitions", "2", "--seconds", "0.2"),
     ("tcp list", "--state", "listen"),
     ("tcp watch", "--list-fields"),
     ("tcp watch", "--events", "--list-fields"),
@@ -123,6 +127,8 @@ def test_what_calculates_and_what_reads_captures(
     monkeypatch.setitem(studies(), pairs.key, pairs)
     routing = VoiceStudy(lambda network, talk_s: FakeLab(network, tmp_path))
     monkeypatch.setitem(studies(), routing.key, routing)
+    talking = EndpointsStudy(opener(FakeEndpoints()))
+    monkeypatch.setitem(studies(), talking.key, talking)
     loading = VoiceLoadStudy(lambda network, talk_s: FakeLoadLab(network, tmp_path))
     monkeypatch.setitem(studies(), loading.key, loading)
     capture = pcap(tmp_path / "calls.pcap", frames([*without(talk(100), range(20, 90, 24))]))

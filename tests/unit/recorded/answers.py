@@ -23,6 +23,7 @@ INPUTS: Final = HERE / "inputs.tar.xz"
 TRANSFERS: Final = HERE / "inputs-tcp.tar.xz"
 """Runs of a kind that came later: one of a version that kept no trials of it, one of the first that did."""
 LATER: Final = HERE / "inputs-later.tar.xz"
+LATEST: Final = HERE / "inputs-latest.tar.xz"
 """Runs of kinds that came later still."""
 
 CLOSE: Final = 1e-9
@@ -50,12 +51,14 @@ TCP: Final = "20260105-081300-tcp-000e"
 VOICE: Final = "20260105-081200-voice-000d"
 PARALLEL: Final = "20260105-081400-parallel-000f"
 VOICE_LOAD: Final = "20260105-081500-voice_load-0010"
+ENDPOINTS: Final = "20260105-081600-endpoints-0011"
 
 RUNS: Final = (
     PROFILE, SLOWER, TRIAL, STEPS, VERIFY, CALIBRATE, SEARCH, RFC2544, CALLS, CAPACITY, FAILOVER, MONITOR,
     VOICE,
 )  # fmt: skip
 LATER_RUNS: Final = (PARALLEL, VOICE_LOAD)
+LATEST_RUNS: Final = (ENDPOINTS,)
 
 
 def _kind(run: str) -> str:
@@ -75,8 +78,8 @@ COMMANDS: Final = {
     "show-tcp-earlier": f"show {TCP_EARLIER}",
     "report-tcp": f"report {TCP} --out report.html",
     "report-tcp-earlier": f"report {TCP_EARLIER} --out report.html",
-    **{f"show-{_kind(run)}": f"show {run}" for run in LATER_RUNS},
-    **{f"report-{_kind(run)}": f"report {run} --out report.html" for run in LATER_RUNS},
+    **{f"show-{_kind(run)}": f"show {run}" for run in (*LATER_RUNS, *LATEST_RUNS)},
+    **{f"report-{_kind(run)}": f"report {run} --out report.html" for run in (*LATER_RUNS, *LATEST_RUNS)},
     "export": f"export {FAILOVER} --format csv --out exported",
     "fit": f"fit {PROFILE}",
     "predict": f"predict {PROFILE} --rate 250kpps --frame 214 --rules 200",
@@ -108,7 +111,7 @@ COMMANDS: Final = {
 
 def unpacked(folder: Path) -> Path:
     """The inputs, in ``folder``."""
-    for path in (INPUTS, TRANSFERS, LATER):
+    for path in (INPUTS, TRANSFERS, LATER, LATEST):
         with tarfile.open(path) as archive:
             archive.extractall(folder, filter="data")
     return folder

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from answers import INPUTS, LATER, LATER_RUNS, PROFILE, RUNS, SLOWER
+from answers import INPUTS, LATER, LATER_RUNS, LATEST, LATEST_RUNS, PROFILE, RUNS, SLOWER
 from typer.testing import CliRunner
 
 from weirlab.cli.app import app
@@ -34,6 +34,10 @@ from weirlab.studies.failover.fakes import FakePair, SwitchBehaviour, instant
 from weirlab.studies.failover.section import FailoverScenario
 from weirlab.studies.failover.switches import Pair
 from weirlab.studies.failover.switches.event import Clocks
+from weirlab.studies.ipsec.endpoints import EndpointsStudy
+from weirlab.studies.ipsec.endpoints.fakes import FakeBed as FakeEndpoints
+from weirlab.studies.ipsec.endpoints.fakes import opener as open_endpoints
+from weirlab.studies.ipsec.endpoints.section import EndpointScenario
 from weirlab.studies.monitor import MonitorStudy
 from weirlab.studies.monitor.bed import Settings
 from weirlab.studies.monitor.fakes import FakeLink
@@ -125,6 +129,18 @@ VOICE_LOAD_SCENARIO: dict[str, Any] = {
     "report": None,
 }
 
+ENDPOINTS_SCENARIO: dict[str, Any] = {
+    "name": "small endpoints",
+    "endpoints": {
+        "calls": [1, 5],
+        "lasts_s": 0.5,
+        "warmup_s": 0.1,
+        "repetitions": 2,
+        "limit": {"most_calls": 2000, "trial_s": 0.2},
+    },
+    "report": None,
+}
+
 PARALLEL_SCENARIO: dict[str, Any] = {
     "name": "small parallel",
     "parallel": {
@@ -169,6 +185,17 @@ def make_later() -> None:
             load = VoiceLoadStudy(lambda network, talk_s: FakeLoadLab(network, folder))
             _run(load, store, from_plain(VOICE_LOAD_SCENARIO, "here", LoadScenario))
         _pack(LATER, folder, ("store",))
+
+
+def make_latest() -> None:
+    """Those of the newest kinds; needs no root."""
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        with _elsewhere(folder), _as_example(LATEST_RUNS):
+            endpoints = EndpointsStudy(open_endpoints(FakeEndpoints()))
+            scenario = from_plain(ENDPOINTS_SCENARIO, "here", EndpointScenario)
+            _run(endpoints, Store(folder / "store"), scenario)
+        _pack(LATEST, folder, ("store",))
 
 
 def _pack(path: Path, folder: Path, names: Sequence[str]) -> None:

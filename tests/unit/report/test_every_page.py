@@ -22,6 +22,8 @@ from weirlab.studies import runner
 from weirlab.studies.capacity.page import tell as tell_capacity
 from weirlab.studies.capacity.predicted import Foretold
 from weirlab.studies.failover.page import tell as tell_failover
+from weirlab.studies.ipsec.endpoints.fakes import FakeBed as FakeEndpoints
+from weirlab.studies.ipsec.endpoints.study import page as page_of_endpoints
 from weirlab.studies.monitor.page import tell as tell_monitor
 from weirlab.studies.parallel.fakes import FakeBed
 from weirlab.studies.parallel.study import page as page_of_parallel
@@ -50,6 +52,7 @@ from weirlab.trace import Trace
 from ..studies.calls import test_page as test_calls_page
 from ..studies.capacity import test_page as test_capacity_page
 from ..studies.failover import test_page as test_failover_page
+from ..studies.ipsec.endpoints import test_study as test_endpoints_study
 from ..studies.monitor import test_page as test_monitor_page
 from ..studies.parallel import test_study as test_parallel_study
 from ..studies.quality.captures import frames, pcap
@@ -72,6 +75,7 @@ KINDS = (
     "voice",
     "parallel",
     "voice_load",
+    "endpoints",
 )
 DATE = "2026-11-22"
 DEVICES = {
@@ -87,6 +91,7 @@ DEVICES = {
     "voice": "numbering plan campus",
     "parallel": "parallel sockets",
     "voice_load": "numbering plan campus",
+    "endpoints": "endpoints of calls",
 }
 MARKS = ("point", "line", "rule", "bar", "rect", "area")
 
@@ -206,6 +211,12 @@ def made_pages(small_run: Any, models: Any, tmp_path_factory: Any) -> Made:
         outcome = runner.run(study, Store(folder / "load"), asked, Quiet())
         return tell_load(outcome.found, {**vars(outcome.run.manifest), **dated})
 
+    def endpoints() -> Story:
+        run = test_endpoints_study.run(
+            Store(folder / "endpoints"), FakeEndpoints(), test_endpoints_study.scenario()
+        ).run
+        return replace(page_of_endpoints(run), manifest={**vars(run.manifest), **dated})
+
     return Made(
         {
             "profile": profile,
@@ -220,6 +231,7 @@ def made_pages(small_run: Any, models: Any, tmp_path_factory: Any) -> Made:
             "voice": voice,
             "parallel": parallel,
             "voice_load": voice_load,
+            "endpoints": endpoints,
         }
     )
 

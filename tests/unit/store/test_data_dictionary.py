@@ -18,6 +18,7 @@ from weirlab.store.frames import schema_of
 from weirlab.studies.calls.columns import PacketRow
 from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.studies.failover.switches.rows import SwitchRow
+from weirlab.studies.ipsec.endpoints import rows as endpoints
 from weirlab.studies.monitor.trials.rows import MonitorRow
 from weirlab.studies.parallel.rows import AttemptRow, PathRow, SeriesRow
 from weirlab.studies.tcp.study.columns import (
@@ -79,6 +80,14 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
         "parallel": list(schema_of(AttemptRow)),
         "parallel_paths": list(schema_of(PathRow)),
         "parallel_series": list(schema_of(SeriesRow)),
+        **{
+            name: list(schema_of(row))
+            for name, row in {
+                endpoints.ATTEMPTS: endpoints.AttemptRow,
+                endpoints.DISTRIBUTIONS: endpoints.DistributionRow,
+                endpoints.LIMITS: endpoints.LimitRow,
+            }.items()
+        },
         CALLS: list(schema_of(CallRow)),
         MESSAGES: list(schema_of(MessageRow)),
         LOGS: list(schema_of(LogRow)),

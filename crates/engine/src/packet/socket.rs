@@ -54,15 +54,30 @@ pub fn set(socket: &OwnedFd, level: i32, option: i32, value: i32) -> io::Result<
     })
 }
 
+/// The value of an integer option.
+pub fn get(socket: &OwnedFd, level: i32, option: i32) -> io::Result<i32> {
+    let (mut value, mut len) = (0_i32, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: `value` is an int that lives through the call.
+    check(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut len)
+    })?;
+    Ok(value)
+}
+
+/// Sets an option of packet sockets whose value is one of the kernel's structures.
+pub fn set_value<T>(socket: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
+    set_structure(socket, libc::SOL_PACKET, option, value)
+}
+
 /// Sets an option whose value is one of the kernel's structures.
 ///
 /// The kernel reads no farther than `T` goes, and refuses a value too short for the option.
-pub fn set_value<T>(socket: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
+pub fn set_structure<T>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()> {
     // SAFETY: `value` has the size given and lives through the call.
     check(unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            libc::SOL_PACKET,
+            level,
             option,
             (&raw const *value).cast(),
             size_of::<T>() as libc::socklen_t,

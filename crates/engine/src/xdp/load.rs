@@ -1,9 +1,10 @@
 //! Loading an object file: map sizes, verification, mapped arrays.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use aya::maps::Map;
-use aya::maps::xdp::{DevMap, XdpMapError};
+use aya::maps::xdp::{DevMap, XdpMapError, XskMap};
 use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use thiserror::Error;
@@ -116,6 +117,21 @@ impl Object {
         devices
             .set(index, ifindex, None, 0)
             .map_err(XdpError::map("enter an interface into the map of devices"))
+    }
+
+    /// Puts an `AF_XDP` socket into a map of sockets, for the queue that it is bound to.
+    pub fn set_socket(
+        &mut self,
+        map: &'static str,
+        queue: u32,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), XdpError> {
+        let missing = XdpError::Missing { program: self.name, name: map };
+        let mut sockets = self.bpf.map_mut(map).ok_or(missing).and_then(|found| {
+            XskMap::try_from(found).map_err(|source| XdpError::map("open the map of sockets")(source.into()))
+        })?;
+        let entered = sockets.set(queue, socket, 0);
+        entered.map_err(|source| XdpError::map("enter a socket into the map of sockets")(source.into()))
     }
 
     /// Maps an array into memory.

@@ -178,6 +178,15 @@ def thread_napi(name: str, sysfs: int) -> None:
     _write(sysfs, f"class/net/{name}/threaded", "1")
 
 
+def leave_to_pollers(name: str, sysfs: int) -> None:
+    """Let sockets that poll ``name`` serve it, without interrupts (Linux 5.11, preferred busy polling).
+
+    Where none has polled for 200 µs, interrupts serve it as ever.
+    """
+    _write(sysfs, f"class/net/{name}/napi_defer_hard_irqs", "2")
+    _write(sysfs, f"class/net/{name}/gro_flush_timeout", "200000")
+
+
 def spread_off(name: str, sysfs: int) -> None:
     """Keep receive packet steering off, whatever the host's default is."""
     _write(sysfs, f"class/net/{name}/queues/rx-0/rps_cpus", "0")

@@ -11,6 +11,7 @@ from weirlab.cli.options import IpVersion, JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
+from weirlab.studies.ipsec.endpoints import command as endpoints
 
 if TYPE_CHECKING:
     from weirlab.traffic.calls.codecs import VoiceStream
@@ -103,15 +104,13 @@ class LineOptions:
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    group = typer.Typer(help="Overhead of encryption and tunnels on calls.", no_args_is_help=True)
-    # A group of one command would become that command.
-    group.callback()(_group)
+    group = typer.Typer(
+        help="What encryption costs calls: bytes on the wire, and jitter between endpoints.",
+        no_args_is_help=True,
+    )
     group.command("bytes", help=BYTES)(grouped(bytes_))
+    endpoints.add_to(group)
     app.add_typer(group, name="ipsec", rich_help_panel="Measure")
-
-
-def _group() -> None:
-    """Overhead of encryption and tunnels on calls."""
 
 
 def bytes_(

@@ -66,3 +66,20 @@ def _cell(packet_ms: int, mode: str, name: str, parts: packets.Parts, stream: Vo
         frame_bytes=frame,
         wire_bps=bps_from_pps(stream.rate_pps, frame),
     )
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Arrivals of a call with packets of 20 ms, in ms, as published; None where nothing was."""
+
+    what: str
+    jitter_mean_ms: float
+    jitter_max_ms: float | None
+    delta_max_ms: float
+
+
+QUALITY: Final = (
+    Quality("two bare PCs (2009)", 0.1, None, 20.0),
+    Quality("two Linux PCs (2009)", 8.0, 10.0, 40.0),
+)
+"""Between endpoints that bypass the operating system, and between ordinary ones."""

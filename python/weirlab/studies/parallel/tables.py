@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from weirlab.measure.spread import Spread
 from weirlab.quantities import NOTHING, bit_rate, count, duration, percent, significant
-from weirlab.studies.parallel.findings import Group, ParallelFindings, Spread
+from weirlab.studies.parallel.findings import Group, ParallelFindings
 from weirlab.studies.parallel.plan import named
 from weirlab.studies.parallel.rows import AttemptRow, PathRow
 from weirlab.tables import Table

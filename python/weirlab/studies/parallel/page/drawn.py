@@ -16,7 +16,7 @@ from weirlab.studies.parallel.rows import APPLICATION, COMPETITOR, PATH, Attempt
 from weirlab.trace.quantities import size
 
 if TYPE_CHECKING:
-    from weirlab.studies.parallel.findings import Spread
+    from weirlab.measure.spread import Spread
 
 _MBIT: Final = 1e6
 _KB: Final = 1e3

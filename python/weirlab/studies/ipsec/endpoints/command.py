@@ -1,0 +1,160 @@
+"""``weir ipsec endpoints``: endpoints that bypass the system, and ordinary ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import typer
+
+from weirlab import limits
+from weirlab.cli.options import ReportOptions, ResultOptions, SeedOption, grouped, listed
+from weirlab.errors import InputError
+
+ENDPOINTS = """Measure jitter and delay between endpoints that bypass the system, and between ordinary ones.
+
+Two endpoints in network namespaces, joined by a veth pair, talk in calls. Both
+ends send and receive in one thread each, on a CPU each, with ESP (in UDP) by
+Weir's library. The kinds of endpoints (--arms) take turns in one run:
+bypass (AF_XDP sockets that real-time threads poll), sockets (UDP sockets of
+ordinary threads), and sockets-real-time (UDP sockets of real-time threads).
+Each kind is measured at idle, and beside a CPU hog: a program of ordinary
+priority on each endpoint's CPU. Then Weir searches how many calls each kind
+carries in time. Needs root.
+
+Examples:
+  weir ipsec endpoints
+  weir ipsec endpoints --calls 1,100 --seconds 10 --out endpoints.html
+  weir ipsec endpoints --suite none --arms bypass,sockets --beside idle
+  weir ipsec endpoints --suite aes-cbc-hmac-sha1-96 --mode tunnel --json
+  weir ipsec endpoints --no-search --repetitions 10
+"""
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """The endpoints."""
+
+    PANEL: ClassVar = "Endpoints"
+
+    arms: Annotated[str, typer.Option("--arms", help="Kinds of endpoints.", metavar="NAME,...")] = (
+        "bypass,sockets,sockets-real-time"
+    )
+    beside: Annotated[
+        str,
+        typer.Option("--beside", help="What the endpoints' CPUs do beside: idle, hog.", metavar="NAME,..."),
+    ] = "idle,hog"
+    suite: Annotated[
+        str,
+        typer.Option("--suite", help="Cipher suite of ESP (see weir ipsec bytes), or none.", metavar="NAME"),
+    ] = "aes-gcm-16"
+    mode: Annotated[Literal["transport", "tunnel"], typer.Option("--mode", help="Mode of ESP.")] = "transport"
+
+
+@dataclass(frozen=True)
+class TalkOptions:
+    """The calls."""
+
+    PANEL: ClassVar = "Calls"
+
+    calls: Annotated[
+        str, typer.Option("--calls", help="Numbers of calls to compare.", metavar="COUNT,...")
+    ] = "1,100,1000"
+    codec: Annotated[str, typer.Option("--codec", help="Codec, with its packet time if wanted.")] = "g711"
+    seconds: Annotated[
+        float,
+        typer.Option("--seconds", min=0.1, max=limits.LONGEST_S, help="Recorded time of an attempt."),
+    ] = 4.0
+    repetitions: Annotated[
+        int,
+        typer.Option(
+            "--repetitions", min=1, max=limits.MOST_REPETITIONS, help="Valid attempts of each kind."
+        ),
+    ] = 5
+    seed: SeedOption = 1
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """The search for the most calls."""
+
+    PANEL: ClassVar = "Most calls"
+
+    search: Annotated[
+        bool, typer.Option("--search/--no-search", help="Search the most calls of each kind.")
+    ] = True
+    most_calls: Annotated[
+        int, typer.Option("--most-calls", min=1, max=20_000, help="Try no more calls.", metavar="COUNT")
+    ] = 10_000
+    late: Annotated[
+        float,
+        typer.Option(
+            "--late", min=0.01, max=1000, help="A packet that is later than this is bad.", metavar="MS"
+        ),
+    ] = 10.0
+    bad: Annotated[
+        float,
+        typer.Option(
+            "--bad", min=0.001, max=99, help="Share of bad packets that is borne.", metavar="PERCENT"
+        ),
+    ] = 0.1
+
+
+def add_to(ipsec: typer.Typer) -> None:
+    """Add the command to the group ``ipsec``."""
+    ipsec.command("endpoints", help=ENDPOINTS)(grouped(endpoints))
+
+
+def endpoints(
+    ctx: typer.Context,
+    *,
+    kinds: EndpointOptions,
+    talk: TalkOptions,
+    search: SearchOptions,
+    report: ReportOptions,
+    result: ResultOptions,
+) -> None:
+    """Compare endpoints."""
+    from weirlab.scenario.load import from_plain
+    from weirlab.studies import runner
+    from weirlab.studies.commands.scenarios import show
+    from weirlab.studies.ipsec.endpoints.section import EndpointScenario
+
+    with result.session(ctx) as session:
+        if report.plots is not None and report.out is None:
+            raise InputError("--plots needs --out: plots belong to a report")
+        content: dict[str, Any] = {
+            "name": f"endpoints with {kinds.suite}",
+            "endpoints": {
+                "codec": talk.codec,
+                "suite": kinds.suite,
+                "mode": kinds.mode,
+                "arms": _words(kinds.arms),
+                "beside": _words(kinds.beside),
+                "calls": list(listed(talk.calls, int, "--calls", "1,100")),
+                "lasts_s": talk.seconds,
+                "repetitions": talk.repetitions,
+                "seed": talk.seed,
+                "limit": {
+                    "most_calls": search.most_calls,
+                    "late_ms": search.late,
+                    "bad_share": search.bad / 100,
+                }
+                if search.search
+                else None,
+            },
+            "report": None,
+        }
+        outcome = runner.run_scenario(
+            session.store,
+            from_plain(content, "the options", EndpointScenario),
+            session.progress,
+            out=report.out,
+            plots=report.plots,
+            command=session.command,
+        )
+        show(session, outcome)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
