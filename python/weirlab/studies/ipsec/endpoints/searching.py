@@ -55,7 +55,7 @@ def searched(
         good = row.bad <= limit.bad_share * row.packets
         return LimitRow(arm, beside, 1.0 if good else math.nan, math.nan if good else 1.0, good, "")
     try:
-        (found,) = mlr.search(one, [goal], min_load_pps=1.0, max_load_pps=float(limit.most_calls))
+        (found,) = mlr.search(one, [goal], min_load=1.0, max_load=float(limit.most_calls), unit="calls")
     except TrialError as error:
         problem = str(error)
     else:
