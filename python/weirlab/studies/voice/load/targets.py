@@ -40,22 +40,22 @@ def chosen(network: Network, calls: Sequence[Planned]) -> tuple[Target, ...]:
     InputError
         Nobody in the lab answers, or no number can be called many times.
     """
-    found: dict[str, Target] = {}
-    for call in calls:
-        if not call.answered or call.impossible:
-            continue
-        target = _target(network, call)
-        by = "route" if call.way.decided_by in (None, "static") else "tree"
-        known = found.setdefault(target.translation or by, target)
-        if known.no_load and not target.no_load:
-            found[target.translation or by] = target
-    if not found:
+    targets = [_target(network, call) for call in calls if call.answered and not call.impossible]
+    if not targets:
         raise InputError(f"{network.book.name}: nobody in the lab answers any of its test numbers")
-    reasons = dict.fromkeys(each.no_load for each in found.values())
+    reasons = dict.fromkeys(each.no_load for each in targets)
     if "" not in reasons:
         raise InputError(
             f"{network.book.name}: none of its test numbers can be called many times: {'; '.join(reasons)}"
         )
+    found: dict[str, Target] = {}
+    for target in targets:
+        if target.no_load and not target.translation:
+            continue
+        by = "route" if target.planned.way.decided_by in (None, "static") else "tree"
+        known = found.setdefault(target.translation or by, target)
+        if known.no_load and not target.no_load:
+            found[target.translation or by] = target
     # A sort that keeps the order of the plan among translations.
     return tuple(found[key] for key in sorted(found, key=_order))
 
@@ -96,6 +96,10 @@ def _translation(network: Network, call: Planned) -> str:
 
 def _no_load(network: Network, call: Planned) -> str:
     for name in (call.caller, call.way.end.engine):
-        if "sip" not in network.plan.engines[name].speaks:
+        speaks = network.plan.engines[name].speaks
+        if "sip" in speaks:
+            continue
+        if "mgcp" in speaks:
             return f"{name} is an MGCP line, which carries one call at a time"
+        return f"{name} is a telephone of H.323; many calls at once begin and end with SIP"
     return ""

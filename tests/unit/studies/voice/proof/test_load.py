@@ -152,6 +152,7 @@ def test_what_cannot_be_loaded_is_refused_before_anything_runs(asked: dict[str, 
 
 
 ONE_LINE = "fax is an MGCP line, which carries one call at a time"
+TELEPHONE = "hall is a telephone of H.323; many calls at once begin and end with SIP"
 TRANSLATIONS = {
     "SIP to SIP": "",
     "SIP to MGCP": ONE_LINE,
@@ -161,6 +162,10 @@ TRANSLATIONS = {
     "SIP to H.323 to MGCP": ONE_LINE.replace("fax", "lobby"),
     "MGCP to H.323 to SIP": ONE_LINE,
     "MGCP to H.323 to MGCP": ONE_LINE.replace("fax", "lobby"),
+    "SIP to H.323": TELEPHONE,
+    "H.323 to SIP": TELEPHONE,
+    "MGCP to H.323": ONE_LINE,
+    "H.323 to MGCP": TELEPHONE,
 }
 
 
@@ -215,7 +220,7 @@ def test_translations_have_rates_of_their_own(
     assert answer.code == 0, answer.err
     assert "+420401000001 (SIP to H.323 to SIP, gw-west: static; gk-west: static;" in answer.out
     assert f"+420302000001 (SIP to MGCP, gw-west: static) has no rate: {ONE_LINE}" in answer.err
-    assert f"no rate for SIP to MGCP, MGCP to SIP, MGCP to MGCP and MGCP to H.323 to SIP: {ONE_LINE}" in (
+    assert f"no rate for SIP to MGCP, MGCP to SIP, MGCP to MGCP, MGCP to H.323 to SIP and MGCP to H.323: {ONE_LINE}" in (
         " ".join(answer.out.split())
     )
     run = Store(tmp_path / "store").open("last")
