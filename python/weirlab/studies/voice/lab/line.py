@@ -34,8 +34,9 @@ READY_S = 1.0
 FIRST_S = 0.2
 MOST_SENT = 7
 """A command is sent again after this time, then after twice that, so many times at most (RFC 3435, 4.3)."""
-GONE_S = 1.0
-"""A telephone that has hung up waits so long for its connection to be deleted."""
+GONE_S = 5.0
+"""A telephone that has hung up waits so long for its connection to be deleted, and for the request that follows.
+If that has no answer when the line comes back, Asterisk answers no more."""
 
 _COMMAND = re.compile(r"([A-Z]{4}) (\d{1,9}) (\S+) MGCP 1\.0")
 _ANSWER = re.compile(r"(\d{3}) (\d{1,9})(?: |$)")
@@ -93,6 +94,7 @@ class Line:
         self._hangs_up_s: float | None = None
         self._gone_s: float | None = None
         self._connections = 0
+        self._is_connected = False
 
     @property
     def speaks_to(self) -> tuple[str, int] | None:
@@ -170,13 +172,14 @@ class Line:
             return 200, ""
         if verb in ("CRCX", "MDCX"):
             self._connections += verb == "CRCX"
+            self._is_connected = True
             self.remote = _speech(description) or self.remote
             if "M" in lines:
                 self._sends = lines["M"].lower() in _OUT
             known = f"I: {self._connections}\r\n" if verb == "CRCX" else ""
             return 200, f"{known}\r\n{self.description}"
         if verb == "DLCX":
-            self.remote, self._sends = None, False
+            self.remote, self._sends, self._is_connected = None, False, False
             return 250, ""
         return 504, ""
 
@@ -196,7 +199,7 @@ class Line:
             self._hook(True, now_s)
         if verb == "DLCX" and self.off_hook:
             self._hang_up(now_s)
-        elif verb == "DLCX" and self._gone_s is not None:
+        elif verb == "RQNT" and self._gone_s is not None and not self._is_connected:
             self.over = True
 
     def _dial(self, now_s: float) -> None:
@@ -214,7 +217,7 @@ class Line:
         self._hook(False, now_s)
         self._hangs_up_s = None
         if self.calls:
-            self._gone_s = now_s if self.remote is None else now_s + GONE_S
+            self._gone_s = now_s + GONE_S
 
     def _command(self, verb: str, lines: str, now_s: float) -> int:
         self._number += 1

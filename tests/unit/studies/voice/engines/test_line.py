@@ -106,8 +106,10 @@ def test_a_line_that_calls_dials_digit_by_digit_and_hangs_up_after_what_it_has_h
     agent.line.heard(agent.now_s)
     assert agent.wait(1.9) == []
     assert agent.wait(0.2) == ["L/hu"]
-    assert not agent.line.over
     assert agent.tell("DLCX") == ["250 106 OK\r\n"]
+    assert not agent.line.over
+    # Asterisk waits for an answer to what it asks for next, also of a line that has been away meanwhile.
+    assert agent.tell("RQNT", "R: L/hd(N)") == ["200 107 OK\r\n"]
     assert agent.line.over
 
 
