@@ -35,7 +35,7 @@ FIRST_S = 0.2
 MOST_SENT = 7
 """A command is sent again after this time, then after twice that, so many times at most (RFC 3435, 4.3)."""
 GONE_S = 5.0
-"""A telephone that has hung up waits so long for its connection to be deleted, and for the request that follows.
+"""A telephone that has hung up waits so long for its connection to be deleted, and for the next request.
 If that has no answer when the line comes back, Asterisk answers no more."""
 
 _COMMAND = re.compile(r"([A-Z]{4}) (\d{1,9}) (\S+) MGCP 1\.0")
