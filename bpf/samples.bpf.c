@@ -177,8 +177,13 @@ static __always_inline void fill_info(struct sock *sk, struct tcp_sock *tp, stru
 		info->total_rto = BITS(tp, total_rto);
 		info->total_rto_recoveries = BITS(tp, total_rto_recoveries);
 		info->total_rto_time = tp->total_rto_time;
-		if (tp->rto_stamp)
-			info->total_rto_time += (__u32)(sample->at_ns / 1000000) - tp->rto_stamp;
+		if (tp->rto_stamp) {
+			/* It may have been set after the time was taken. */
+			__s32 lasts_ms = (__u32)(sample->at_ns / 1000000) - tp->rto_stamp;
+
+			if (lasts_ms > 0)
+				info->total_rto_time += lasts_ms;
+		}
 	}
 	if (bpf_core_field_exists(tp->received_ecn_bytes)) {
 		info->received_ce = tp->received_ce;

@@ -38,7 +38,13 @@ def test_the_device_is_real_time_during_a_short_trial_only(made: Any) -> None:
     with NetnsLab(dut.make("forward"), "xdp") as lab:
         threads = made.napi_threads
         assert lab.backend == "xdp"
-        assert policies_during(lab, threads, 0.3) == {os.SCHED_OTHER, os.SCHED_FIFO}
+        seen: set[int] = set()
+        # Whoever looks may stand still for as long as a trial lasts.
+        for _ in range(20):
+            seen |= policies_during(lab, threads, 0.3)
+            if os.SCHED_FIFO in seen:
+                break
+        assert seen == {os.SCHED_OTHER, os.SCHED_FIFO}
         assert {os.sched_getscheduler(thread) for thread in threads} == {os.SCHED_OTHER}
         assert policies_during(lab, threads, 1.0) == {os.SCHED_OTHER}, "the kernel would stop it"
         assert "real_time_refused" not in lab.facts

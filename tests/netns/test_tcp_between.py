@@ -26,7 +26,7 @@ TOTAL = 3_000_000
 DROPS = (
     "add table ip t\n"
     "add chain ip t c { type filter hook forward priority 0; }\n"
-    f"add rule ip t c ip daddr {SERVER} meta length > 1000 numgen inc mod 50 49 drop\n"
+    f"add rule ip t c ip daddr {SERVER} meta length > 1000 numgen inc mod 20 19 drop\n"
 )
 """Behind the interface at which packets come in."""
 

@@ -361,7 +361,8 @@ fn both_on(
         calls,
         associations: None,
         iv_key: [0; 16],
-        linger_ns: NEVER_NS,
+        // A packet that is lost fails the test in the end.
+        linger_ns: 60_000_000_000,
     };
     let endpoints = [endpoint(calls, None, 0), endpoint(calls, None, 1)];
     both(&options, endpoints, &mut cable(all_pass, BATCH), is_over)

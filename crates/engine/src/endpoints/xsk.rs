@@ -200,7 +200,11 @@ impl Xsk {
                 std::ptr::null_mut(),
             )
         };
-        tolerated(status)
+        match tolerated(status) {
+            // Kernels before 5.11 do not look; interrupts serve the queue.
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
+            looked => looked,
+        }
     }
 
     fn reclaim(&mut self) {

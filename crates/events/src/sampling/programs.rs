@@ -117,7 +117,7 @@ impl Programs {
                 2 => Entered::Soon,
                 _ => Entered::Gone,
             }),
-            // The interface is gone, and the connection can send nothing any more; the next look finds it, if so.
+            // The interface is gone, and the connection can send nothing any more: it is told as ended.
             Err(ProgramError::SyscallError(e)) if e.io_error.raw_os_error() == Some(libc::ENODEV) => {
                 Ok(Entered::Gone)
             }

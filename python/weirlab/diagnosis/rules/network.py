@@ -164,11 +164,12 @@ def _dropping(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     assert fates is not None
     why = (
         f"{count(fates.dropped)} of {plural(fates.again, 'retransmitted segment')} had arrived there, and "
-        "were never acknowledged"
+        "were not acknowledged until they came once more"
     )
     return why, (
         *_fated(view),
-        "the receiver acknowledged them when they came once more, although nothing lacked",
+        "nothing before them was missing, and later segments had arrived: the receiver should have "
+        "acknowledged them at once",
     )
 
 

@@ -26,8 +26,9 @@ DEFAULT_EVERY = "100ms"
 
 TCP = """Transfer in bulk, and watch what the kernel knows of TCP connections.
 
-Only weir tcp watch --events and --by bpf need privileges; without root the
-processes of other users are not named.
+Only captures (weir tcp measure --capture, weir tcp serve --allow-capture) and
+weir tcp watch --events and --by bpf need root. Without root the processes of
+other users are not named.
 
 Examples:
   weir tcp serve                         one end of a transfer
@@ -97,7 +98,11 @@ class SampleOptions:
     ] = False
     by: Annotated[
         str | None,
-        typer.Option("--by", help="bpf (root) or inet-diag; auto: bpf where it works (auto).", metavar="WAY"),
+        typer.Option(
+            "--by",
+            help="How to sample: bpf (needs root), inet-diag, or auto: bpf where it works (default: auto).",
+            metavar="WAY",
+        ),
     ] = None
     wait: Annotated[
         bool,

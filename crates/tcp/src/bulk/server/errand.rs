@@ -48,20 +48,24 @@ struct Question {
 }
 
 /// The other server's capture on its way; the file is gone when this is.
-struct Passed(PathBuf);
+struct Passed {
+    file: PathBuf,
+    /// This server's own limit.
+    most_bytes: u64,
+}
 
 impl Passed {
     /// What has come of it.
     fn taken(&self, found: Result<Box<Record>, String>) -> Taken {
         let record = found?;
-        let file = File::open(&self.0).map_err(|e| format!("its capture cannot be read: {e}"))?;
+        let file = File::open(&self.file).map_err(|e| format!("its capture cannot be read: {e}"))?;
         Ok((file, *record))
     }
 }
 
 impl Drop for Passed {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.file);
     }
 }
 
@@ -123,10 +127,18 @@ fn carry(
     }
     let told = go_between(errand, house, (&mut writer, &incoming), number, moved).and_then(|over| {
         let Over { last, ours, theirs } = over;
-        // Whoever hears that this one is over may begin another one at once.
-        let place = (ours.is_some() || theirs.is_some()).then_some(place);
+        // Whoever hears that this one is over may begin another one at once, if no capture is on its way.
+        let is_taken = |taken: &Option<Taken>| matches!(taken, Some(Ok(_)));
+        let place = (is_taken(&ours) || is_taken(&theirs)).then_some(place);
         writer.send(&Message::Event(last)).map_err(|e| e.to_string())?;
-        moved.recorded = hand_over_both(ours, theirs, &mut writer, &incoming).map_err(|e| e.to_string())?;
+        let more = theirs.is_some();
+        if let Some(ours) = ours {
+            moved.recorded = Some(hand_over(ours, more, &mut writer, &incoming).map_err(|e| e.to_string())?);
+        }
+        if let Some(theirs) = theirs {
+            // Its own server tells what there is.
+            let _told = hand_over(theirs, false, &mut writer, &incoming).map_err(|e| e.to_string())?;
+        }
         drop(place);
         Ok(())
     });
@@ -221,26 +233,11 @@ fn go_between(
     }
 }
 
-/// First this host's capture, then the other server's; those that are wanted. Returns what there is of the first.
-fn hand_over_both(
-    ours: Option<Taken>,
-    theirs: Option<Taken>,
-    writer: &mut Writer,
-    incoming: &Incoming,
-) -> std::io::Result<Option<Result<Record, String>>> {
-    let more = theirs.is_some();
-    let recorded = ours.map(|ours| hand_over(ours, more, writer, incoming)).transpose()?;
-    if let Some(theirs) = theirs {
-        // Its own server tells what there is.
-        let _told = hand_over(theirs, false, writer, incoming)?;
-    }
-    Ok(recorded)
-}
-
 /// Where the other server's capture goes meanwhile, if it is wanted and may be passed on.
 fn passed(errand: &Errand, house: &House, number: u64) -> Option<Passed> {
     let options = house.options.capture.as_ref().filter(|_| errand.request.capture != Wish::None)?;
-    Some(Passed(options.recorder.folder().join(format!("passed-{number}.pcapng"))))
+    let file = options.recorder.folder().join(format!("passed-{number}.pcapng"));
+    Some(Passed { file, most_bytes: options.most_bytes })
 }
 
 fn begin(
@@ -261,9 +258,9 @@ fn begin(
         clocks: errand.clocks,
         via: None,
         fetch: passed.map(|passed| FetchOptions {
-            file: passed.0.clone(),
+            file: passed.file.clone(),
             must: errand.request.capture == Wish::Must,
-            most_bytes: errand.request.capture_bytes,
+            most_bytes: errand.request.capture_bytes.min(passed.most_bytes),
         }),
         fetch_via: None,
     };

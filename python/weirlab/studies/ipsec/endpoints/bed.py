@@ -147,7 +147,7 @@ class NamespaceBed:
             ip_bytes=(min(lengths), max(near["longest_bytes"], far["longest_bytes"])),
             cpu_s=(near["cpu_ns"] + far["cpu_ns"]) / 1e9,
             work_s=(near["work_ns"] + far["work_ns"]) / 1e9,
-            hog_share=sum(had_s) / (len(hogs) * lasted_s) if hogs else float("nan"),
+            hog_share=min(had_s) / lasted_s if hogs else float("nan"),
             steal_s={
                 role: after.cpu_s[role].get("steal", 0.0) - before.cpu_s[role].get("steal", 0.0)
                 for role in after.cpu_s

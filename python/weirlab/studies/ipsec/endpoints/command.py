@@ -89,7 +89,11 @@ class SearchOptions:
     late: Annotated[
         float,
         typer.Option(
-            "--late", min=0.01, max=1000, help="A packet that is later than this is bad.", metavar="MS"
+            "--late",
+            min=0.01,
+            max=1000,
+            help="A packet that is heard later than this after it was due is bad.",
+            metavar="MS",
         ),
     ] = 10.0
     bad: Annotated[

@@ -49,7 +49,7 @@ def reasons(talked: Talked, talk: Talk) -> Iterator[str]:
     if talk.arm != SOCKETS and not talked.real_time:
         yield f"the threads could not be real time ({talked.real_time_refused})"
     if talk.beside == HOG and talked.hog_share < LEAST_HOG_SHARE:
-        yield f"the CPU hogs had {percent(talked.hog_share)} of the CPUs only"
+        yield f"a CPU hog had {percent(talked.hog_share)} of its CPU only"
 
 
 def recorded(

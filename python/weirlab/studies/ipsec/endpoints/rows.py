@@ -73,7 +73,7 @@ class AttemptRow:
     cpu_share: float
     """CPU time of both endpoints' threads over twice the time that the calls lasted."""
     hog_share: float
-    """Share of the CPUs that the hogs had; null without them."""
+    """Share of its CPU that a hog had, the lower of both; null without them."""
     steal_ratio: float
     """Share of the endpoints' CPUs that the hypervisor took."""
     real_time: bool

@@ -51,7 +51,10 @@ def searched(
     carried = too_many = math.nan
     at_least, problem = False, ""
     if limit.most_calls == 1:
-        row = waiting[1].pop(0) if waiting[1] else measure(1)
+        try:
+            row = waiting[1].pop(0) if waiting[1] else measure(1)
+        except TrialError as error:
+            return LimitRow(arm, beside, math.nan, math.nan, False, str(error))
         good = row.bad <= limit.bad_share * row.packets
         return LimitRow(arm, beside, 1.0 if good else math.nan, math.nan if good else 1.0, good, "")
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from weirlab.errors import InputError, LabError
+from weirlab.errors import InputError, LabError, TrialError
 from weirlab.interrupts import owned, shielded
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress
@@ -99,7 +99,10 @@ class Campaign:
                 again = sum(row.calls == calls for row in of_kind)
                 planned = Planned(arm, beside, calls, again + 1)
                 self._progress.advance(len(of_kind), len(of_kind) + 1, planned.text)
-                return self._until_valid(LIMIT, planned, limit.trial_s)
+                row = self._until_valid(LIMIT, planned, limit.trial_s)
+                if not row.valid:
+                    raise TrialError(f"{planned.text}: spoiled by the host every time: {row.invalid}")
+                return row
 
             row = searched(limit, arm, beside, measure, known)
             self._limits.append(row)

@@ -52,6 +52,8 @@ class Gatekeeper:
 
         By endpoint, and by what the call is called in its messages.
         """
+        self._asking: dict[tuple[str, str, int], bool] = {}
+        """Calls that are being admitted, and whether they go on."""
         self._records, self._places, self._ask = records, places, ask
         self._tell = tell
 
@@ -69,9 +71,20 @@ class Gatekeeper:
                 self.registrations.unregister(asked)
                 return ras.UnregistrationConfirm(asked.number)
             case ras.AdmissionRequest():
-                return await self._admitted(asked, now_s)
+                call = (asked.endpoint, asked.call, asked.reference)
+                if call in self._asking:
+                    # Sent again: the answer to the first one is on its way.
+                    return None
+                self._asking[call] = True
+                try:
+                    return await self._admitted(asked, now_s)
+                finally:
+                    del self._asking[call]
             case ras.DisengageRequest():
-                self._calls.pop((asked.endpoint, asked.call, asked.reference), None)
+                call = (asked.endpoint, asked.call, asked.reference)
+                self._calls.pop(call, None)
+                if call in self._asking:
+                    self._asking[call] = False
                 return ras.DisengageConfirm(asked.number)
             case ras.BandwidthRequest():
                 return ras.BandwidthConfirm(asked.number, asked.bandwidth)
@@ -103,7 +116,8 @@ class Gatekeeper:
             # Others may have been admitted while a neighbour was asked.
             if why := self._full(caller, call, now_s):
                 return ras.AdmissionReject(asked.number, why)
-            self._calls[call] = caller.organisation
+            if self._asking[call]:
+                self._calls[call] = caller.organisation
         number = found.digits if found.digits != asked.digits else ""
         return ras.AdmissionConfirm(asked.number, asked.bandwidth, found.place, number)
 

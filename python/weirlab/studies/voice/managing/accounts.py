@@ -207,12 +207,15 @@ class Accounts:
         Throttled
             Either was too often.
         """
-        if self._proved(name, password, address, now_s) is None:
+        proved = self._proved(name, password, address, now_s)
+        if proved is None:
             self._register.record(name if is_name(name) else "somebody", "sign-in refused", _from(address))
             raise NotSignedIn("the name or the password is wrong")
         key = secrets.token_urlsafe(_KEY_BYTES)
         now = self._register.now()
         with self._register.database.writing() as on:
+            if on.account(name) != proved:
+                raise NotSignedIn("the account has changed meanwhile: sign in again")
             on.begin_session(_digest(key), name, instant(now + SESSION), instant(now))
             on.record(instant(now), name, "signed in", _from(address))
         return key

@@ -124,7 +124,10 @@ def publish(register: Register, who: Account, head: int, target: Target) -> Publ
     if not who.may_publish:
         reason, advice = f"{who.name} may not publish", "ask an administrator to publish"
         raise Refused([Problem("error", "rights", GENERAL, None, "", "plan", reason, advice)])
-    served = _served(register.state(), target)
+    seen = register.state()
+    # Before the transaction, in which everybody else waits: a large plan takes long.
+    seen.complete()
+    served = _served(seen, target)
     with register.database.writing() as on:
         state = register.publishable(on, head)
         before = on.publication()

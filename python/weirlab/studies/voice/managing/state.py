@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final
 
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 from weirlab.scenario import load as scenario
 from weirlab.scenario.document import Document, Location
 from weirlab.studies.voice.checking import Severity, check
@@ -274,8 +275,22 @@ class State:
         return None if names[0] - names[1] else {}
 
     def _check_names(self, scope: Scope | None) -> None:
-        if wrong := [*unknown_names(self.book, scope)]:
-            raise self._refused("name", wrong)
+        # An organisation is made of its contacts alone, too: it would lose its rules.
+        there = {each.content["name"] for each in self.of("organisations")}
+        lost = [
+            Problem(
+                "error", "name", each.part, each.id, "organisation", f"{each.label}, organisation",
+                f"there is no organisation {quoted(each.content['organisation'])}",
+            )
+            for each in self.of("contacts")
+            if each.content["organisation"] not in there
+        ]  # fmt: skip
+        wrong = [
+            self._problem("name", where, what)
+            for where, what in unknown_names(self.book, None if lost else scope)
+        ]
+        if lost or wrong:
+            raise Refused([*lost, *wrong])
 
     def _refused(self, code: str, problems: Iterable[tuple[Location, str]]) -> Refused:
         return Refused([self._problem(code, where, what) for where, what in problems])

@@ -225,6 +225,8 @@ class Telephone:
 
         def done(answer: Message | None) -> None:
             if call.over:
+                if isinstance(answer, ras.AdmissionConfirm) and self._registration is not None:
+                    self._registration.over(call)
                 return
             match answer:
                 case ras.AdmissionConfirm():
@@ -234,6 +236,8 @@ class Telephone:
                     cause = CAUSES.get(answer.reason, q931.NO_CIRCUIT)
                     call.hang_up(cause, f"the gatekeeper rejects the call: {answer.reason}")
                 case None:
+                    # The answer may be lost or late: the gatekeeper is told that the call is over.
+                    talk.admitted = True
                     call.hang_up(q931.NO_CIRCUIT, "the gatekeeper does not answer")
 
         if self._registration is not None:

@@ -13,6 +13,8 @@ from weirlab.studies.voice.gatekeeper.ras import Address
 from weirlab.studies.voice.telephone.q931 import Packets, packed
 
 _MOST_WAITING: Final = 1 << 16
+_READS: Final = 16
+"""So often is a socket read at once: another connection is to have its turn."""
 """Bytes that the other end has not taken; a call has far fewer."""
 
 
@@ -58,7 +60,8 @@ class Connection:
         if self.waits and not self._there():
             return
         self._send()
-        while True:
+        # What comes faster than that waits for the next turn.
+        for _ in range(_READS):
             try:
                 content = self.socket.recv(1 << 16)
             except (BlockingIOError, InterruptedError):
@@ -76,8 +79,9 @@ class Connection:
                 self._send()
                 self.socket.shutdown(socket.SHUT_WR)
                 # What nobody has read when a connection is closed resets it, and the other end hears nothing.
-                while self.socket.recv(1 << 16):
-                    pass
+                for _ in range(_READS):
+                    if not self.socket.recv(1 << 16):
+                        break
         self.socket.close()
 
     def _there(self) -> bool:

@@ -76,6 +76,16 @@ def test_what_others_need_is_not_removed(register: Register) -> None:
     assert "desk" in register.state().plan.engines
 
 
+def test_an_organisation_with_a_contact_is_not_removed(register: Register) -> None:
+    three = register.add(ADMINISTRATOR, "organisations", {"name": "three", "title": "Third"}).event
+    register.add(ADMINISTRATOR, "contacts", {"name": "Desk", "organisation": "three"})
+    piece = find(register, "organisations", name="three")
+    (problem,) = refused(lambda: register.remove(ADMINISTRATOR, piece.id, three.id, accept=True))
+    assert (problem.part, problem.field) == ("contacts", "organisation")
+    assert problem.reason == "there is no organisation 'three'"
+    assert register.state().plan.organisations["three"].title == "Third"
+
+
 def test_two_who_change_one_piece_do_not_overwrite_each_other(register: Register) -> None:
     one = find(register, "organisations", name="one")
     register.change(ONE, one.id, one.revision, {"name": "one", "title": "First"})
