@@ -278,7 +278,9 @@ def test_without_privileges_connections_are_sampled_by_inet_diag_and_the_result_
         port = listener.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)):
             asked = [*UNPRIVILEGED, f":{port}", "--time", "1ms"]
-            done = subprocess.run([*asked, "--json"], capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                [*asked, "--by", "auto", "--json"], capture_output=True, text=True, check=True
+            )
             refused = subprocess.run([*asked, "--by", "bpf"], capture_output=True, text=True, check=False)
     result = json.loads(done.stdout.splitlines()[-1])
     assert (result["sampled_by"], result["samples"] > 0) == (INET_DIAG, True)

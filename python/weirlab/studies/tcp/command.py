@@ -56,9 +56,9 @@ CONNECTION is two ends (10.0.0.1:40000-192.0.2.1:443), one end (192.0.2.1,
 :443), a process by its ID (4711) or a program by its name (iperf3). All
 that fit are watched, until they end. Samples that were missed are counted.
 
-With root, samples come by BPF, without the connection's lock, so that even
---every 1ms hardly costs throughput; otherwise they come by INET_DIAG, which
-waits for the lock. The result says which. --by chooses.
+Samples come by INET_DIAG, which waits for the connection's lock. With root,
+--by bpf samples without it; on some virtual machines the timers for that are
+late, and many samples are missed. The result counts them.
 
 With --events nothing is sampled: BPF programs report each change of state,
 each segment received, and each retransmission with its sequence number,
@@ -100,7 +100,7 @@ class SampleOptions:
         str | None,
         typer.Option(
             "--by",
-            help="How to sample: bpf (needs root), inet-diag, or auto: bpf where it works (default: auto).",
+            help="How to sample: inet-diag (the default), bpf (needs root), or auto: bpf where it works.",
             metavar="WAY",
         ),
     ] = None
@@ -122,13 +122,13 @@ class SampleOptions:
 
     def way(self) -> str:
         """``--by``, one of ``watching.WAYS``."""
-        from weirlab.studies.tcp.watching import AUTO, WAYS
+        from weirlab.studies.tcp.watching import INET_DIAG, WAYS
 
         if self.by is not None and self.events:
             raise InputError("--by and --events exclude each other: events are never sampled")
         if self.by not in (None, *WAYS):
             raise InputError(f"--by {quoted(self.by)}: there are {', '.join(WAYS)}")
-        return self.by or AUTO
+        return self.by or INET_DIAG
 
 
 @dataclass(frozen=True)
