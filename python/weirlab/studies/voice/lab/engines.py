@@ -83,7 +83,7 @@ def _engine(name: str, engine: Engine, address: str, folder: str) -> Daemon:
     if engine.kind == "proxy":
         file = f"{folder}/kamailio.cfg"
         # A folder of its own: of two that make the usual one at the same time, one gives up.
-        command = ("kamailio", "-f", file, "-DD", "-E", "-m", "64", "-M", "8", "-Y", f"{folder}/run")
+        command = ("kamailio", "-f", file, "-DD", "-E", "-m", "1024", "-M", "16", "-Y", f"{folder}/run")
         return Daemon(name, "kamailio", address, engine.port("sip"), command, file)
     if engine.kind == "gatekeeper":
         file = f"{folder}/gatekeeper.json"
