@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link bench-managing psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
+.PHONY: help demo test kills lint fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link bench-psock bench-managing psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,9 @@ bench-disturbed: build ## What a busy machine costs: valid attempts, time and er
 
 bench-link: build ## What the link emulator carries, how exact and how late it is, beside netem (root)
 	@python bench/link.py $(ARGS)
+
+bench-psock: build ## Parallel sockets at full speed beside TCP and multipath TCP (root)
+	@python bench/psock.py $(ARGS)
 
 bench-managing: build ## What changes of a managed plan of 100,000 prefixes cost (ARGS="--prefixes 20000")
 	@python bench/managing.py $(ARGS)

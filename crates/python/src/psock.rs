@@ -1,6 +1,8 @@
 //! Parallel sockets; see `weirlab.studies.psock`.
 
+use std::mem;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -139,6 +141,14 @@ fn patiently<T: Send>(
 #[pyclass(name = "ParallelSocket", module = "weirlab._engine", frozen)]
 pub struct ParallelSocketObject {
     inner: ParallelSocket,
+    /// What [`ParallelSocketObject::read`] reads into, kept between its calls; empty while one is under way.
+    buffer: Mutex<Vec<u8>>,
+}
+
+impl From<ParallelSocket> for ParallelSocketObject {
+    fn from(inner: ParallelSocket) -> Self {
+        Self { inner, buffer: Mutex::default() }
+    }
 }
 
 #[pymethods]
@@ -153,7 +163,7 @@ impl ParallelSocketObject {
         let mut opening = Opening::start(&routes, &options, None).map_err(|error| open_error(py, &error))?;
         loop {
             opening = match py.detach(|| opening.wait(Some(LONGEST_WAIT))) {
-                Ok(Ok(inner)) => return Ok(Self { inner }),
+                Ok(Ok(inner)) => return Ok(inner.into()),
                 Ok(Err(error)) => return Err(open_error(py, &error)),
                 Err(still) => still,
             };
@@ -185,9 +195,17 @@ impl ParallelSocketObject {
         size: usize,
         within_s: Option<f64>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let mut buffer = vec![0; size.clamp(1, MOST_READ_BYTES)];
-        let read = patiently(py, within_s, |wait| self.inner.read(&mut buffer, Some(wait)))?;
-        Ok(read.map(|len| PyBytes::new(py, &buffer[..len])))
+        let size = size.clamp(1, MOST_READ_BYTES);
+        // Nobody waits with it locked: a second reader makes a buffer of its own.
+        let mut buffer = mem::take(&mut *self.kept());
+        if buffer.len() < size {
+            buffer.resize(size, 0);
+        }
+        let into = &mut buffer[..size];
+        let read = patiently(py, within_s, |wait| self.inner.read(into, Some(wait)))?;
+        let found = read.map(|len| PyBytes::new(py, &buffer[..len]));
+        *self.kept() = buffer;
+        Ok(found)
     }
 
     /// Nothing more will be written.
@@ -220,6 +238,12 @@ impl ParallelSocketObject {
     /// Where the session is, and each of its streams.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         describe_session(py, &self.inner.report())
+    }
+}
+
+impl ParallelSocketObject {
+    fn kept(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -284,7 +308,7 @@ impl ParallelListener {
     fn accept(&self, py: Python<'_>, within_s: f64) -> Option<(ParallelSocketObject, (String, u16))> {
         let wait = Duration::try_from_secs_f64(within_s).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
         let (inner, peer) = py.detach(|| self.inner.accept(Some(wait)))?;
-        Some((ParallelSocketObject { inner }, end(peer)))
+        Some((inner.into(), end(peer)))
     }
 
     /// Somebody who connected in vain, and why; None: nobody since the last time.

@@ -20,6 +20,8 @@ use crate::session::SessionError;
 use crate::wire::GreetingError;
 
 const READ_BYTES: usize = 256 * 1024;
+/// How often the kernel is asked about connections while there is nothing to decide.
+const LOOK_NS: u64 = 2_000_000;
 const MS: u64 = 1_000_000;
 /// After the end, until connections are closed whatever the other end does.
 const LINGER_NS: u64 = 2000 * MS;
@@ -62,6 +64,8 @@ pub fn start(
         connections: Vec::new(),
         buffer: vec![0; READ_BYTES],
         closes_ns: None,
+        looked_ns: 0,
+        next_look_ns: u64::MAX,
     };
     // What has arrived counts as soon as there is a socket.
     worker.attach(&mut shared.lock(), now_ns());
@@ -84,6 +88,9 @@ struct Worker {
     buffer: Vec<u8>,
     /// When connections are closed whatever the other end does.
     closes_ns: Option<u64>,
+    looked_ns: u64,
+    /// When a look is made up for that was put off.
+    next_look_ns: u64,
 }
 
 impl Worker {
@@ -154,7 +161,7 @@ impl Worker {
     fn until(&self, state: &State, now: u64) -> u64 {
         let session = state.session.deadline_ns();
         let dialer = if self.closes_ns.is_some() { u64::MAX } else { self.dial_deadline() };
-        session.min(dialer).min(self.closes_ns.unwrap_or(u64::MAX)).max(now)
+        session.min(dialer).min(self.closes_ns.unwrap_or(u64::MAX)).min(self.next_look_ns).max(now)
     }
 
     fn dial_deadline(&self) -> u64 {
@@ -309,6 +316,12 @@ impl Worker {
 
     /// Asks the kernel about every connection, and tells it how fast that may be.
     fn look(&mut self, state: &mut State, now: u64) {
+        let next = self.looked_ns.saturating_add(LOOK_NS);
+        if now < next && !state.session.wants_to_send() {
+            self.next_look_ns = next;
+            return;
+        }
+        (self.looked_ns, self.next_look_ns) = (now, u64::MAX);
         for connection in &mut self.connections {
             let Some(stats) = observe(&connection.stream) else { continue };
             state.session.set_stats(connection.id, stats, now);

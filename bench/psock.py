@@ -1,0 +1,180 @@
+"""Parallel sockets at full speed over two veth pairs, beside one TCP connection and multipath TCP.
+
+    make bench-psock
+    .venv/bin/python bench/psock.py --seconds 5 --repeats 3 --out build/bench
+
+Nothing limits the paths but the CPUs. All methods take turns, in random order, with both ends on one CPU and,
+where there are two, with an end on each. Goodput is what the receiver read; CPU time is that of both ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+import streams
+from machine import versions
+from summary import Summary
+from summary import about as called
+from summary import parser as options
+from weirlab.studies.parallel.bed import mptcp
+
+NAMES: Final = ("weir-bench-psock-a", "weir-bench-psock-b")
+METHODS: Final = ("tcp", "mptcp", "poll-all", "earliest")
+HEADINGS: Final[tuple[str, ...]] = (
+    *("CPUs", "method", "Gbit/s", "range", "CPU s/GB", "sender", "receiver"),
+    *("goodput is", "CPU is", "reorder memory"),
+)
+LEGEND: Final = (
+    "Medians of runs that took turns; 'is' compares with one TCP connection on as many CPUs. tcp uses one "
+    "path, the others use both. Reorder memory is the greatest of all runs; the kernel does not tell that of "
+    "multipath TCP."
+)
+_ENDS_S: Final = 60.0
+"""More than the run that both ends need."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One transfer: what the receiver read, and the CPU time of each end."""
+
+    method: str
+    cpus: int
+    repeat: int
+    bytes: int
+    seconds: float
+    sender_cpu_s: float
+    receiver_cpu_s: float
+    reorder_bytes: int | None
+
+    @property
+    def gbps(self) -> float:
+        return self.bytes * 8 / self.seconds / 1e9
+
+    def per_gb(self, cpu_s: float) -> float:
+        return cpu_s / (self.bytes / 1e9)
+
+    @property
+    def cpu_per_gb(self) -> float:
+        return self.per_gb(self.sender_cpu_s + self.receiver_cpu_s)
+
+
+@contextmanager
+def two_hosts() -> Iterator[None]:
+    """Two namespaces and two pairs between them; what an earlier run left is removed first."""
+    commands = [f"netns add {name}" for name in NAMES]
+    for path, (here, there) in enumerate(zip(streams.HERE, streams.THERE, strict=True)):
+        commands += [
+            f"link add a{path} netns {NAMES[0]} type veth peer name b{path} netns {NAMES[1]}",
+            f"-n {NAMES[0]} addr add {here}/30 dev a{path}",
+            f"-n {NAMES[1]} addr add {there}/30 dev b{path}",
+            f"-n {NAMES[0]} link set a{path} up",
+            f"-n {NAMES[1]} link set b{path} up",
+        ]
+    _remove()
+    try:
+        for command in commands:
+            subprocess.run(["ip", *command.split()], check=True)
+        yield
+    finally:
+        _remove()
+
+
+def _remove() -> None:
+    for name in NAMES:
+        subprocess.run(["ip", "netns", "delete", name], check=False, stderr=subprocess.DEVNULL)
+
+
+def _end(namespace: str, cpu: int, *arguments: str) -> subprocess.Popen[str]:
+    program = (sys.executable, str(Path(streams.__file__)), *arguments)
+    command = ("ip", "netns", "exec", namespace, "taskset", "--cpu-list", str(cpu), *program)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def measured(method: str, cpus: Sequence[int], seconds: float, repeat: int) -> Run:
+    """A transfer with the sender on the first and the receiver on the last of ``cpus``."""
+    with _end(NAMES[1], cpus[-1], "receive", method, f"{seconds:g}") as receiver:
+        assert receiver.stdout is not None
+        try:
+            if streams.READY not in receiver.stdout.readline():
+                raise SystemExit(f"The receiver of {method} does not start.")
+            with _end(NAMES[0], cpus[0], "send", method, f"{seconds:g}") as sender:
+                sent = json.loads(sender.communicate(timeout=seconds + _ENDS_S)[0])
+            got = json.loads(receiver.communicate(timeout=_ENDS_S)[0])
+        finally:
+            receiver.kill()
+    if got["bytes"] != sent["bytes"]:
+        raise SystemExit(f"{method}: {sent['bytes']} bytes sent, {got['bytes']} received.")
+    return Run(
+        *(method, len(set(cpus)), repeat, got["bytes"], got["seconds"], sent["cpu_s"], got["cpu_s"]),
+        got.get("reorder_bytes"),
+    )
+
+
+def rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
+    """What :data:`HEADINGS` is the heading of."""
+    found: list[tuple[str, ...]] = []
+    for cpus in sorted({run.cpus for run in runs}):
+        of = {name: [run for run in runs if (run.method, run.cpus) == (name, cpus)] for name in METHODS}
+        speed = {name: statistics.median(run.gbps for run in each) for name, each in of.items() if each}
+        cost = {name: statistics.median(run.cpu_per_gb for run in each) for name, each in of.items() if each}
+        for name in speed:
+            each = of[name]
+            peaks = [run.reorder_bytes for run in each if run.reorder_bytes is not None]
+            found.append(
+                (
+                    *(str(cpus), name, f"{speed[name]:.2f}"),
+                    f"{min(run.gbps for run in each):.2f} - {max(run.gbps for run in each):.2f}",
+                    f"{cost[name]:.3f}",
+                    f"{statistics.median(run.per_gb(run.sender_cpu_s) for run in each):.3f}",
+                    f"{statistics.median(run.per_gb(run.receiver_cpu_s) for run in each):.3f}",
+                    *(f"{speed[name] / speed['tcp']:.2f} x", f"{cost[name] / cost['tcp']:.2f} x"),
+                    f"{max(peaks) / 1e6:.2f} MB" if peaks else "-",
+                )
+            )
+    return found
+
+
+def main() -> int:
+    parser = options("psock", __doc__)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each transfer (default 5)")
+    parser.add_argument("--repeats", type=int, default=7, help="runs of every case (default 7)")
+    asked = parser.parse_args()
+    if asked.repeats < 1 or asked.seconds < 1:
+        parser.error("--repeats and --seconds have to be 1 or more")
+    console = Console()
+    lacking = mptcp.missing()
+    cases = [
+        (method, cpus)
+        for cpus in {tuple(sorted(os.sched_getaffinity(0))[:count]) for count in (1, 2)}
+        for method in METHODS
+        if method != "mptcp" or not lacking
+    ]
+    runs: list[Run] = []
+    with two_hosts():
+        for repeat in range(asked.repeats):
+            console.print(f"[dim]Repeat {repeat + 1} of {asked.repeats}[/]")
+            random.shuffle(cases)
+            runs += [measured(method, cpus, asked.seconds, repeat) for method, cpus in cases]
+    about = {**called("psock"), "versions": versions()}
+    remarks = [f"multipath TCP: {lacking}"] if lacking else []
+    tables = {HEADINGS: rows(runs)}
+    Summary("Parallel sockets at full speed", about, about["versions"], tables, LEGEND, remarks).publish(
+        asked.out, {"runs": [asdict(run) for run in runs]}, console
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
