@@ -62,8 +62,8 @@ impl TcpWatcher {
         let offset_ns = since_1970_ns();
         let mut why_not = None;
         if by != INET_DIAG {
-            let lockless = options.clone();
-            match py.detach(|| sample(lockless)) {
+            let by_bpf = options.clone();
+            match py.detach(|| sample(by_bpf)) {
                 Ok(inner) => return Ok(Self { inner, fields, by: BPF, why_not, offset_ns }),
                 // Another way does not need it. What the verifier says of a program is more than a sentence.
                 Err(error) if by == AUTO && !matches!(error, EventsError::Diag(_)) => {
@@ -131,7 +131,7 @@ pub fn progress_dict<'py>(
         dict.set_item("process", each.process.as_ref().map(|process| &process.name))?;
         dict.set_item("found_ns", time(each.found_ns))?;
         dict.set_item("ended_ns", each.ended_ns.map(time))?;
-        fields!(dict, each; congestion, samples, missed);
+        fields!(dict, each; congestion, samples, missed, idle);
         list.append(dict)?;
     }
     let late = PyDict::new(py);
