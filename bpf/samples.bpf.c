@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * TCP connections sampled at their own events: a segment comes, the program writes or reads, a segment is sent again,
- * the state changes. What the kernel keeps of a connection hardly changes in between, so that no timer is needed: the
- * first event at or after the time at which a sample is due tells what tcp_get_info() and its like would have told
- * just before. Any other event costs a look at the clock; one of a connection that nobody samples, less.
+ * TCP connections sampled at their own events: a segment comes, the program reads, a segment is sent again, the state
+ * changes. In between, the kernel keeps of a connection what it has, except for what the program writes. So no timer
+ * is needed: the first event at or after the time at which a sample is due tells what tcp_get_info() and its like
+ * would have told just before. Any other event costs a look at the clock; one of a connection that nobody samples,
+ * less.
  *
  * The kernel has the socket locked wherever these programs run: they wait for no lock, and the numbers of one sample
  * belong together.
@@ -239,23 +240,9 @@ static __always_inline int happens(struct sock *sk, __u32 kind)
 	return take(sk, sampled, now_ns, kind);
 }
 
-/* (socket, segment): it came for an established connection. As at the tracepoint tcp_probe. */
-SEC("fentry/tcp_rcv_established")
+/* (socket, segment): it came for an established connection. */
+SEC("tp_btf/tcp_probe")
 int weir_comes(__u64 *args)
-{
-	return happens((void *)args[0], WEIR_SAMPLE_DUE);
-}
-
-/* (socket, segment): it came while the connection begins or ends. */
-SEC("fentry/tcp_rcv_state_process")
-int weir_comes_otherwise(__u64 *args)
-{
-	return happens((void *)args[0], WEIR_SAMPLE_DUE);
-}
-
-/* (socket, message, bytes): the program writes. */
-SEC("fentry/tcp_sendmsg_locked")
-int weir_writes(__u64 *args)
 {
 	return happens((void *)args[0], WEIR_SAMPLE_DUE);
 }

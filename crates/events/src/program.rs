@@ -99,7 +99,8 @@ fn words(address: Option<IpAddr>) -> [u32; 4] {
     words
 }
 
-fn attach(
+/// Attaches the first of these programs that the kernel takes.
+pub fn attach(
     bpf: &mut Ebpf,
     tracepoint: &'static str,
     names: &[&'static str],

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use weir_tcp::Sample;
 use weir_tcp::diag::{Connection, Id, State};
 use weir_tcp::watch::{Progress, Row, Watched};
 
@@ -43,6 +44,8 @@ struct Alive {
     due: Due,
     /// When it was sampled last.
     seen_ns: Option<u64>,
+    /// Its state then.
+    state: Option<State>,
     asked_ns: u64,
     /// Some process has it.
     has_owner: bool,
@@ -64,7 +67,8 @@ impl Connections {
     /// One more, of which the first sample is due at `due_ns`.
     pub fn add(&mut self, number: u32, id: Id, due_ns: u64) {
         let due = Due::new(self.period_ns, due_ns);
-        self.alive.insert(number, Alive { id, due, seen_ns: None, asked_ns: 0, has_owner: false });
+        let fresh = Alive { id, due, seen_ns: None, state: None, asked_ns: 0, has_owner: false };
+        self.alive.insert(number, fresh);
     }
 
     /// How many there are.
@@ -109,7 +113,7 @@ impl Connections {
             }
             None => alive.due.passed(at_ns, missed),
         };
-        note(each, counted);
+        alive.note(each, counted, state_of(&sample));
         each.samples += 1;
         alive.seen_ns = Some(at_ns);
         news.rows.push(Row { connection: number, at_ns, sample });
@@ -124,7 +128,8 @@ impl Connections {
         alive.asked_ns = at_ns;
         // In TIME-WAIT nothing is left but the two ends, and the same cookie.
         let Some(found) = found.filter(|found| found.state != State::TIME_WAIT) else {
-            note(each, alive.due.passed(at_ns, missed));
+            let counted = alive.due.passed(at_ns, missed);
+            alive.note(each, counted, State::CLOSE);
             self.end(number, at_ns, progress, news);
             return;
         };
@@ -136,7 +141,8 @@ impl Connections {
             return;
         }
         // Whoever answers has the lock: what happened before has told of it.
-        note(each, alive.due.passed(at_ns, missed));
+        let counted = alive.due.passed(at_ns, missed);
+        alive.note(each, counted, found.state);
         each.samples += 1;
         alive.seen_ns = Some(at_ns);
         news.rows.push(Row { connection: number, at_ns, sample: found.sample.as_by_bpf() });
@@ -158,18 +164,34 @@ impl Connections {
     }
 }
 
-fn note(each: &mut Watched, counted: Counted) {
-    each.idle += counted.idle;
-    each.missed += counted.missed;
+impl Alive {
+    /// Notes what was counted since the last sample. The next state is that of the next sample.
+    fn note(&mut self, each: &mut Watched, counted: Counted, next: State) {
+        each.missed += counted.missed;
+        // Otherwise segments pass on a way that tells of none: whether something happened is not known.
+        if tells_all(self.state.unwrap_or(next)) && tells_all(next) {
+            each.idle += counted.idle;
+        }
+        self.state = Some(next);
+    }
+}
+
+/// Until one of its ends has closed.
+const fn tells_all(state: State) -> bool {
+    matches!(state, State::ESTABLISHED | State::SYN_SENT | State::SYN_RECV)
+}
+
+fn state_of(sample: &Sample) -> State {
+    State(sample.info.bytes().first().copied().unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_tcp::Sample;
 
     const MS: u64 = 1_000_000;
-    const ESTABLISHED: State = State(1);
+    const ESTABLISHED: State = State::ESTABLISHED;
+    const CLOSE_WAIT: State = State(8);
 
     fn id(cookie: u64) -> Id {
         let (local, remote) = ("192.0.2.1:1000".parse().unwrap(), "192.0.2.2:443".parse().unwrap());
@@ -195,8 +217,12 @@ mod tests {
             missed: 0,
             number: 0,
             is_last: false,
-            sample: Sample::default(),
+            sample: sample(ESTABLISHED),
         }
+    }
+
+    fn sample(state: State) -> Sample {
+        Sample::by_bpf(&[state.0], &[0; 36], 0, 0)
     }
 
     fn answer(asked_ns: u64, state: Option<State>) -> Answer {
@@ -282,8 +308,21 @@ mod tests {
             let (mut connections, mut progress) = some(1);
             let news = connections.take(vec![], vec![answer(105 * MS, state)], &mut progress);
             assert_eq!((times(&news), news.ended, connections.len()), (vec![], vec![id(1)], 0));
-            assert_eq!((progress.connections[0].ended_ns, progress.connections[0].idle), (Some(105 * MS), 5));
+            assert_eq!((progress.connections[0].ended_ns, progress.connections[0].idle), (Some(105 * MS), 0));
         }
+    }
+
+    #[test]
+    fn when_an_end_has_closed_nobody_knows_whether_nothing_happens() {
+        let (mut connections, mut progress) = some(1);
+        let closing = Record { sample: sample(CLOSE_WAIT), ..record(110, 0) };
+        connections.take(vec![record(100, 0), record(105, 0), closing], vec![], &mut progress);
+        assert_eq!(progress.connections[0].idle, 4, "until then");
+        connections.take(vec![], vec![answer(200 * MS, Some(CLOSE_WAIT))], &mut progress);
+        let last = Record { due_ns: None, is_last: true, missed: 3, ..record(220, 0) };
+        connections.take(vec![last], vec![], &mut progress);
+        let each = &progress.connections[0];
+        assert_eq!((each.samples, each.missed, each.idle), (5, 3, 4));
     }
 
     #[test]

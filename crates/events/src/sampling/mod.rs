@@ -6,7 +6,7 @@
 //! Connections at which nothing happens are asked for by `INET_DIAG`, ten times a second.
 //!
 //! # Minimum kernel version
-//! 5.12 (arm64: 6.4), with BTF, for root or `CAP_BPF` and `CAP_PERFMON`.
+//! 5.12, with BTF, for root or `CAP_BPF` and `CAP_PERFMON`.
 
 mod connections;
 mod due;

@@ -3,23 +3,17 @@
 use std::sync::Arc;
 
 use aya::maps::{Array, HashMap, MapData, MapError, RingBuf};
-use aya::programs::{BtfTracePoint, FEntry, Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned};
 use weir_tcp::watch::{Begun, MOST_CONNECTIONS};
 
 use crate::error::{EventsError, missing};
-use crate::program::netns;
+use crate::program::{attach, netns};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/samples.o"));
 
-/// Functions of the kernel, and the program at the entry of each.
-const FUNCTIONS: [(&str, &str); 3] = [
-    ("tcp_rcv_established", "weir_comes"),
-    ("tcp_rcv_state_process", "weir_comes_otherwise"),
-    ("tcp_sendmsg_locked", "weir_writes"),
-];
-/// The same of tracepoints.
-const TRACEPOINTS: [(&str, &str); 3] = [
+/// Tracepoints, and the program for each.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("tcp_probe", "weir_comes"),
     ("tcp_rcv_space_adjust", "weir_reads"),
     ("tcp_retransmit_skb", "weir_repeats"),
     ("inet_sock_set_state", "weir_changes"),
@@ -48,7 +42,7 @@ impl Programs {
     /// network namespace.
     ///
     /// # Minimum kernel version
-    /// 5.12, with BTF, `CONFIG_BPF_EVENTS` and `CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS` (arm64: 6.4).
+    /// 5.12, as of the programs that tell events. With BTF and `CONFIG_BPF_EVENTS`.
     pub fn attach(period_ns: u64) -> Result<Self, EventsError> {
         let btf = Btf::from_sys_fs().map_err(|e| EventsError::NoBtf(e.into()))?;
         let mut bpf = EbpfLoader::new()
@@ -57,15 +51,8 @@ impl Programs {
             .override_global("samples_netns", &netns()?, true)
             .load(OBJECT)
             .map_err(|e| EventsError::refused("load BPF maps")(e.into()))?;
-        for (function, name) in FUNCTIONS {
-            let done = program::<FEntry>(&mut bpf, name)
-                .map(|program| program.load(function, &btf).and_then(|()| program.attach().map(drop)))?;
-            done.map_err(refused(function))?;
-        }
-        for (tracepoint, name) in TRACEPOINTS {
-            let done = program::<BtfTracePoint>(&mut bpf, name)
-                .map(|program| program.load(tracepoint, &btf).and_then(|()| program.attach().map(drop)))?;
-            done.map_err(refused(tracepoint))?;
+        for (tracepoint, name) in PROGRAMS {
+            attach(&mut bpf, tracepoint, &[name], &btf)?;
         }
         let mut take = |name: &'static str| bpf.take_map(name).ok_or_else(|| missing(name));
         let (ring, watched) = (take("samples_ring")?, take("samples_watched")?);
@@ -111,16 +98,4 @@ impl Programs {
             take(&item);
         }
     }
-}
-
-fn program<'a, P>(bpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut P, EventsError>
-where
-    &'a mut P: TryFrom<&'a mut Program>,
-{
-    bpf.program_mut(name).and_then(|program| program.try_into().ok()).ok_or_else(|| missing(name))
-}
-
-fn refused(place: &str) -> impl FnOnce(ProgramError) -> EventsError {
-    let action = format!("run a program at {place}");
-    |e| EventsError::refused(action)(e.into())
 }
