@@ -189,7 +189,7 @@ def _once(end: Namespace, port: int, by: str) -> Row:
 
 
 def _at_an_event(end: Namespace, own: socket.socket, port: int) -> Row:
-    """The only connection, as BPF samples it at an event that changes nothing: the program reads, and leaves it."""
+    """The only connection, as BPF samples it at an event that changes nothing: a byte is looked at."""
     watch = Watch(end, port, wait=False, names=chosen(ALL), period_ns=HOUR_NS)
     # Asked for once; then the first event is sampled, and no other one within an hour.
     assert watch.seen.has(lambda rows: bool(rows))

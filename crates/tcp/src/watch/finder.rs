@@ -21,6 +21,8 @@ const SOONEST_NS: u64 = 1_000_000;
 const SOON_NS: u64 = 10_000_000;
 /// The longest pause.
 const LATEST_NS: u64 = 1_000_000_000;
+/// What the longest pause is at least, where connections are counted: waking up costs more than that.
+const COUNTED_NS: u64 = 100_000_000;
 /// After a find the pause is this part of the time since then: connections of one program come in groups.
 const SINCE: u64 = 4;
 /// It grows until looking takes this part of a CPU's time. The kernel walks its whole table of connections for each
@@ -75,7 +77,9 @@ impl<'a> Finder<'a> {
     }
 
     fn pause_ns(&self, cost_ns: u64, now_ns: u64) -> u64 {
-        pause_ns(cost_ns, self.found_ns.map(|at| now_ns.saturating_sub(at)), self.options.period_ns)
+        let since_ns = self.found_ns.map(|at| now_ns.saturating_sub(at));
+        let least_ns = if self.news.begun.is_some() { COUNTED_NS } else { SOON_NS };
+        pause_ns(cost_ns, since_ns, self.options.period_ns, least_ns)
     }
 
     /// Looks for connections that are not known yet.
@@ -130,10 +134,11 @@ impl News {
     }
 }
 
-/// Time until the next look, after one that took `cost_ns`; `since_ns` after the last find, if there was one.
-fn pause_ns(cost_ns: u64, since_ns: Option<u64>, period_ns: u64) -> u64 {
+/// Time until the next look, after one that took `cost_ns`; `since_ns` after the last find, if there was one. However
+/// cheap looks are, it grows to `least_ns`.
+fn pause_ns(cost_ns: u64, since_ns: Option<u64>, period_ns: u64, least_ns: u64) -> u64 {
     let Some(since_ns) = since_ns else { return period_ns.clamp(SOONEST_NS, SOON_NS) };
-    let dearest = cost_ns.saturating_mul(COST).clamp(SOON_NS, LATEST_NS);
+    let dearest = cost_ns.saturating_mul(COST).clamp(least_ns, LATEST_NS);
     (since_ns / SINCE).clamp(SOON_NS, dearest)
 }
 
@@ -154,21 +159,23 @@ mod tests {
 
     #[test]
     fn the_first_connection_is_looked_for_as_often_as_it_will_be_sampled() {
-        assert_eq!(pause_ns(5_000_000, None, 2_000_000), 2_000_000);
-        assert_eq!(pause_ns(5_000_000, None, 10), SOONEST_NS);
-        assert_eq!(pause_ns(5_000_000, None, u64::MAX), SOON_NS);
+        assert_eq!(pause_ns(5_000_000, None, 2_000_000, SOON_NS), 2_000_000);
+        assert_eq!(pause_ns(5_000_000, None, 10, SOON_NS), SOONEST_NS);
+        assert_eq!(pause_ns(5_000_000, None, u64::MAX, SOON_NS), SOON_NS);
     }
 
     #[test]
     fn soon_after_a_find_others_are_looked_for_often() {
-        assert_eq!(pause_ns(1_400_000, Some(0), 1), SOON_NS);
-        assert_eq!(pause_ns(1_400_000, Some(100_000_000), 1), 25_000_000);
+        assert_eq!(pause_ns(1_400_000, Some(0), 1, SOON_NS), SOON_NS);
+        assert_eq!(pause_ns(1_400_000, Some(100_000_000), 1, SOON_NS), 25_000_000);
     }
 
     #[test]
     fn later_looks_take_a_fixed_part_of_the_time() {
-        assert_eq!(pause_ns(1_000_000, Some(u64::MAX), 1), 500_000_000);
-        assert_eq!(pause_ns(1_000, Some(u64::MAX), 1), SOON_NS);
-        assert_eq!(pause_ns(50_000_000, Some(u64::MAX), 1), LATEST_NS);
+        assert_eq!(pause_ns(1_000_000, Some(u64::MAX), 1, SOON_NS), 500_000_000);
+        assert_eq!(pause_ns(1_000, Some(u64::MAX), 1, SOON_NS), SOON_NS);
+        assert_eq!(pause_ns(50_000_000, Some(u64::MAX), 1, SOON_NS), LATEST_NS);
+        assert_eq!(pause_ns(1_000, Some(u64::MAX), 1, COUNTED_NS), COUNTED_NS);
+        assert_eq!(pause_ns(1_000, Some(0), 1, COUNTED_NS), SOON_NS);
     }
 }

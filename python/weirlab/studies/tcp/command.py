@@ -57,10 +57,10 @@ CONNECTION is two ends (10.0.0.1:40000-192.0.2.1:443), one end (192.0.2.1,
 that fit are watched, until they end. Samples that were missed are counted.
 
 Samples come by INET_DIAG, which waits for the connection's lock. With root,
---by bpf waits for nothing: a sample is taken when something happens to the
-connection (a segment arrives, the program writes or reads, a segment is sent
-again, the state changes), the first time after the sample is due. Samples
-that are due while nothing happens are not taken, and are counted as idle.
+--by bpf waits for nothing: a sample is taken at the first event after it is
+due (a segment arrives, the program reads, a segment is sent again, the state
+changes). Samples that are due while nothing happens are not taken. They are
+counted as idle.
 
 With --events nothing is sampled: BPF programs report each change of state,
 each segment received, and each retransmission with its sequence number,

@@ -204,8 +204,8 @@ class Outcome:
 
     @property
     def missed(self) -> int:
-        """Samples that were not taken because the host was late, or not taken over because Weir was; samples by
-        BPF and events that found no room."""
+        """Samples that were not taken because the host was late, or not taken over because Weir was; samples
+        by BPF and events that found no room."""
         return sum(int(each["missed"]) for each in self.progress["connections"]) + int(self.progress["lost"])
 
     @property
