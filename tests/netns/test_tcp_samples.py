@@ -84,7 +84,7 @@ class Seen:
     @property
     def is_whole(self) -> bool:
         """What was counted has been seen."""
-        counted = sum(each["samples"] for each in self.progress["connections"])
+        counted: int = sum(each["samples"] for each in self.progress["connections"])
         return sum(map(len, self.rows.values())) == counted
 
     def sampled(self, rounds: int) -> None:
