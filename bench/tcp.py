@@ -1,14 +1,14 @@
 """Bulk transfers beside iperf3 on the same veth pair, and what watching connections costs.
 
     make bench-tcp
-    make bench-tcp ARGS="--watches 1ms '1ms bpf' --repeats 10"
+    make bench-tcp ARGS="--only watch --seconds 5 --repeats 10"
     .venv/bin/python bench/tcp.py --seconds 5 --repeats 1 --out build/bench
 
 Two network namespaces are joined by a veth pair. iperf3 and Weir take turns: the same congestion control,
 block size and time. Throughput is what the receiver counted, CPU time what the kernel says of both processes
 at their ends. Weir's CPU time is also given without the cost of starting its two processes, which a transfer
-of 1 kB measures. What watching costs is the ratio of a transfer that is watched to those just before and
-after it that nobody watches.
+of 1 kB measures. What watching costs is the ratio of a transfer that is watched to those of the same repeat
+that nobody watches; a repeat has its transfers in random order.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,24 +45,29 @@ EVENTS = "event"
 BPF = "bpf"
 WATCHES = ("100ms", "10ms", "1ms", f"1ms {BPF}", f"100us {BPF}", EVENTS)
 """How connections are watched: by events, or sampled so often, by INET_DIAG unless it says otherwise."""
+COMPARED = ("1ms", f"1ms {BPF}")
+"""Those that ``--only watch`` measures, unless others are asked for."""
+_CPUCLOCK_SCHED = 2
 SPEED = ("tool", "connections", "Gbit/s", "range", "CPU s / Gbit", "without start", "throughput is", "CPU is")
+COUNTED = ("samples", "missed", "missed %", "idle", "late p99 us", "late max us")
 COST = (
     "watched every",
     "Gbit/s",
     "range",
     "throughput is",
     "standard error",
-    "samples",
-    "missed",
-    "late p99 us",
-    "late max us",
+    "from - to",
+    "CPU % of watch",
+    *COUNTED,
 )
-MANY = ("connections", "every", "samples", "missed", "late p99 us", "late max us")
+MANY = ("connections", "every", *COUNTED)
 LEGEND = (
     "Medians of runs that took turns. Throughput and CPU of transfers are ratios to iperf3 with as many "
-    "connections. Throughput of a watched transfer is its ratio to the mean of the two before and after it "
-    "that nobody watched, as a mean with its standard error. Samples are by INET_DIAG unless BPF is named. A "
-    "sample is missed when it is late by a period or more, an event when it finds no room."
+    "connections. Throughput of a watched transfer is its ratio to those of the same repeat that nobody "
+    "watched: mean, standard error, and range. CPU of the watch is that of its process during the transfer, "
+    "of one CPU. Samples are by INET_DIAG unless BPF is named. By INET_DIAG a sample is missed when it is "
+    "late by a period or more; by BPF a sample, as an event, when it finds no room. By BPF a sample is idle "
+    "when it is due and nothing happens to the connection."
 )
 
 
@@ -75,6 +82,8 @@ class Run:
     seconds: float
     cpu_s: float
     watch: dict[str, Any] | None = None
+    watch_cpu: float | None = None
+    """Of one CPU, by the process that watches."""
 
     @property
     def cpu_s_per_gbit(self) -> float:
@@ -137,11 +146,14 @@ def serving(command: Sequence[str], ready: str, cpu_s: list[float]) -> Iterator[
             process.wait()
 
 
-def measured(command: Sequence[str], cpu_s: list[float]) -> str:
-    """Standard output of ``command``, run at the sender's end."""
+def measured(command: Sequence[str], cpu_s: list[float], each: Callable[[], None] = lambda: None) -> str:
+    """Standard output of ``command``, run at the sender's end; ``each`` is called behind each line."""
     process = subprocess.Popen(within(NAMES[0], *command), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    out = process.stdout.read()
+    out = ""
+    for line in process.stdout:
+        out += line
+        each()
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -175,6 +187,12 @@ def _by_weir(
 ) -> Run:
     cpu_s: list[float] = []
     watch: subprocess.Popen[str] | None = None
+    spent: list[tuple[float, float]] = []
+
+    def note() -> None:
+        if watch is not None and watch.poll() is None:
+            spent.append((time.monotonic(), used_s(watch.pid)))
+
     with serving(weir("serve", "--bind", ADDRESS, "--token", "x", "--transfers", "1"), "listening", cpu_s):
         if every:
             # The control connection is watched as well.
@@ -193,13 +211,32 @@ def _by_weir(
                 *("--congestion", CONTROL, "--block", str(BLOCK), *wanted),
             ),
             cpu_s,
+            note,
         )
     told = None
     if watch is not None:
         found = json.loads(watch.communicate()[0].splitlines()[-1])
-        told = {name: found[name] for name in ("samples", "missed", "lateness")}
+        told = {name: found[name] for name in ("samples", "missed", "idle", "lateness")}
     (direction,) = json.loads(out.splitlines()[-1])["directions"]
-    return Run(case, connections, repeat, direction["throughput_bps"], direction["seconds"], sum(cpu_s), told)
+    bps, lasted_s = direction["throughput_bps"], direction["seconds"]
+    return Run(case, connections, repeat, bps, lasted_s, sum(cpu_s), told, rate(spent))
+
+
+def used_s(pid: int) -> float:
+    """CPU time that a process has used, with its threads that have ended."""
+    # clock_getcpuclockid(3), which Python lacks.
+    return time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
+
+
+def rate(spent: Sequence[tuple[float, float]]) -> float | None:
+    """CPU time per time, from the first line of a transfer to that of its last interval; the result follows.
+
+    None where there are too few lines.
+    """
+    if len(spent) < 3:
+        return None
+    (began, before), (ended, after) = spent[0], spent[-2]
+    return (after - before) / (ended - began)
 
 
 def _how(watched: str) -> tuple[str, ...]:
@@ -210,28 +247,28 @@ def _how(watched: str) -> tuple[str, ...]:
 
 
 def run_watches(watches: Sequence[str], seconds: float, repeat: int) -> list[Run]:
-    """Watched transfers, and one that nobody watches before and after each."""
+    """Watched transfers, and for every two of them one that nobody watches, in random order."""
     lasts = ("--time", f"{seconds:g}s")
-    runs = [by_weir(1, lasts, repeat, UNWATCHED)]
-    for watched in watches:
-        runs.append(by_weir(1, lasts, repeat, f"watched {watched}", watched))
-        runs.append(by_weir(1, lasts, repeat, UNWATCHED))
-    return runs
+    cases = [*watches, *[UNWATCHED] * math.ceil(len(watches) / 2)]
+    random.Random(repeat).shuffle(cases)
+    return [
+        by_weir(1, lasts, repeat, UNWATCHED)
+        if case == UNWATCHED
+        else by_weir(1, lasts, repeat, f"watched {case}", case)
+        for case in cases
+    ]
 
 
-def run_all(seconds: float, repeats: int, console: Console) -> list[Run]:
+def run_repeat(watches: Sequence[str], seconds: float, repeat: int) -> list[Run]:
     """All cases, in turns."""
-    runs: list[Run] = []
     lasts = ("--time", f"{seconds:g}s")
-    for repeat in range(repeats):
-        console.print(f"[dim]Repeat {repeat + 1} of {repeats}[/]")
-        runs.append(by_weir(1, ("--bytes", "1kB"), repeat, "start"))
-        for connections in (1, 4):
-            runs.append(by_iperf3(connections, seconds, repeat))
-            runs.append(by_weir(connections, lasts, repeat))
-        runs += run_watches(WATCHES, seconds, repeat)
-        slow = (*lasts, "--rate", "50Mbit/s", "--block", "16KiB")
-        runs.append(by_weir(WATCHED, slow, repeat, "many", "10ms"))
+    runs = [by_weir(1, ("--bytes", "1kB"), repeat, "start")]
+    for connections in (1, 4):
+        runs.append(by_iperf3(connections, seconds, repeat))
+        runs.append(by_weir(connections, lasts, repeat))
+    runs += run_watches(watches, seconds, repeat)
+    slow = (*lasts, "--rate", "50Mbit/s", "--block", "16KiB")
+    runs.append(by_weir(WATCHED, slow, repeat, "many", "10ms"))
     return runs
 
 
@@ -245,13 +282,16 @@ def _spread(found: Sequence[Run]) -> str:
 
 def _late(found: Sequence[Run]) -> tuple[str, ...]:
     told = [run.watch for run in found if run.watch]
-    counted = tuple(f"{sum(each[what] for each in told):,}" for what in ("samples", "missed"))
+    samples, missed = (sum(each[what] for each in told) for what in ("samples", "missed"))
+    idle = [each["idle"] for each in told if each["idle"] is not None]
+    counted = (f"{samples:,}", f"{missed:,}", f"{100 * missed / max(samples + missed, 1):.2f}")
     # Events are never late: there is no time at which they are due.
     lateness = [each["lateness"] for each in told if each["lateness"]]
     if not lateness:
-        return (*counted, "-", "-")
+        return (*counted, "-", "-", "-")
     return (
         *counted,
+        f"{sum(idle):,}",
         f"{statistics.median(each['p99_ns'] for each in lateness) / 1e3:,.0f}",
         f"{max(each['max_ns'] for each in lateness) / 1e3:,.0f}",
     )
@@ -285,22 +325,29 @@ def tables(runs: Sequence[Run]) -> Tables:
     return {SPEED: speed, COST: watch_rows(runs), MANY: many}
 
 
+def _place(case: str) -> int:
+    return WATCHES.index(case.removeprefix("watched "))
+
+
 def watch_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     """What :data:`COST` is the heading of."""
     alone = [run for run in runs if run.case == UNWATCHED]
-    rows: list[tuple[str, ...]] = [("not", f"{_gbps(alone):.2f}", _spread(alone), "1.000 x", *["-"] * 5)]
-    for case in dict.fromkeys(run.case for run in runs if run.case.startswith("watched ")):
+    none = ["-"] * (len(COST) - 4)
+    rows: list[tuple[str, ...]] = [("not", f"{_gbps(alone):.2f}", _spread(alone), "1.000 x", *none)]
+    for case in sorted({run.case for run in runs if run.case.startswith("watched ")}, key=_place):
         found = [run for run in runs if run.case == case]
         ratios = [
-            2 * run.bps / (runs[place - 1].bps + runs[place + 1].bps)
-            for place, run in enumerate(runs)
-            if run.case == case
+            run.bps / statistics.mean(other.bps for other in alone if other.repeat == run.repeat)
+            for run in found
         ]
         error = statistics.stdev(ratios) / math.sqrt(len(ratios)) if len(ratios) > 1 else None
+        spent = [run.watch_cpu for run in found if run.watch_cpu is not None]
         rows.append(
             (
                 *(case.removeprefix("watched "), f"{_gbps(found):.2f}", _spread(found)),
                 *(f"{statistics.mean(ratios):.3f} x", "-" if error is None else f"{error:.3f}"),
+                f"{min(ratios):.3f} - {max(ratios):.3f}",
+                f"{100 * statistics.mean(spent):.2f}" if spent else "-",
                 *_late(found),
             )
         )
@@ -318,23 +365,26 @@ def main() -> int:
     parser = options("tcp", __doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each transfer (default 10)")
     parser.add_argument("--repeats", type=int, default=5, help="runs of every case (default 5)")
+    parser.add_argument("--only", choices=("watch",), help="measure nothing but what watching costs")
     parser.add_argument(
-        "--watches", nargs="+", choices=WATCHES, help="measure nothing but what these ways to watch cost"
+        "--watches",
+        nargs="+",
+        choices=WATCHES,
+        help=f"ways to watch (default: all; with --only watch: {', '.join(COMPARED)})",
     )
     asked = parser.parse_args()
     if asked.repeats < 1 or asked.seconds < 1:
         parser.error("--repeats and --seconds have to be 1 or more")
     console = Console()
     about = {**called("tcp"), "versions": versions()}
+    watches = asked.watches or (COMPARED if asked.only else WATCHES)
+    runs: list[Run] = []
     with two_hosts():
-        if asked.watches:
-            runs = []
-            for repeat in range(asked.repeats):
-                console.print(f"[dim]Repeat {repeat + 1} of {asked.repeats}[/]")
-                runs += run_watches(asked.watches, asked.seconds, repeat)
-        else:
-            runs = run_all(asked.seconds, asked.repeats, console)
-    summary(runs, about, is_all=not asked.watches).publish(
+        for repeat in range(asked.repeats):
+            console.print(f"[dim]Repeat {repeat + 1} of {asked.repeats}[/]")
+            work = run_watches if asked.only else run_repeat
+            runs += work(watches, asked.seconds, repeat)
+    summary(runs, about, is_all=not asked.only).publish(
         asked.out, {"runs": [asdict(run) for run in runs]}, console
     )
     return 0

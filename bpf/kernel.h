@@ -10,7 +10,8 @@
 
 #define IPV4 2
 #define IPV6 10
-#define SYN_RECV 3
+#define ESTABLISHED 1
+#define SYN_SENT 2
 #define CLOSE 7
 #define LISTEN 10
 
@@ -192,8 +193,6 @@ struct tcp_sock {
 	__u32 delivered_ecn_bytes[3];
 	__u32 received_ecn_bytes[3];
 } KERNEL;
-
-struct tcp_request_sock;
 
 struct tcp_info {
 	__u8 tcpi_state;

@@ -1,71 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * TCP connections sampled without their locks. A timer of one CPU runs weir_tick, which copies each connection's
- * struct tcp_sock in one go, and tells what tcp_get_info() and its like would tell.
+ * TCP connections sampled at their own events: a segment comes, the program reads, a segment is sent again, the state
+ * changes. In between, the kernel keeps of a connection what it has, except for what the program writes. So no timer
+ * is needed: the first event at or after the time at which a sample is due tells what tcp_get_info() and its like
+ * would have told just before. Any other event costs a look at the clock; one of a connection that nobody samples,
+ * less.
  *
- * Nothing keeps a connection from ending meanwhile: its memory may belong to another one, or to nobody. It is read
- * by bpf_probe_read_kernel, which survives any address, and nothing of it is told unless it has the connection's
- * cookie before and after, its two ends, and is not closed. A cookie is given once and cleared before a socket's
- * memory is used again.
- *
- * Each number is read by one instruction, so that none is torn. Numbers of one sample may be from before and after
- * the segment that the kernel works on in this moment.
+ * The kernel has the socket locked wherever these programs run: they wait for no lock, and the numbers of one sample
+ * belong together.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
-#include "ends.h"
 #include "kernel.h"
 #include "map.h"
 #include "samples.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Set before loading: how long a round may take, in an interrupt. */
-const volatile __u64 samples_budget_ns = 0;
+/* Set before loading. */
+const volatile __u64 samples_period_ns = 1;
+const volatile __u32 samples_netns = 0; /* its inode */
 
-/* Connections [first, end) may be there. */
-struct range {
-	__u32 first;
-	__u32 end;
-};
+/* Connections that have begun in that network namespace. */
+SHARED_ARRAY(samples_begun, __u64, 1);
 
-SHARED_ARRAY(samples_range, struct range, 1);
+#define NEVER (~0ULL)
 
-struct watched {
-	__u64 sk; /* its address; 0: there is none, or none any more */
-	__u64 cookie;
-	struct weir_event_ends ends;
-	__u32 pad;
-};
-
+/* By cookie, which a connection has from when it was listed for the first time, and which is given once. */
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, WEIR_SAMPLED);
-	__type(key, __u32);
-	__type(value, struct watched);
+	__type(key, __u64);
+	__type(value, struct weir_sampled);
 } samples_watched SEC(".maps");
-
-/* Too large for the stack. weir_tick interrupts weir_enter, so that each has its own. */
-struct copy {
-	__u64 words[WEIR_COPY_BYTES / 8];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, __u32);
-	__type(value, struct copy);
-} samples_copies SEC(".maps");
-
-/* Where the next round begins, if one had no time for all. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} samples_next SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -217,145 +186,103 @@ static __always_inline void fill_queues(struct sock *sk, struct tcp_sock *tp, st
 	sample->wqueue = tp->write_seq - tp->snd_una;
 }
 
-static __always_inline int is_same(const struct weir_event_ends *one, const struct weir_event_ends *other)
+/* Not inlined, so that an event at which nothing is due costs as little as it can. */
+static __noinline int take(struct sock *sk, struct weir_sampled *sampled, __u64 now_ns, __u32 kind)
 {
-	const __u32 *a = (const void *)one, *b = (const void *)other;
-
-#pragma unroll
-	for (int i = 0; i < sizeof(*one) / sizeof(*a); i++) {
-		if (a[i] != b[i])
-			return 0;
-	}
-	return 1;
-}
-
-/* Copies the connection; false where it is not that one, or closed. */
-static __always_inline int take(const struct watched *watched, __u64 at, struct copy *copy)
-{
-	struct sock *live = (void *)at, *sk = (void *)copy;
-	struct weir_event_ends ends = {};
-	__u64 cookie = 0;
-
-	if (bpf_probe_read_kernel(copy, bpf_core_type_size(struct tcp_sock), live))
-		return 0;
-	if (sk->__sk_common.skc_cookie.counter != watched->cookie || sk->__sk_common.skc_state == CLOSE)
-		return 0;
-	if (!read_ends(sk, (void *)copy, &ends) || !is_same(&ends, &watched->ends))
-		return 0;
-	bpf_core_read(&cookie, sizeof(cookie), &live->__sk_common.skc_cookie.counter);
-	return cookie == watched->cookie;
-}
-
-/* Samples one connection. Global, so that the verifier looks at it once and not for each. */
-__attribute__((noinline)) int weir_sample_one(__u32 number, __u64 tick_ns, __u64 at_ns, __u32 kind)
-{
-	__u32 which = kind == WEIR_SAMPLE_FIRST;
-	struct watched *watched = bpf_map_lookup_elem(&samples_watched, &number);
-	struct copy *copy = bpf_map_lookup_elem(&samples_copies, &which);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	__u64 due_ns = sampled->due_ns, period_ns = samples_period_ns;
 	struct weir_sample *sample;
-	__u64 at;
 
-	if (!watched || !copy)
+	if (!tp || due_ns == NEVER)
 		return 0;
-	at = watched->sk;
-	if (!at)
-		return 0;
-	/* Without room it is missed. If it has ended, that is told in the next round. */
-	sample = bpf_ringbuf_reserve(&samples_ring, sizeof(*sample), 0);
-	if (!sample)
-		return 0;
-	__builtin_memset(sample, 0, sizeof(*sample));
-	sample->tick_ns = tick_ns;
-	sample->at_ns = at_ns;
-	sample->number = number;
-	sample->kind = kind;
-	if (take(watched, at, copy)) {
-		fill_info((void *)copy, (void *)copy, sample);
-		fill_queues((void *)copy, (void *)copy, sample);
+	if (now_ns >= due_ns) {
+		/* The latest: nothing happened at those before. */
+		due_ns += (now_ns - due_ns) / period_ns * period_ns;
+		sampled->due_ns = due_ns + period_ns;
 	} else {
-		sample->kind = WEIR_SAMPLE_ENDED;
-		watched->sk = 0;
+		due_ns = 0;
 	}
-	/* User space looks at the ring every few milliseconds. */
-	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
-	return 1;
-}
-
-SEC("perf_event")
-int weir_tick(void *ctx)
-{
-	__u64 tick_ns = bpf_ktime_get_ns(), now_ns = tick_ns;
-	__u32 zero = 0;
-	struct range *range = bpf_map_lookup_elem(&samples_range, &zero);
-	__u32 *next = bpf_map_lookup_elem(&samples_next, &zero);
-
-	if (!range || !next)
+	/* The socket may connect once more, as another connection. */
+	if (kind == WEIR_SAMPLE_LAST)
+		sampled->due_ns = NEVER;
+	sample = bpf_ringbuf_reserve(&samples_ring, sizeof(*sample), 0);
+	if (!sample) {
+		if (due_ns)
+			sampled->missed++;
 		return 0;
-
-	__u32 first = range->first, end = range->end, number = *next;
-
-	if (number < first || number >= end)
-		number = first;
-	*next = first;
-	for (__u32 i = 0; i < WEIR_SAMPLED; i++) {
-		if (i >= end - first)
-			break;
-		/* Others wait for this CPU: the rest has its turn in the next round, and misses this one. */
-		if (now_ns - tick_ns > samples_budget_ns) {
-			*next = number;
-			break;
-		}
-		if (weir_sample_one(number, tick_ns, now_ns, WEIR_SAMPLE_DUE))
-			now_ns = bpf_ktime_get_ns();
-		number = number + 1 < end ? number + 1 : first;
 	}
+	__builtin_memset(sample, 0, sizeof(*sample));
+	sample->due_ns = due_ns;
+	sample->at_ns = now_ns;
+	sample->missed = sampled->missed;
+	sample->number = sampled->number;
+	sample->kind = kind;
+	fill_info(sk, tp, sample);
+	fill_queues(sk, tp, sample);
+	/* User space looks at the ring every few milliseconds: waking it would cost more than the sample. */
+	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
-static __always_inline int enter(struct bpf_sock *found, const struct weir_wanted *wanted, struct watched *watched)
+static __always_inline int happens(struct sock *sk, __u32 kind)
 {
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(found);
-	struct sock *sk = (void *)tp;
+	__u64 cookie = sk->__sk_common.skc_cookie.counter, now_ns;
+	struct weir_sampled *sampled;
 
-	if (!tp) {
-		struct sock *request = (void *)bpf_skc_to_tcp_request_sock(found);
-
-		if (request && request->__sk_common.skc_cookie.counter == wanted->cookie)
-			return WEIR_ENTER_SOON;
-		return WEIR_ENTER_GONE;
-	}
-	if (sk->__sk_common.skc_cookie.counter != wanted->cookie || !read_ends(sk, tp, &watched->ends))
-		return WEIR_ENTER_GONE;
-	watched->cookie = wanted->cookie;
-	/* The last: from then on weir_tick may read it. */
-	__sync_lock_test_and_set(&watched->sk, (__u64)tp);
-	return WEIR_ENTER_DONE;
+	if (!cookie)
+		return 0;
+	sampled = bpf_map_lookup_elem(&samples_watched, &cookie);
+	if (!sampled)
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	if (now_ns < sampled->due_ns && kind == WEIR_SAMPLE_DUE)
+		return 0;
+	return take(sk, sampled, now_ns, kind);
 }
 
-/* Finds the connection and samples it for the first time. Run by user space, in its network namespace. */
-SEC("classifier")
-int weir_enter(struct __sk_buff *skb)
+/* (socket, segment): it came for an established connection. */
+SEC("tp_btf/tcp_probe")
+int weir_comes(__u64 *args)
 {
-	struct weir_wanted wanted;
-	struct bpf_sock *found;
-	struct watched *watched;
-	int answer;
+	return happens((void *)args[0], WEIR_SAMPLE_DUE);
+}
 
-	if (bpf_skb_load_bytes(skb, 0, &wanted, sizeof(wanted)))
-		return WEIR_ENTER_GONE;
-	watched = bpf_map_lookup_elem(&samples_watched, &wanted.number);
-	if (!watched)
-		return WEIR_ENTER_GONE;
-	if (wanted.tuple_bytes == 12)
-		found = bpf_skc_lookup_tcp(skb, (void *)wanted.tuple, 12, BPF_F_CURRENT_NETNS, 0);
-	else
-		found = bpf_skc_lookup_tcp(skb, (void *)wanted.tuple, 36, BPF_F_CURRENT_NETNS, 0);
-	if (!found)
-		return WEIR_ENTER_GONE;
-	answer = enter(found, &wanted, watched);
-	bpf_sk_release(found);
-	if (answer == WEIR_ENTER_DONE) {
-		weir_sample_one(wanted.number, 0, bpf_ktime_get_ns(), WEIR_SAMPLE_FIRST);
-	}
-	return answer;
+/* (socket): the program has read. */
+SEC("tp_btf/tcp_rcv_space_adjust")
+int weir_reads(__u64 *args)
+{
+	return happens((void *)args[0], WEIR_SAMPLE_DUE);
+}
+
+/* (socket, segment): it was sent again. */
+SEC("tp_btf/tcp_retransmit_skb")
+int weir_repeats(__u64 *args)
+{
+	return happens((void *)args[0], WEIR_SAMPLE_DUE);
+}
+
+/* Whoever looks for connections finds them from one of these two states on. */
+static __always_inline void count_begun(struct sock *sk, int state)
+{
+	__u32 zero = 0;
+	__u64 *begun;
+
+	if (state != SYN_SENT && state != ESTABLISHED)
+		return;
+	if (sk->__sk_common.skc_net.net->ns.inum != samples_netns)
+		return;
+	begun = bpf_map_lookup_elem(&samples_begun, &zero);
+	if (begun)
+		__sync_fetch_and_add(begun, 1);
+}
+
+/* (socket, state before, state after), before the socket has the new one. */
+SEC("tp_btf/inet_sock_set_state")
+int weir_changes(__u64 *args)
+{
+	struct sock *sk = (void *)args[0];
+	int after = args[2];
+
+	count_begun(sk, after);
+	return happens(sk, after == CLOSE ? WEIR_SAMPLE_LAST : WEIR_SAMPLE_DUE);
 }

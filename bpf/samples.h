@@ -1,33 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * Samples of TCP connections, as the programs tell user space; crates/events/src/sampling/record.rs mirrors them
- * byte for byte.
+ * byte for byte, and programs.rs beside it what user space tells the programs.
  */
 #ifndef WEIR_SAMPLES_H
 #define WEIR_SAMPLES_H
 
 #include <linux/types.h>
 
-#define WEIR_SAMPLE_DUE 0   /* at its time */
-#define WEIR_SAMPLE_FIRST 1 /* when the connection was entered */
-#define WEIR_SAMPLE_ENDED 2 /* the connection is no longer there; nothing behind the kind is filled in */
+#define WEIR_SAMPLE_DUE 0  /* at the first event at or after its time */
+#define WEIR_SAMPLE_LAST 1 /* the connection ends */
 
 /* Connections that are sampled. */
 #define WEIR_SAMPLED 1024
-/* Room for struct tcp_sock, whatever the kernel was built with. */
-#define WEIR_COPY_BYTES 4096
 
-#define WEIR_ENTER_GONE 0 /* there is no such connection (any more) */
-#define WEIR_ENTER_DONE 1
-#define WEIR_ENTER_SOON 2 /* the handshake is not over: ask again */
-
-/* Enters a connection. It is the packet that the program is run with, so that a link-layer header comes first. */
-struct weir_wanted {
-	__u8 header[16];
-	__u64 cookie;
-	__u32 number;      /* less than WEIR_SAMPLED */
-	__u32 tuple_bytes; /* 12: IPv4, 36: IPv6 */
-	__u32 tuple[9];    /* struct bpf_sock_tuple, as of a packet that arrives */
+/* A connection that is sampled. User space enters it, the programs keep it. */
+struct weir_sampled {
+	__u64 due_ns; /* when its next sample is due, CLOCK_MONOTONIC */
+	__u64 missed; /* samples that found no room in the ring */
+	__u32 number;
 	__u32 pad;
 };
 
@@ -97,8 +88,9 @@ struct weir_sample_info {
 };
 
 struct weir_sample {
-	__u64 tick_ns;          /* when the timer ran, CLOCK_MONOTONIC; 0: between two times */
-	__u64 at_ns;            /* just before the connection was read */
+	__u64 due_ns;           /* when it was due; 0: it was not, but is the last */
+	__u64 at_ns;            /* when it was taken; both by CLOCK_MONOTONIC */
+	__u64 missed;           /* as of struct weir_sampled */
 	__u32 number;
 	__u32 kind;
 	struct weir_sample_info info;
@@ -110,8 +102,8 @@ struct weir_sample {
 	__u32 info_bytes;       /* of this kernel's struct tcp_info */
 };
 
-_Static_assert(sizeof(struct weir_wanted) == 72, "wanted");
+_Static_assert(sizeof(struct weir_sampled) == 24, "sampled");
 _Static_assert(sizeof(struct weir_sample_info) == 280, "info");
-_Static_assert(sizeof(struct weir_sample) == 360, "sample");
+_Static_assert(sizeof(struct weir_sample) == 368, "sample");
 
 #endif

@@ -691,7 +691,10 @@ class TcpWatcher:
         """
 
     def progress(self) -> dict[str, Any]:
-        """``by`` says how connections are sampled ("bpf", "inet-diag"), ``why_not`` why not by BPF."""
+        """``by`` says how connections are sampled ("bpf", "inet-diag"), ``why_not`` why not by BPF.
+
+        By BPF, ``idle`` counts the samples of a connection that were due while nothing happened to it.
+        """
 
     def stop(self) -> None: ...
 

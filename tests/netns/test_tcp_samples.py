@@ -1,4 +1,4 @@
-"""Connections between two network namespaces, sampled by BPF, without their locks, and by INET_DIAG."""
+"""Connections between two network namespaces, sampled by BPF at their events, and by INET_DIAG."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ DEADLINE_S = 60.0
 BYTES = 5_000_000
 MORE = 1_000_000
 EVERY_NS = 1_000_000
+HOUR_NS = 3_600_000_000_000
+UNREAD = 1000
+FIN_WAIT2 = 5
 GROWING = ("last_data_sent_ms", "last_data_recv_ms", "last_ack_recv_ms")
 """The only numbers of a connection that stands still and has no timer that change."""
 COUNTERS = ("bytes_acked", "bytes_received", "segs_in", "segs_out", "delivered")
@@ -39,12 +42,19 @@ UNPRIVILEGED = (
 Row = dict[str, int]
 
 
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples are taken over often: these tests wait for them again and again."""
+    monkeypatch.setattr(watching, "TAKE_S", 0.01)
+
+
 class Seen:
-    """The rows of a watch, by connection."""
+    """The rows of a watch, by connection, and how far it is."""
 
     def __init__(self) -> None:
         self.waits, self.news = threading.Event(), threading.Condition()
         self.rows: dict[int, list[Row]] = {}
+        self.progress: Mapping[str, Any] = {}
 
     def waiting(self) -> None:
         self.waits.set()
@@ -54,6 +64,7 @@ class Seen:
             for row, number in enumerate(samples.connection):
                 told = {name: int(v[row]) for name, (v, there) in samples.fields.items() if there[row]}
                 self.rows.setdefault(int(number), []).append(told)
+            self.progress = progress
             self.news.notify_all()
 
     def has(self, what: Callable[[dict[int, list[Row]]], bool]) -> bool:
@@ -61,32 +72,63 @@ class Seen:
         with self.news:
             return self.news.wait_for(lambda: what(self.rows), DEADLINE_S)
 
+    @property
+    def rounds(self) -> int:
+        """Samples at events, of all connections."""
+        return int(self.progress["lateness"]["rounds"]) if self.progress else 0
 
-def _watch(end: Namespace, settings: Settings, seen: Seen) -> Outcome:
+    @property
+    def idle(self) -> int:
+        return sum(each["idle"] for each in self.progress["connections"]) if self.progress else 0
+
+    @property
+    def is_whole(self) -> bool:
+        """What was counted has been seen."""
+        counted: int = sum(each["samples"] for each in self.progress["connections"])
+        return sum(map(len, self.rows.values())) == counted
+
+    def sampled(self, rounds: int) -> None:
+        """Wait until there are so many samples at events, and all are seen."""
+        assert self.has(lambda _: self.rounds >= rounds and self.is_whole)
+
+    def quiet(self) -> int:
+        """Wait until nothing happens, so that a sample is due at the next event. Their number."""
+        before = self.idle
+        assert self.has(lambda _: self.idle > before)
+        return self.rounds
+
+
+def _watch(end: Namespace, settings: Settings, seen: Seen, stop: Stop | None = None) -> Outcome:
     def work() -> Outcome:
-        with Stop() as stop:
-            return watching.watch(settings, [seen], stop)
+        with stop or Stop() as wanted:
+            return watching.watch(settings, [seen], wanted)
 
     return end.call(work)
 
 
-def _settings(port: int, by: str = BPF, names: Sequence[str] = COUNTERS, **more: Any) -> Settings:
-    return Settings(connections.parse(f":{port}"), EVERY_NS, tuple(names), by=by, **more)
+def _settings(
+    port: int, by: str = BPF, names: Sequence[str] = COUNTERS, period_ns: int = EVERY_NS, **more: Any
+) -> Settings:
+    return Settings(connections.parse(f":{port}"), period_ns, tuple(names), by=by, **more)
 
 
 class Watch:
-    """A watch by BPF in a thread, which ends with its connections."""
+    """A watch by BPF in a thread, which ends with its connections, or when it is stopped."""
 
-    def __init__(self, end: Namespace, port: int, *, wait: bool) -> None:
-        self.seen = Seen()
+    def __init__(self, end: Namespace, port: int, *, wait: bool, **more: Any) -> None:
+        self.seen, self._stop = Seen(), Stop()
         self._outcomes: list[Outcome] = []
-        settings = _settings(port, wait=wait)
+        settings = _settings(port, wait=wait, **more)
         self._thread = threading.Thread(
-            target=lambda: self._outcomes.append(_watch(end, settings, self.seen))
+            target=lambda: self._outcomes.append(_watch(end, settings, self.seen, self._stop))
         )
         self._thread.start()
         if wait:
             assert self.seen.waits.wait(DEADLINE_S)
+
+    def stop(self) -> Outcome:
+        self._stop.request()
+        return self.end()
 
     def end(self) -> Outcome:
         self._thread.join(DEADLINE_S)
@@ -146,6 +188,17 @@ def _once(end: Namespace, port: int, by: str) -> Row:
     return seen.rows[0][-1]
 
 
+def _at_an_event(end: Namespace, own: socket.socket, port: int) -> Row:
+    """The only connection, as BPF samples it at an event that changes nothing: a byte is looked at."""
+    watch = Watch(end, port, wait=False, names=chosen(ALL), period_ns=HOUR_NS)
+    # Asked for once; then the first event is sampled, and no other one within an hour.
+    assert watch.seen.has(lambda rows: bool(rows))
+    own.recv(1, socket.MSG_PEEK)
+    watch.seen.sampled(1)
+    assert watch.stop().by == BPF
+    return watch.seen.rows[0][-1]
+
+
 @pytest.mark.parametrize("address", [V4, V6])
 @pytest.mark.parametrize("ecn", [0, 1])
 def test_both_ways_tell_the_same_of_a_connection_that_stands_still(
@@ -164,24 +217,29 @@ def test_both_ways_tell_the_same_of_a_connection_that_stands_still(
             with _lossy(server):
                 _transfer(here, there, BYTES)
             # So that both ends have sent and received, and some of it is not read.
-            there.sendall(bytes(1000))
-            for end in hosts:
-                _agree(end, port, eventually)
-            sender, receiver = _once(client, port, BPF), _once(server, port, BPF)
+            for own in (here, there):
+                own.sendall(bytes(UNREAD))
+            for end, own in ((client, here), (server, there)):
+                _agree(end, own, port, eventually)
+            sender, receiver = _at_an_event(client, here, port), _at_an_event(server, there, port)
     # The kernel counts the SYN.
-    assert sender["bytes_acked"] == BYTES + 1
-    assert receiver["bytes_received"] == BYTES
+    assert sender["bytes_acked"] == BYTES + UNREAD + 1
+    assert receiver["bytes_received"] == BYTES + UNREAD
     assert sender["total_retrans"] > 0
-    assert (sender["rqueue_bytes"], sender["bytes_received"]) == (1000, 1000)
+    assert sender["rqueue_bytes"] == sender["bytes_received"] == receiver["rqueue_bytes"] == UNREAD
     assert bool(sender["options"] & 8) == bool(ecn)
 
 
-def _agree(end: Namespace, port: int, eventually: Callable[[Callable[[], bool]], None]) -> None:
+def _agree(
+    end: Namespace, own: socket.socket, port: int, eventually: Callable[[Callable[[], bool]], None]
+) -> None:
     """By BPF the connection is what it is by ``INET_DIAG`` before and after."""
     found: list[tuple[Row, Row, Row]] = []
 
     def is_still() -> bool:
-        before, between, after = (_once(end, port, by) for by in (INET_DIAG, BPF, INET_DIAG))
+        before = _once(end, port, INET_DIAG)
+        between = _at_an_event(end, own, port)
+        after = _once(end, port, INET_DIAG)
         found.append((before, between, after))
         return {name for name in before if before[name] != after.get(name)} <= set(GROWING)
 
@@ -219,6 +277,8 @@ def test_a_connection_is_sampled_from_before_its_first_byte_until_it_ends(
     for watch, outcome in zip(watches, outcomes, strict=True):
         (made,) = outcome.progress["connections"]
         assert made["ended_ns"] > made["found_ns"]
+        assert outcome.missed == 0
+        assert outcome.progress["lateness"]["rounds"] > 0
         assert made["samples"] == len(watch.seen.rows[0]) == outcome.samples
         assert outcome.tallies[0].from_the_beginning
         for counter in COUNTERS:
@@ -226,6 +286,54 @@ def test_a_connection_is_sampled_from_before_its_first_byte_until_it_ends(
             assert values == sorted(values), counter
     sides = [outcome.progress["connections"][0] for outcome in outcomes]
     assert (sides[0]["local"], sides[0]["remote"]) == (sides[1]["remote"], sides[1]["local"])
+
+
+def test_a_connection_at_which_nothing_happens_is_idle_and_misses_nothing(
+    hosts: tuple[Namespace, Namespace],
+) -> None:
+    client, server = hosts
+    with _listen(server, V4) as listener:
+        port = listener.getsockname()[1]
+        here, there = _connect(client, listener)
+        with here, there:
+            watch = Watch(client, port, wait=False)
+            assert watch.seen.has(lambda rows: watch.seen.idle >= 200 and len(rows.get(0, ())) >= 2)
+        outcome = watch.end()
+    (made,) = outcome.progress["connections"]
+    assert (outcome.missed, outcome.idle) == (0, made["idle"])
+    # Each due time is one of these; the last row may not have been due.
+    rounds = outcome.progress["lateness"]["rounds"]
+    assert made["idle"] + rounds <= (made["ended_ns"] - made["found_ns"]) // EVERY_NS + 1
+    assert [row["state"] for row in watch.seen.rows[0]][:1] == [1]
+
+
+def test_whatever_happens_to_a_connection_is_sampled(hosts: tuple[Namespace, Namespace]) -> None:
+    client, server = hosts
+    with _listen(server, V4) as listener:
+        here, there = _connect(client, listener)
+        with here, there:
+            watch = Watch(client, listener.getsockname()[1], wait=False)
+            seen = watch.seen
+            for happens in (
+                lambda: there.send(b"comes"),
+                lambda: here.recv(5),
+                lambda: here.send(b"goes"),
+                lambda: here.shutdown(socket.SHUT_WR),
+            ):
+                before = seen.quiet()
+                happens()
+                seen.sampled(before + 1)
+            # Segments come on another way then, which tells of none. A sample is due for long.
+            assert seen.has(lambda rows: rows[0][-1]["state"] == FIN_WAIT2)
+            before = seen.rounds
+            there.send(b"comes")
+            here.recv(5)
+            seen.sampled(before + 1)
+            assert seen.has(lambda rows: rows[0][-1]["bytes_received"] == 10)
+        outcome = watch.end()
+    assert outcome.missed == 0
+    last = watch.seen.rows[0][-1]
+    assert (last["bytes_received"] - 10 in (0, 1), last["bytes_acked"]) == (True, 6), "SYN, 4 bytes, FIN"
 
 
 def test_a_new_connection_between_the_same_ends_is_not_taken_for_the_old_one(

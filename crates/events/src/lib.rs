@@ -7,7 +7,7 @@
 //! - [`Event`]: one event, as the programs tell it.
 //! - [`Table`]: which connection an event belongs to, and which connections are meant; no I/O.
 //! - [`start`]: both, in a thread of its own.
-//! - [`sampling`]: connections sampled at a fixed period instead, without their locks.
+//! - [`sampling`]: the same connections sampled at a fixed period, at what happens to them.
 //!
 //! # Minimum kernel version
 //! 5.12, with BTF, for root or `CAP_BPF` and `CAP_PERFMON`.

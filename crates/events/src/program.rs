@@ -37,15 +37,12 @@ impl Programs {
     /// # Minimum kernel version
     /// 5.12: `bpf_get_socket_cookie` in tracing programs. With BTF and CONFIG_BPF_EVENTS.
     pub fn attach(ends: (End, End)) -> Result<Self, EventsError> {
-        let netns = std::fs::metadata("/proc/thread-self/ns/net")
-            .map_err(|source| EventsError::System { action: "read the network namespace", source })?;
-        let inode = netns.ino() as u32;
         let ends = [ends.0, ends.1];
         let port = ends.map(|end| u32::from(end.port));
         let has_address = ends.map(|end| u32::from(end.address.is_some()));
         let words: Vec<u32> = ends.iter().flat_map(|end| words(end.address)).collect();
         let mut bpf = EbpfLoader::new()
-            .override_global("events_netns", &inode, true)
+            .override_global("events_netns", &netns()?, true)
             .override_global("events_port", &port[..], true)
             .override_global("events_has_address", &has_address[..], true)
             .override_global("events_address", &words[..], true)
@@ -81,6 +78,13 @@ impl Programs {
     }
 }
 
+/// The inode of the calling thread's network namespace.
+pub fn netns() -> Result<u32, EventsError> {
+    let netns = std::fs::metadata("/proc/thread-self/ns/net")
+        .map_err(|source| EventsError::System { action: "read the network namespace", source })?;
+    Ok(netns.ino() as u32)
+}
+
 /// An address as four words in network byte order, IPv4 as IPv6 maps it.
 fn words(address: Option<IpAddr>) -> [u32; 4] {
     let octets = match address {
@@ -95,7 +99,8 @@ fn words(address: Option<IpAddr>) -> [u32; 4] {
     words
 }
 
-fn attach(
+/// Attaches the first of these programs that the kernel takes.
+pub fn attach(
     bpf: &mut Ebpf,
     tracepoint: &'static str,
     names: &[&'static str],

@@ -124,14 +124,14 @@ impl Field {
         Self { needs, ..self }
     }
 
-    /// Only `INET_DIAG` tells it, which takes the connection's lock.
+    /// Only `INET_DIAG` tells it.
     const fn locked(self) -> Self {
         Self { locked: true, ..self }
     }
 
-    /// Whether it can be sampled without the connection's lock.
+    /// Whether BPF programs tell it.
     #[must_use]
-    pub const fn is_lockless(&self) -> bool {
+    pub const fn is_by_bpf(&self) -> bool {
         !self.locked && matches!(self.source, Source::Info | Source::Memory | Source::Message)
     }
 }

@@ -116,14 +116,14 @@ pub struct Sample {
     pub congestion: Congestion,
     pub(crate) memory: Raw<MEMORY_BYTES>,
     pub(crate) message: Raw<MESSAGE_BYTES>,
-    pub(crate) is_lockless: bool,
+    pub(crate) is_by_bpf: bool,
 }
 
 impl Sample {
-    /// What was read without the connection's lock, laid out as the kernel does: `struct tcp_info` with the fields
-    /// that are [`Field::is_lockless`], `SK_MEMINFO_*`, bytes in the receive queue and in the send queue.
+    /// What BPF programs read, laid out as the kernel does: `struct tcp_info` with the fields that are
+    /// [`Field::is_by_bpf`], `SK_MEMINFO_*`, bytes in the receive queue and in the send queue.
     #[must_use]
-    pub fn lockless(info: &[u8], memory: &[u8; MEMORY_BYTES], rqueue: u32, wqueue: u32) -> Self {
+    pub fn by_bpf(info: &[u8], memory: &[u8; MEMORY_BYTES], rqueue: u32, wqueue: u32) -> Self {
         let mut message = [0; MESSAGE_BYTES];
         message[RQUEUE..WQUEUE].copy_from_slice(&rqueue.to_le_bytes());
         message[WQUEUE..WQUEUE + 4].copy_from_slice(&wqueue.to_le_bytes());
@@ -132,15 +132,21 @@ impl Sample {
             congestion: Congestion::default(),
             memory: Raw::new(memory),
             message: Raw::new(&message),
-            is_lockless: true,
+            is_by_bpf: true,
         }
+    }
+
+    /// Of it, what BPF programs would tell.
+    #[must_use]
+    pub const fn as_by_bpf(self) -> Self {
+        Self { is_by_bpf: true, ..self }
     }
 
     /// The value of a field; `None` where this kernel, or the connection's congestion control, lacks it, or where
     /// the sample was taken in a way that does not tell it.
     #[must_use]
     pub fn get(&self, field: &Field) -> Option<u64> {
-        if self.is_lockless && !field.is_lockless() {
+        if self.is_by_bpf && !field.is_by_bpf() {
             return None;
         }
         match field.source {
@@ -197,14 +203,17 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_without_the_lock_tells_what_can_be_read_without_it() {
-        let sample = Sample::lockless(&filled(INFO_BYTES), &[1; MEMORY_BYTES], 7, 8);
+    fn a_sample_by_bpf_tells_what_its_programs_read() {
+        let sample = Sample::by_bpf(&filled(INFO_BYTES), &[1; MEMORY_BYTES], 7, 8);
         for field in FIELDS {
-            assert_eq!(sample.get(field).is_some(), field.is_lockless(), "{}", field.name);
+            assert_eq!(sample.get(field).is_some(), field.is_by_bpf(), "{}", field.name);
         }
         let get = |name| crate::fields::field(name).and_then(|field| sample.get(field));
         assert_eq!((get("rqueue_bytes"), get("wqueue_bytes")), (Some(7), Some(8)));
         assert_eq!((get("skmem_drops"), get("timer"), get("ato_us")), (Some(0x0101_0101), None, None));
+        let locked = Sample { is_by_bpf: false, ..sample };
+        assert!(FIELDS.iter().any(|field| sample.get(field).is_none() && locked.get(field).is_some()));
+        assert_eq!(locked.as_by_bpf(), sample);
     }
 
     #[test]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 import tcp
 
 
 def run(case: str, connections: int, bps: float, cpu_s: float, missed: int | None = None) -> tcp.Run:
     late = None if case == "watched event" else {"p99_ns": 3000, "max_ns": 9000}
-    watch = None if missed is None else {"samples": 100, "missed": missed, "lateness": late}
-    return tcp.Run(case, connections, 0, bps, 10.0, cpu_s, watch)
+    idle = None if case == "watched event" else 5
+    counted = {"samples": 100, "missed": missed, "idle": idle, "lateness": late}
+    watch = None if missed is None else counted
+    return tcp.Run(case, connections, 0, bps, 10.0, cpu_s, watch, None if missed is None else 0.0125)
 
 
 RUNS = [
@@ -17,14 +23,12 @@ RUNS = [
     run("weir", 1, 11e9, 6.4),
     run("iperf3", 4, 20e9, 4.0),
     run("weir", 4, 10e9, 4.0),
-    run("unwatched", 1, 10e9, 1.0),
-    run("watched 1ms", 1, 9.5e9, 1.0, 2),
-    run("unwatched", 1, 10e9, 1.0),
-    run("watched 1ms bpf", 1, 10.45e9, 1.0, 1),
-    run("unwatched", 1, 12e9, 1.0),
-    run("watched event", 1, 9.9e9, 1.0, 3),
-    run("unwatched", 1, 10e9, 1.0),
-    run("many", tcp.WATCHED, 50e6, 1.0, 7),
+    run("watched 1ms bpf", 1, 10.45e9, 1.0, 0),
+    run("unwatched", 1, 9e9, 1.0),
+    run("watched 1ms", 1, 9.5e9, 1.0, 25),
+    run("unwatched", 1, 11e9, 1.0),
+    run("watched event", 1, 9e9, 1.0, 3),
+    run("many", tcp.WATCHED, 50e6, 1.0, 0),
 ]
 
 
@@ -37,13 +41,38 @@ def test_ratios_are_to_the_peer_with_as_many_connections() -> None:
 
 def test_the_cost_of_watching_is_told_beside_what_was_missed() -> None:
     shown = tcp.tables(RUNS)
-    assert [(row[0], row[3], row[4], row[6]) for row in shown[tcp.COST]] == [
-        ("not", "1.000 x", "-", "-"),
-        ("1ms", "0.950 x", "-", "2"),
-        ("1ms bpf", "0.950 x", "-", "1"),
-        ("event", "0.900 x", "-", "3"),
+    cost = [dict(zip(tcp.COST, row, strict=True)) for row in shown[tcp.COST]]
+    told = ("watched every", "throughput is", "from - to", "CPU % of watch", "missed", "missed %", "idle")
+    assert [tuple(row[name] for name in told) for row in cost] == [
+        ("not", "1.000 x", "-", "-", "-", "-", "-"),
+        ("1ms", "0.950 x", "0.950 - 0.950", "1.25", "25", "20.00", "5"),
+        ("1ms bpf", "1.045 x", "1.045 - 1.045", "1.25", "0", "0.00", "5"),
+        ("event", "0.900 x", "0.900 - 0.900", "1.25", "3", "2.91", "-"),
     ]
-    assert shown[tcp.MANY] == [("50", "10ms", "100", "7", "3", "9")]
-    twice = tcp.watch_rows([*RUNS[5:-1], *RUNS[5:-1]])
-    assert (twice[1][3], twice[1][4]) == ("0.950 x", "0.000"), "between those just before and after"
+    assert shown[tcp.MANY] == [("50", "10ms", "100", "0", "0.00", "5", "3", "9")]
     assert "| 50 | 10ms |" in tcp.summary(RUNS, {"date": "", "command": "", "versions": {}}).markdown()
+
+
+def test_a_watched_transfer_is_compared_with_those_of_its_repeat() -> None:
+    faster = [replace(each, bps=2 * each.bps, repeat=1) for each in RUNS]
+    slower = next(each for each in RUNS if each.case == "watched 1ms")
+    runs = [*RUNS, *faster, replace(slower, bps=8e9)]
+    one = dict(zip(tcp.COST, tcp.watch_rows(runs)[1], strict=True))
+    assert (one["throughput is"], one["standard error"]) == ("0.900 x", "0.050")
+    assert one["from - to"] == "0.800 - 0.950"
+
+
+def test_every_repeat_has_its_transfers_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(connections: int, wanted: object, repeat: int, case: str = "", every: str = "") -> tcp.Run:
+        assert case == (f"watched {every}" if every else tcp.UNWATCHED)
+        return run(case, connections, 1.0, 1.0)
+
+    monkeypatch.setattr(tcp, "by_weir", made)
+    orders = [[each.case for each in tcp.run_watches(tcp.COMPARED, 1.0, repeat)] for repeat in range(9)]
+    assert all(sorted(order) == ["unwatched", "watched 1ms", "watched 1ms bpf"] for order in orders)
+    assert len({tuple(order) for order in orders}) > 1
+
+
+def test_the_cpu_time_of_a_watch_is_that_between_the_lines_of_a_transfer() -> None:
+    assert tcp.rate([(0.0, 5.0), (1.0, 5.125), (2.0, 5.25), (2.5, 7.0)]) == 0.125
+    assert tcp.rate([(0.0, 5.0), (2.5, 7.0)]) is None

@@ -1,16 +1,18 @@
-//! Connections sampled without their locks: a BPF program, run by a timer, copies what the kernel keeps of them.
+//! Connections sampled at their own events, by BPF programs.
 //!
-//! To ask the kernel for a connection's state (`SOCK_DIAG`, `TCP_INFO`), one waits for its lock, and so does the
-//! connection afterwards. Here nobody waits for anybody. The price is that numbers of one sample may be from just
-//! before and just after the segment that the kernel works on in this moment; each number is whole.
+//! To ask the kernel for a connection's state (`SOCK_DIAG`, `TCP_INFO`), one is woken at a time, waits for its lock,
+//! and keeps the connection waiting. Here nobody is woken and nobody waits: the state changes only when something
+//! happens to the connection, and the first event at or after the time of a sample tells what the state was.
+//! Connections at which nothing happens are asked for by `INET_DIAG`, ten times a second.
 //!
 //! # Minimum kernel version
-//! 5.12, with BTF, for root or `CAP_BPF`, `CAP_PERFMON` and `CAP_NET_ADMIN`.
+//! 5.12, with BTF, for root or `CAP_BPF` and `CAP_PERFMON`.
 
+mod connections;
+mod due;
 mod programs;
 mod record;
 mod sampler;
-mod ticks;
 
 use weir_tcp::watch::{Options, Shared, Watcher, keep_sampling};
 

@@ -3,9 +3,9 @@
 use weir_tcp::Sample;
 
 /// `struct weir_sample`.
-pub const RECORD_BYTES: usize = 360;
+pub const RECORD_BYTES: usize = 368;
 
-const INFO: usize = 24;
+const INFO: usize = 32;
 const INFO_BYTES: usize = 280;
 const MEMORY: usize = INFO + INFO_BYTES;
 const MEMORY_BYTES: usize = 36;
@@ -27,17 +27,21 @@ const CHRONO: [usize; 3] = [168, 176, 184];
 const US_PER_S: u64 = 1_000_000;
 const MS_PER_S: u64 = 1_000;
 
-/// What the programs told.
+/// A sample that the programs took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When the timer ran, by `CLOCK_MONOTONIC`; none where the connection was entered just then.
-    pub tick_ns: Option<u64>,
-    /// Just before the connection was read.
+    /// When it was due, by `CLOCK_MONOTONIC`; none where it was not, and was taken because the connection ends.
+    pub due_ns: Option<u64>,
+    /// When it was taken.
     pub at_ns: u64,
+    /// Samples of this connection that found no room, so far.
+    pub missed: u64,
     /// The connection's number.
     pub number: u32,
-    /// What it was like; none where it is no longer there.
-    pub sample: Option<Sample>,
+    /// The connection ends.
+    pub is_last: bool,
+    /// What it was like.
+    pub sample: Sample,
 }
 
 impl Record {
@@ -45,17 +49,19 @@ impl Record {
     #[must_use]
     pub fn parse(bytes: &[u8], hz: u32) -> Option<Self> {
         let bytes: &[u8; RECORD_BYTES] = bytes.try_into().ok()?;
-        let tick_ns = long(bytes, 0)?;
-        let sample = match word(bytes, 20)? {
-            0 | 1 => Some(sample(bytes, hz.max(1))?),
-            2 => None,
+        let due_ns = long(bytes, 0)?;
+        let is_last = match word(bytes, 28)? {
+            0 => false,
+            1 => true,
             _ => return None,
         };
         Some(Self {
-            tick_ns: (tick_ns > 0).then_some(tick_ns),
+            due_ns: (due_ns > 0).then_some(due_ns),
             at_ns: long(bytes, 8)?,
-            number: word(bytes, 16)?,
-            sample,
+            missed: long(bytes, 16)?,
+            number: word(bytes, 24)?,
+            is_last,
+            sample: sample(bytes, hz.max(1))?,
         })
     }
 }
@@ -83,7 +89,7 @@ fn sample(bytes: &[u8; RECORD_BYTES], hz: u32) -> Option<Sample> {
     // A later field is absent, as it is in what this kernel tells.
     let known = (word(bytes, KNOWN_BYTES)? as usize).min(INFO_BYTES);
     let memory: [u8; MEMORY_BYTES] = bytes[MEMORY..].first_chunk().copied()?;
-    Some(Sample::lockless(&info[..known], &memory, word(bytes, RQUEUE)?, word(bytes, WQUEUE)?))
+    Some(Sample::by_bpf(&info[..known], &memory, word(bytes, RQUEUE)?, word(bytes, WQUEUE)?))
 }
 
 /// `jiffies_to_usecs()`.
@@ -124,8 +130,9 @@ mod tests {
         let mut bytes = vec![0; RECORD_BYTES];
         put_long(&mut bytes, 0, 1_000);
         put_long(&mut bytes, 8, 1_007);
-        put_word(&mut bytes, 16, 3);
-        put_word(&mut bytes, 20, kind);
+        put_long(&mut bytes, 16, 5);
+        put_word(&mut bytes, 24, 3);
+        put_word(&mut bytes, 28, kind);
         for (at, value) in [(0, 1), (RTO, 51), (SND_MSS, 1_448), (44, 2), (52, 3), (56, 4), (68, 25_000)] {
             put_word(&mut bytes, INFO + at, value);
         }
@@ -142,14 +149,15 @@ mod tests {
     }
 
     fn told(bytes: &[u8], hz: u32) -> impl Fn(&str) -> Option<u64> + use<> {
-        let sample = Record::parse(bytes, hz).unwrap().sample.unwrap();
+        let sample = Record::parse(bytes, hz).unwrap().sample;
         move |name| sample.get(field(name).unwrap())
     }
 
     #[test]
     fn every_number_is_where_the_programs_write_it() {
         let record = Record::parse(&bytes(0, 280), HZ).unwrap();
-        assert_eq!((record.tick_ns, record.at_ns, record.number), (Some(1_000), 1_007, 3));
+        assert_eq!((record.due_ns, record.at_ns, record.missed), (Some(1_000), 1_007, 5));
+        assert_eq!((record.number, record.is_last), (3, false));
         let get = told(&bytes(0, 280), HZ);
         for (name, value) in [
             ("state", 1),
@@ -192,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_kernel_lacks_and_what_needs_the_lock_is_absent() {
+    fn what_this_kernel_lacks_and_what_only_inet_diag_tells_is_absent() {
         for known in [104, 232, 248, 280, 300] {
             let get = told(&bytes(1, known), HZ);
             for field in FIELDS {
@@ -200,23 +208,22 @@ mod tests {
                     Source::Info => field.needs() <= known as usize,
                     _ => true,
                 };
-                assert_eq!(get(field.name).is_some(), is_there && field.is_lockless(), "{}", field.name);
+                assert_eq!(get(field.name).is_some(), is_there && field.is_by_bpf(), "{}", field.name);
             }
         }
     }
 
     #[test]
-    fn a_connection_that_is_gone_has_no_numbers() {
-        let record = Record::parse(&bytes(2, 0), HZ).unwrap();
-        assert_eq!((record.number, record.sample), (3, None));
-        let mut entered = bytes(1, 280);
-        put_long(&mut entered, 0, 0);
-        assert_eq!(Record::parse(&entered, HZ).unwrap().tick_ns, None);
+    fn the_last_sample_may_come_before_it_is_due() {
+        let mut last = bytes(1, 280);
+        put_long(&mut last, 0, 0);
+        let record = Record::parse(&last, HZ).unwrap();
+        assert_eq!((record.due_ns, record.is_last), (None, true));
     }
 
     #[test]
     fn other_bytes_are_no_sample() {
-        assert_eq!(Record::parse(&bytes(3, 280), HZ), None);
+        assert_eq!(Record::parse(&bytes(2, 280), HZ), None);
         assert_eq!(Record::parse(&bytes(0, 280)[1..], HZ), None);
     }
 }

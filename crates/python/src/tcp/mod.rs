@@ -50,7 +50,7 @@ fn field_dict<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, PyDict
     dict.set_item("source", field.source.name())?;
     dict.set_item("since", field.since)?;
     dict.set_item("about", field.about)?;
-    dict.set_item("by_bpf", field.is_lockless())?;
+    dict.set_item("by_bpf", field.is_by_bpf())?;
     Ok(dict)
 }
 

@@ -62,8 +62,8 @@ impl TcpWatcher {
         let offset_ns = since_1970_ns();
         let mut why_not = None;
         if by != INET_DIAG {
-            let lockless = options.clone();
-            match py.detach(|| sample(lockless)) {
+            let by_bpf = options.clone();
+            match py.detach(|| sample(by_bpf)) {
                 Ok(inner) => return Ok(Self { inner, fields, by: BPF, why_not, offset_ns }),
                 // Another way does not need it. What the verifier says of a program is more than a sentence.
                 Err(error) if by == AUTO && !matches!(error, EventsError::Diag(_)) => {
@@ -85,9 +85,10 @@ impl TcpWatcher {
         dict.set_item("time_ns", PyArray1::from_iter(py, rows.iter().map(time)))?;
         let fields = PyDict::new(py);
         for field in &self.fields {
-            let values: Vec<_> = rows.iter().map(|row| row.sample.get(field)).collect();
-            let there: Vec<_> = values.iter().map(Option::is_some).collect();
-            let numbers: Vec<_> = values.into_iter().map(Option::unwrap_or_default).collect();
+            // In one go: this takes time from what is watched.
+            let values = rows.iter().map(|row| row.sample.get(field));
+            let (numbers, there): (Vec<_>, Vec<_>) =
+                values.map(|value| (value.unwrap_or_default(), value.is_some())).unzip();
             fields.set_item(field.name, (PyArray1::from_vec(py, numbers), PyArray1::from_vec(py, there)))?;
         }
         dict.set_item("fields", fields)?;
@@ -131,7 +132,7 @@ pub fn progress_dict<'py>(
         dict.set_item("process", each.process.as_ref().map(|process| &process.name))?;
         dict.set_item("found_ns", time(each.found_ns))?;
         dict.set_item("ended_ns", each.ended_ns.map(time))?;
-        fields!(dict, each; congestion, samples, missed);
+        fields!(dict, each; congestion, samples, missed, idle);
         list.append(dict)?;
     }
     let late = PyDict::new(py);

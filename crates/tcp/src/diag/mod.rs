@@ -18,6 +18,12 @@ impl State {
     /// `ESTABLISHED`.
     pub const ESTABLISHED: Self = Self(1);
 
+    /// `SYN_SENT`.
+    pub const SYN_SENT: Self = Self(2);
+
+    /// `SYN_RECV`.
+    pub const SYN_RECV: Self = Self(3);
+
     /// `TIME_WAIT`.
     pub const TIME_WAIT: Self = Self(6);
 

@@ -13,11 +13,16 @@ use crate::diag::{Diag, DiagError, Id};
 /// A connection by its number among those watched.
 pub type Found = Result<Vec<(u32, Id)>, DiagError>;
 
+/// Says how many connections have begun so far in this network namespace; `None` if that cannot be said.
+pub type Begun = Box<dyn Fn() -> Option<u64> + Send>;
+
 /// Pauses between two looks: while nothing was found, and just after something was.
 const SOONEST_NS: u64 = 1_000_000;
 const SOON_NS: u64 = 10_000_000;
 /// The longest pause.
 const LATEST_NS: u64 = 1_000_000_000;
+/// What the longest pause is at least, where connections are counted: waking up costs more than that.
+const COUNTED_NS: u64 = 100_000_000;
 /// After a find the pause is this part of the time since then: connections of one program come in groups.
 const SINCE: u64 = 4;
 /// It grows until looking takes this part of a CPU's time. The kernel walks its whole table of connections for each
@@ -31,12 +36,23 @@ pub struct Finder<'a> {
     shared: &'a Shared,
     /// Cookies of connections that were found, or are not meant.
     judged: HashSet<u64>,
+    /// Some of those that were looked at may still turn out to be meant.
+    is_undecided: bool,
+    news: News,
     found_ns: Option<u64>,
 }
 
 impl<'a> Finder<'a> {
-    pub fn new(options: &'a Options, shared: &'a Shared) -> Result<Self, DiagError> {
-        Ok(Self { diag: Diag::open()?, options, shared, judged: HashSet::new(), found_ns: None })
+    pub fn new(options: &'a Options, shared: &'a Shared, begun: Option<Begun>) -> Result<Self, DiagError> {
+        Ok(Self {
+            diag: Diag::open()?,
+            options,
+            shared,
+            judged: HashSet::new(),
+            is_undecided: false,
+            news: News { begun, counted: None },
+            found_ns: None,
+        })
     }
 
     /// Looks again and again, until it is over or nobody listens.
@@ -48,7 +64,8 @@ impl<'a> Finder<'a> {
                 return;
             }
             let began = thread_cpu_ns();
-            let found = self.look();
+            // In this order: what begins after they were counted is found next time.
+            let found = if self.news.has_come() || self.is_undecided { self.look() } else { Ok(Vec::new()) };
             let failed = found.is_err();
             if found.as_ref().map_or(true, |found| !found.is_empty()) && listener.send(found).is_err()
                 || failed
@@ -60,7 +77,9 @@ impl<'a> Finder<'a> {
     }
 
     fn pause_ns(&self, cost_ns: u64, now_ns: u64) -> u64 {
-        pause_ns(cost_ns, self.found_ns.map(|at| now_ns.saturating_sub(at)), self.options.period_ns)
+        let since_ns = self.found_ns.map(|at| now_ns.saturating_sub(at));
+        let least_ns = if self.news.begun.is_some() { COUNTED_NS } else { SOON_NS };
+        pause_ns(cost_ns, since_ns, self.options.period_ns, least_ns)
     }
 
     /// Looks for connections that are not known yet.
@@ -68,6 +87,7 @@ impl<'a> Finder<'a> {
         let filter = &self.options.filter;
         let mut fresh = filter.candidates(&mut self.diag)?;
         fresh.retain(|each| !self.judged.contains(&each.id.cookie));
+        self.is_undecided = false;
         let mut found = Vec::new();
         if fresh.is_empty() {
             return Ok(found);
@@ -80,6 +100,8 @@ impl<'a> Finder<'a> {
                 // A connection that waits to be accepted belongs to nobody yet.
                 if each.inode != 0 {
                     self.judged.insert(each.id.cookie);
+                } else {
+                    self.is_undecided = true;
                 }
                 continue;
             }
@@ -97,10 +119,26 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Time until the next look, after one that took `cost_ns`; `since_ns` after the last find, if there was one.
-fn pause_ns(cost_ns: u64, since_ns: Option<u64>, period_ns: u64) -> u64 {
+/// Whether connections have begun, where somebody counts them: each look costs much more than that.
+struct News {
+    begun: Option<Begun>,
+    counted: Option<u64>,
+}
+
+impl News {
+    /// Since the last time; always where nobody counts them.
+    fn has_come(&mut self) -> bool {
+        let before = self.counted;
+        self.counted = self.begun.as_ref().and_then(|begun| begun());
+        self.counted.is_none() || self.counted != before
+    }
+}
+
+/// Time until the next look, after one that took `cost_ns`; `since_ns` after the last find, if there was one. However
+/// cheap looks are, it grows to `least_ns`.
+fn pause_ns(cost_ns: u64, since_ns: Option<u64>, period_ns: u64, least_ns: u64) -> u64 {
     let Some(since_ns) = since_ns else { return period_ns.clamp(SOONEST_NS, SOON_NS) };
-    let dearest = cost_ns.saturating_mul(COST).clamp(SOON_NS, LATEST_NS);
+    let dearest = cost_ns.saturating_mul(COST).clamp(least_ns, LATEST_NS);
     (since_ns / SINCE).clamp(SOON_NS, dearest)
 }
 
@@ -109,22 +147,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn where_connections_are_counted_nobody_looks_for_those_that_are_not_there() {
+        let counts = std::sync::Mutex::new(vec![Some(8), None, None, Some(7), Some(7), Some(5), Some(5)]);
+        let begun: Begun = Box::new(move || counts.lock().unwrap().pop().unwrap());
+        let mut news = News { begun: Some(begun), counted: None };
+        let looks: Vec<_> = (0..7).map(|_| news.has_come()).collect();
+        assert_eq!(looks, [true, false, true, false, true, true, true]);
+        let mut unknown = News { begun: None, counted: None };
+        assert!(unknown.has_come() && unknown.has_come());
+    }
+
+    #[test]
     fn the_first_connection_is_looked_for_as_often_as_it_will_be_sampled() {
-        assert_eq!(pause_ns(5_000_000, None, 2_000_000), 2_000_000);
-        assert_eq!(pause_ns(5_000_000, None, 10), SOONEST_NS);
-        assert_eq!(pause_ns(5_000_000, None, u64::MAX), SOON_NS);
+        assert_eq!(pause_ns(5_000_000, None, 2_000_000, SOON_NS), 2_000_000);
+        assert_eq!(pause_ns(5_000_000, None, 10, SOON_NS), SOONEST_NS);
+        assert_eq!(pause_ns(5_000_000, None, u64::MAX, SOON_NS), SOON_NS);
     }
 
     #[test]
     fn soon_after_a_find_others_are_looked_for_often() {
-        assert_eq!(pause_ns(1_400_000, Some(0), 1), SOON_NS);
-        assert_eq!(pause_ns(1_400_000, Some(100_000_000), 1), 25_000_000);
+        assert_eq!(pause_ns(1_400_000, Some(0), 1, SOON_NS), SOON_NS);
+        assert_eq!(pause_ns(1_400_000, Some(100_000_000), 1, SOON_NS), 25_000_000);
     }
 
     #[test]
     fn later_looks_take_a_fixed_part_of_the_time() {
-        assert_eq!(pause_ns(1_000_000, Some(u64::MAX), 1), 500_000_000);
-        assert_eq!(pause_ns(1_000, Some(u64::MAX), 1), SOON_NS);
-        assert_eq!(pause_ns(50_000_000, Some(u64::MAX), 1), LATEST_NS);
+        assert_eq!(pause_ns(1_000_000, Some(u64::MAX), 1, SOON_NS), 500_000_000);
+        assert_eq!(pause_ns(1_000, Some(u64::MAX), 1, SOON_NS), SOON_NS);
+        assert_eq!(pause_ns(50_000_000, Some(u64::MAX), 1, SOON_NS), LATEST_NS);
+        assert_eq!(pause_ns(1_000, Some(u64::MAX), 1, COUNTED_NS), COUNTED_NS);
+        assert_eq!(pause_ns(1_000, Some(0), 1, COUNTED_NS), SOON_NS);
     }
 }

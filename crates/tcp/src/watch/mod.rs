@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hdrhistogram::Histogram;
 
 pub use filter::{End, Filter};
-pub use finder::Found;
+pub use finder::{Begun, Found};
 pub use sampler::{Sampling, keep_sampling};
 pub use watcher::{Shared, Watcher};
 
@@ -58,8 +58,11 @@ pub struct Watched {
     pub ended_ns: Option<u64>,
     /// Samples taken.
     pub samples: u64,
-    /// Samples that should have been taken, and were not: the host was too late by a period or more.
+    /// Samples that should have been taken, and were not: the host was too late by a period or more, or there was
+    /// no room.
     pub missed: u64,
+    /// Samples that were due and not taken because nothing happened to the connection; 0 where every one is taken.
+    pub idle: u64,
 }
 
 impl Watched {
@@ -77,6 +80,7 @@ impl Watched {
             ended_ns: None,
             samples: 0,
             missed: 0,
+            idle: 0,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use super::finder::{Finder, Found};
+use super::finder::{Begun, Finder, Found};
 use super::place::Place;
 use super::{Options, Row, Shared};
 use crate::clock::{now_ns, sleep_until, wake_precisely};
@@ -24,6 +24,11 @@ pub trait Sampling {
     /// # Errors
     /// Those of this way.
     fn add(&mut self, found: Vec<(u32, Id)>) -> Result<(), Self::Error>;
+
+    /// Counts the connections that begin, where this way can: then nobody looks for others while there are none.
+    fn begun(&self) -> Option<Begun> {
+        None
+    }
 
     /// Whether there is nothing to sample.
     fn is_idle(&self) -> bool;
@@ -56,7 +61,7 @@ pub fn keep_sampling<S: Sampling>(
     options: &Options,
     shared: &Shared,
 ) -> Result<(), S::Error> {
-    let mut finder = Finder::new(options, shared)?;
+    let mut finder = Finder::new(options, shared, sampler.begun())?;
     // However soon it is told to stop: what is there is sampled once.
     sampler.add(finder.look()?)?;
     if !options.wait {

@@ -57,8 +57,10 @@ CONNECTION is two ends (10.0.0.1:40000-192.0.2.1:443), one end (192.0.2.1,
 that fit are watched, until they end. Samples that were missed are counted.
 
 Samples come by INET_DIAG, which waits for the connection's lock. With root,
---by bpf samples without it; on some virtual machines the timers for that are
-late, and many samples are missed. The result counts them.
+--by bpf waits for nothing: a sample is taken at the first event after it is
+due (a segment arrives, the program reads, a segment is sent again, the state
+changes). Samples that are due while nothing happens are not taken. They are
+counted as idle.
 
 With --events nothing is sampled: BPF programs report each change of state,
 each segment received, and each retransmission with its sequence number,

@@ -39,7 +39,7 @@ class Field:
     since: str
     about: str
     by_bpf: bool
-    """BPF tells it, without the connection's lock; otherwise only ``INET_DIAG`` does."""
+    """Samples by BPF have it, too; otherwise only those by ``INET_DIAG``."""
 
 
 @cache

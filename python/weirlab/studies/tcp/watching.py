@@ -204,9 +204,14 @@ class Outcome:
 
     @property
     def missed(self) -> int:
-        """Samples that were not taken because the host was late, or not taken over because Weir was; events
-        that found no room."""
+        """Samples that were not taken because the host was late, or not taken over because Weir was; samples
+        by BPF and events that found no room."""
         return sum(int(each["missed"]) for each in self.progress["connections"]) + int(self.progress["lost"])
+
+    @property
+    def idle(self) -> int:
+        """Samples by BPF that were due and not taken, because nothing happened to the connection."""
+        return sum(int(each["idle"]) for each in self.progress["connections"])
 
 
 def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outcome:

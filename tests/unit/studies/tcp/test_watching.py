@@ -126,7 +126,7 @@ class Finding:
     def progress(self) -> dict[str, Any]:
         one = {
             "local": ("192.0.2.1", 1), "remote": ("192.0.2.2", 2), "pid": None, "process": None,
-            "congestion": "", "found_ns": 1, "ended_ns": 2, "samples": 1, "missed": 0,
+            "congestion": "", "found_ns": 1, "ended_ns": 2, "samples": 1, "missed": 0, "idle": 2,
         }  # fmt: skip
         late = {"rounds": 1, "mean_ns": 0, "p99_ns": 0, "max_ns": 0}
         found = [one] if self._taken else []

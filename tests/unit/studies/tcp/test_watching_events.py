@@ -40,6 +40,7 @@ class Happening:
         one = {
             "local": ("192.0.2.1", 1), "remote": ("192.0.2.2", 2), "pid": None, "process": None,
             "congestion": "", "found_ns": 1, "ended_ns": 3, "samples": len(EVENTS), "missed": 0,
+            "idle": 0,
         }  # fmt: skip
         late = {"rounds": 0, "mean_ns": 0, "p99_ns": 0, "max_ns": 0}
         return {

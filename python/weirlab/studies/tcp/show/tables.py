@@ -243,7 +243,7 @@ def watched(outcome: Watched, *, events: bool = False) -> list[Table]:
     """The result of ``weir tcp watch``."""
     counted = "Events" if events else "Samples"
     columns = [
-        "Local", "Remote", "Process", counted, "Missed", "Acknowledged", "Received", "Retransmitted",
+        "Local", "Remote", "Process", counted, "Idle", "Missed", "Acknowledged", "Received", "Retransmitted",
         "RTT min / mean / max",
     ]  # fmt: skip
     both = list(zip(outcome.progress["connections"], outcome.tallies, strict=True))
@@ -253,6 +253,7 @@ def watched(outcome: Watched, *, events: bool = False) -> list[Table]:
             shown(one["remote"]),
             owner(one["pid"], one["process"]),
             count(one["samples"]),
+            count(one["idle"]) if outcome.by == BPF else NOTHING,
             # Events that are lost are nobody's: whose they were is not known.
             NOTHING if events else count(one["missed"]),
             _grown(tally, "bytes_acked"),
@@ -266,7 +267,7 @@ def watched(outcome: Watched, *, events: bool = False) -> list[Table]:
         ]
         for one, tally in both
     ]
-    spare = ("RTT min / mean / max", "Missed", counted, "Process")
+    spare = ("RTT min / mean / max", "Idle", "Missed", counted, "Process")
     tables = [Table("Connections", columns, rows, spare)]
     # Who sends nothing has nothing to be held up by.
     told = [
@@ -296,10 +297,11 @@ def watch_conclusion(outcome: Watched, settings: WatchSettings) -> str:
             f"{plural(outcome.samples, 'event')}, {count(outcome.missed)} lost for want of room."
         )
     else:
+        idle = f", {count(outcome.idle)} due while nothing happened" if outcome.by == BPF else ""
         sentences.append(
             f"{plural(outcome.samples, 'sample')} every {duration(settings.period_ns)}"
             f"{WAYS_IN_WORDS[outcome.by]}, "
-            f"{count(outcome.missed)} missed; late by {duration(late['mean_ns'])} on average, "
+            f"{count(outcome.missed)} missed{idle}; late by {duration(late['mean_ns'])} on average, "
             f"{duration(late['p99_ns'])} at p99, {duration(late['max_ns'])} at most."
         )
     if outcome.why_not:
@@ -342,12 +344,13 @@ def watch_document(outcome: Watched, settings: WatchSettings, asked: str, out: P
         "period_ns": settings.period_ns,
         "samples": outcome.samples,
         "missed": outcome.missed,
+        "idle": None if settings.by_events else outcome.idle,
         "left_out": outcome.progress["left_out"],
         "lateness": None if settings.by_events else outcome.progress["lateness"],
         "absent_fields": outcome.absent,
         "out": out,
         "connections": [
-            {**one, **({"missed": None} if settings.by_events else {}), **tally.document()}
+            {**one, **({"missed": None, "idle": None} if settings.by_events else {}), **tally.document()}
             for one, tally in zip(outcome.progress["connections"], outcome.tallies, strict=True)
         ],
     }
