@@ -56,11 +56,11 @@ CONNECTION is two ends (10.0.0.1:40000-192.0.2.1:443), one end (192.0.2.1,
 :443), a process by its ID (4711) or a program by its name (iperf3). All
 that fit are watched, until they end. Samples that were missed are counted.
 
-Samples come by INET_DIAG, which waits for the connection's lock. With root,
---by bpf waits for nothing: a sample is taken at the first event after it is
-due (a segment arrives, the program reads, a segment is sent again, the state
-changes). Samples that are due while nothing happens are not taken. They are
-counted as idle.
+With root, where the kernel allows it, BPF programs sample: at the first event
+after a sample is due (a segment arrives, the program reads, a segment is sent
+again, the state changes). Samples that are due while nothing happens are not
+taken. They are counted as idle. Elsewhere samples come by INET_DIAG, which
+waits for the connection's lock.
 
 With --events nothing is sampled: BPF programs report each change of state,
 each segment received, and each retransmission with its sequence number,
@@ -102,7 +102,7 @@ class SampleOptions:
         str | None,
         typer.Option(
             "--by",
-            help="How to sample: inet-diag (the default), bpf (needs root), or auto: bpf where it works.",
+            help="How to sample: bpf (needs root), inet-diag, or auto (the default): bpf where it works.",
             metavar="WAY",
         ),
     ] = None
@@ -124,13 +124,13 @@ class SampleOptions:
 
     def way(self) -> str:
         """``--by``, one of ``watching.WAYS``."""
-        from weirlab.studies.tcp.watching import INET_DIAG, WAYS
+        from weirlab.studies.tcp.watching import AUTO, WAYS
 
         if self.by is not None and self.events:
             raise InputError("--by and --events exclude each other: events are never sampled")
         if self.by not in (None, *WAYS):
             raise InputError(f"--by {quoted(self.by)}: there are {', '.join(WAYS)}")
-        return self.by or INET_DIAG
+        return self.by or AUTO
 
 
 @dataclass(frozen=True)
