@@ -112,6 +112,14 @@ def test_a_call_that_the_rules_forbid_is_refused_by_the_engine_of_the_plan(
     assert message in [each.text for each in messages]
 
 
+def test_gatekeepers_know_whatever_gateways_send_them(translations: VoiceLab) -> None:
+    row, messages = made(translations, call(translations.network, "+420401000001"))
+    assert (row.verdict, row.why) == (AS_PLANNED, "")
+    assert "ACF" in [each.text for each in messages]
+    for name in ("gk-west", "gk-east"):
+        assert "is not known here" not in translations.said(name)
+
+
 def test_nonsense_disturbs_neither_telephones_nor_gatekeepers(translations: VoiceLab) -> None:
     def talk_nonsense() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:

@@ -104,6 +104,30 @@ def in_chroot(*arguments: str) -> tuple[str, ...]:
     return ("chroot", str(chroot.root()), chroot.PROGRAM, *arguments)
 
 
+def takers(threads: Sequence[str]) -> list[str]:
+    """The threads of chan_ooh323 that begin calls, by what Asterisk lists as its threads."""
+    found = (_TAKER.match(line) for line in threads)
+    return [match[1] for match in found if match is not None]
+
+
+def undisturbed(thread: str, cpu: int) -> tuple[tuple[str, ...], ...]:
+    """Commands by which no thread of a call gets ahead of one of :func:`takers`; the first that fails ends them.
+
+    chan_ooh323 (``ooAcceptH225Connection`` in Asterisk 16) starts the thread of a call before that knows the
+    connection. If the new thread is the faster one, it waits for everything but the caller's Setup, and only
+    looks again after 3 s. Threads of calls begin with the same CPU, and are not real-time ones.
+    """
+    return (("chrt", "--reset-on-fork", "--rr", "--pid", "1", thread), ("taskset", "-cp", str(cpu), thread))
+
+
+def yielding(thread: str) -> tuple[str, ...]:
+    """The command that serves almost as well where no thread may be real time: those that it starts yield."""
+    return ("chrt", "--batch", "--pid", "0", thread)
+
+
+_TAKER: Final = re.compile(r"0x[0-9a-f]+ (\d+) ooh323c_(?:stack|cmd)_thread\b")
+
+
 def sockets(engine: Engine) -> list[tuple[str, int]]:
     """Where a gateway waits: transport and port."""
     places = {"sip": ("udp", engine.port("sip")), "h323": ("tcp", engine.port("h323"))}

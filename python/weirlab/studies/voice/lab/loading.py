@@ -17,7 +17,7 @@ from weirlab.interrupts import interruptible
 from weirlab.studies.voice.configs import sipp
 from weirlab.studies.voice.configs.parts import address
 from weirlab.studies.voice.lab import engines, media, wire
-from weirlab.studies.voice.lab.endpoints import bracketed
+from weirlab.studies.voice.lab.asking import bracketed
 from weirlab.studies.voice.lab.lab import VoiceLab
 from weirlab.studies.voice.lab.seen import Frame
 
