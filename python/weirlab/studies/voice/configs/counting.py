@@ -31,7 +31,7 @@ def counts(network: Network, name: str) -> bool:
 
 
 def modules() -> Iterator[str]:
-    """What the script needs for it. A call counts from its INVITE to its BYE, or to the answer that ends it."""
+    """What the script needs. A call counts from its INVITE to its BYE, or to the answer that refuses it."""
     yield 'loadmodule "dialog.so"'
     yield 'modparam("dialog", "profiles_with_value", "calls")'
 

@@ -366,7 +366,7 @@ class VoiceLab:
         run, cpus = self._machine.run, sorted(os.sched_getaffinity(0))
         gateways = [each.name for each in self.daemons if each.program == "asterisk"]
         cpu = cpus[gateways.index(daemon.name) % len(cpus)]
-        for thread in engines.takers(run(engines.in_chroot("-C", daemon.file, "-rx", "core show threads"))[1]):
+        for thread in engines.takers(run(engines.listing(daemon.file))[1]):
             if not all(run(command)[0] == 0 for command in engines.undisturbed(thread, cpu)):
                 run(engines.yielding(thread))
 

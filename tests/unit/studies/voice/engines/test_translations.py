@@ -105,7 +105,9 @@ def test_rules_of_admission_are_proved_at_gateways_and_gatekeepers(has_asterisk:
 def test_who_cannot_have_several_calls_is_told(has_asterisk: None, caller: str, why: str) -> None:
     net = ready_network("translations")
     over_tcp = net.plan.engines["phone"].model_copy(update={"transport": "tcp"})
-    several = net.plan.tests[0].model_copy(update={"meanwhile": 2, "caller": caller, "number": "+420303000001"})
+    several = net.plan.tests[0].model_copy(
+        update={"meanwhile": 2, "caller": caller, "number": "+420303000001"}
+    )
     plan = net.plan.model_copy(
         update={"tests": (several,), "engines": {**net.plan.engines, "phone": over_tcp}}
     )
