@@ -156,6 +156,16 @@ def test_a_proxy_refuses_the_call_beyond_the_limit_and_takes_calls_again_when_ot
     assert "has 2 calls" in lab.said("core")
 
 
+def test_calls_that_fail_do_not_count_towards_the_limit(lab: VoiceLab) -> None:
+    for _ in range(3):
+        lab.call("shop", "+420555000000", 404, {})
+    with lab.failing("desk", "486"):
+        for _ in range(3):
+            lab.call("shop", "+420222000004", 486, {})
+    row, _ = made(lab, call(lab.network, "+420222000004"))
+    assert (row.verdict, row.why, row.answer) == (AS_PLANNED, "", 200)
+
+
 def test_a_zone_is_imported_from_its_server_by_who_may_transfer_it(lab: VoiceLab) -> None:
     names = {daemon.name: daemon for daemon in lab.daemons}
     server, secondary = names["named"], Namespace(lab.hosts[names["named-2"].address])
