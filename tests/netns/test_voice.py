@@ -145,6 +145,27 @@ def test_a_call_goes_as_planned_while_something_fails(
     assert (row.verdict, row.why, row.tried) == (AS_PLANNED, "", tried)
 
 
+def test_a_proxy_refuses_the_call_beyond_the_limit_and_takes_calls_again_when_others_have_ended(
+    lab: VoiceLab,
+) -> None:
+    refused, taken = (call(lab.network, number) for number in ("+420222000005", "+420222000004"))
+    # One after the other, every call ends before the next one counts.
+    for wanted, answer in ((refused, 503), (taken, 200), (refused, 503), *((taken, 200),) * 3):
+        row, _ = made(lab, wanted)
+        assert (row.verdict, row.why, row.answer) == (AS_PLANNED, "", answer)
+    assert "has 2 calls" in lab.said("core")
+
+
+def test_calls_that_fail_do_not_count_towards_the_limit(lab: VoiceLab) -> None:
+    for _ in range(3):
+        lab.call("shop", "+420555000000", 404, {})
+    with lab.failing("desk", "486"):
+        for _ in range(3):
+            lab.call("shop", "+420222000004", 486, {})
+    row, _ = made(lab, call(lab.network, "+420222000004"))
+    assert (row.verdict, row.why, row.answer) == (AS_PLANNED, "", 200)
+
+
 def test_a_zone_is_imported_from_its_server_by_who_may_transfer_it(lab: VoiceLab) -> None:
     names = {daemon.name: daemon for daemon in lab.daemons}
     server, secondary = names["named"], Namespace(lab.hosts[names["named-2"].address])

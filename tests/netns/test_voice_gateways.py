@@ -112,6 +112,25 @@ def test_a_call_that_the_rules_forbid_is_refused_by_the_engine_of_the_plan(
     assert message in [each.text for each in messages]
 
 
+def test_threads_that_take_calls_by_h323_go_before_the_threads_of_these_calls(translations: VoiceLab) -> None:
+    assert translations._machine is not None
+    for daemon in translations.daemons:
+        if daemon.program == "asterisk":
+            threads = engines.takers(translations._machine.run(engines.listing(daemon.file))[1])
+            assert len(threads) == 2
+            for thread in threads:
+                policy = translations._machine.run(("chrt", "--pid", thread))[1][0].partition(": ")[2]
+                assert policy in ("SCHED_RR|SCHED_RESET_ON_FORK", "SCHED_BATCH")
+
+
+def test_gatekeepers_know_whatever_gateways_send_them(translations: VoiceLab) -> None:
+    row, messages = made(translations, call(translations.network, "+420401000001"))
+    assert (row.verdict, row.why) == (AS_PLANNED, "")
+    assert "ACF" in [each.text for each in messages]
+    for name in ("gk-west", "gk-east"):
+        assert "is not known here" not in translations.said(name)
+
+
 def test_nonsense_disturbs_neither_telephones_nor_gatekeepers(translations: VoiceLab) -> None:
     def talk_nonsense() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:

@@ -102,6 +102,19 @@ def test_nothing_is_found_in_the_plans_that_come_with_weir(name: str) -> None:
     assert check(ready_network(name)) == []
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("to: gk}", "to: [gk, desk]}"),
+        ('{at: gw, arriving: sip, prefix: "+", to: gk}\n  - {at: gk, prefix: "+420", to: pbx}',
+         '{at: gw, arriving: sip, prefix: "+", to: pbx}'),
+    ],
+    ids=["by SIP", "without a gatekeeper"],
+)  # fmt: skip
+def test_a_gateway_may_call_by_sip_and_without_a_gatekeeper_by_h323(old: str, new: str) -> None:
+    assert "past gatekeeper" not in [finding.code for finding in found(changed((old, new)))]
+
+
 def test_many_findings_of_one_kind_are_counted_and_a_few_told() -> None:
     more = "".join(f'  - {{at: core, prefix: "+420222{n}", to: [desk, gw]}}\n' for n in range(100, 150))
     overlapping = [f for f in found(BASE.replace(ROUTE, ROUTE + more)) if f.code == "overlapping"]

@@ -224,6 +224,28 @@ def test_who_may_not_call_is_refused_by_the_proxy() -> None:
     )
 
 
+COUNTED = """\
+# Calls of organisations that may have so many at once, each with its own count.
+route[COUNT] {
+  $var(organisation) = "";
+  if ($si == "192.0.2.1") { $var(organisation) = "one"; $var(most) = 3; }  # phone, plan.yaml:6
+  if ($var(organisation) == "") return;
+  dlg_manage();
+"""
+
+
+def test_a_proxy_counts_the_calls_of_organisations_with_a_limit_and_of_no_other() -> None:
+    limited = made(network(("  one: {title: One}", "  one: {title: One, most_calls: 3}")))
+    text = limited["core/kamailio.cfg"]
+    assert COUNTED in text
+    assert 'loadmodule "dialog.so"\nmodparam("dialog", "profiles_with_value", "calls")\n' in text
+    # What is barred is refused without being counted, and what is counted is routed.
+    assert "  route(BARRED);\n  route(COUNT);\n  route(PREFIXES);\n" in text
+    unlimited = made(network())["core/kamailio.cfg"]
+    assert "dialog" not in unlimited
+    assert "COUNT" not in unlimited
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
@@ -264,7 +286,7 @@ def test_what_an_engine_cannot_do_is_refused_with_its_line(old: str, new: str, r
         made(network((old, new)))
 
 
-@pytest.mark.parametrize("name", ["cesnet", "federation"])
+@pytest.mark.parametrize("name", ["carriers", "cesnet", "federation"])
 def test_kamailio_accepts_its_configuration(name: str, tmp_path: Path) -> None:
     program = shutil.which("kamailio", path="/usr/sbin:/usr/bin")
     if program is None:

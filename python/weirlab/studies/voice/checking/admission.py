@@ -19,7 +19,6 @@ _MOST_WAYS: Final = 8
 
 def unenforced(network: Network) -> Iterator[Finding]:
     """Engines know who calls by the address that a call comes from, and it may come from another engine."""
-    yield from _uncounted(network)
     if all(each.admits is None for each in network.plan.organisations.values()):
         return
     if not can_walk(network):
@@ -84,22 +83,3 @@ def _unseen(network: Network, caller: str, organisation: str, here: str, there: 
         f"{reason}",
         f"bar these numbers for {organisation}: the home of {caller} then refuses them",
     )
-
-
-def _uncounted(network: Network) -> Iterator[Finding]:
-    """Calls are counted by gatekeepers and gateways, each for itself."""
-    plan = network.plan
-    for name, organisation in plan.organisations.items():
-        if organisation.most_calls is None:
-            continue
-        place = network.book.at("organisations", name, "most_calls")
-        callers = [each for each in plan.engines.values() if each.organisation == name and each.home]
-        homes = [*dict.fromkeys(each.home for each in callers if each.home)]
-        for home in homes:
-            if plan.engines[home].kind == "proxy":
-                yield warning(
-                    "not enforced",
-                    place,
-                    f"{home} is the home of callers of {name}, and a proxy does not count calls",
-                    "give them a gateway or a gatekeeper as home",
-                )

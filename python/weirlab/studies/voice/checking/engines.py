@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from weirlab.studies.voice.checking.findings import Finding, error, named
+from weirlab.studies.voice.configs import telephone
 from weirlab.studies.voice.ere import BadExpression, Substitution
 from weirlab.studies.voice.plan.values import Protocol
 from weirlab.studies.voice.routing import Network
@@ -101,6 +102,20 @@ def homes(network: Network) -> Iterator[Finding]:
                 f"{name} speaks {named(PROTOCOLS[p] for p in engine.speaks)}, and its home {engine.home} "
                 f"speaks {named(PROTOCOLS[p] for p in home.speaks)}",
                 "name a home that speaks its protocol",
+            )
+
+
+def registrations(network: Network) -> Iterator[Finding]:
+    """Gateways and telephones of H.323 register with one gatekeeper."""
+    for name, engine in network.plan.engines.items():
+        keepers = network.gatekeepers[name]
+        registers = telephone.is_one(engine) or (engine.kind == "gateway" and "h323" in engine.speaks)
+        if registers and len(keepers) > 1:
+            yield error(
+                "two gatekeepers",
+                network.book.at("engines", name),
+                f"{name} has routes with the gatekeepers {named(keepers)}, and registers with one",
+                "leave one of them; gatekeepers can have routes to each other",
             )
 
 

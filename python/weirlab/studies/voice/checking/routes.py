@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from weirlab.studies.voice.checking.findings import Finding, error, line, named, warning
+from weirlab.studies.voice.configs import parts
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.routing.words import PROTOCOLS
 
@@ -112,3 +113,14 @@ def misplaced(network: Network) -> Iterator[Finding]:
                     f"{key}: {protocol}, and {route.at} speaks {spoken}",
                     f"correct {key}, or add the protocol to {route.at}",
                 )
+
+
+def past_gatekeepers(network: Network) -> Iterator[Finding]:
+    """A gateway that registers with a gatekeeper sends no call by H.323 to another engine by itself."""
+    plan, at = network.plan, network.book.at
+    for (name, _), _, index in network.deciding():
+        if plan.engines[name].kind != "gateway" or not network.gatekeepers[name]:
+            continue
+        for target in plan.routes[index].to:
+            if (wrong := parts.past_gatekeeper(network, plan.routes[index], target)) is not None:
+                yield error("past gatekeeper", at("routes", index), *wrong)

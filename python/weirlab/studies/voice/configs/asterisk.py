@@ -171,12 +171,8 @@ def _dial(network: Network, engine: Engine, target: str, route: Route, plus: int
         case "sip":
             return f"Dial(PJSIP/+{digits}@{target},30)"
         case "h323":
-            if peer.kind != "gatekeeper" and (keeper := parts.gatekeeper(network, route.at)) is not None:
-                what = (
-                    f"{route.at} registers with {keeper}, and an Asterisk then asks it about every call by "
-                    f"H.323; let {keeper} route the calls to {target}"
-                )
-                raise parts.refuse(network, ("routes", index), what)
+            if (wrong := parts.past_gatekeeper(network, route, target)) is not None:
+                raise parts.refuse(network, ("routes", index), "; ".join(wrong))
             return f"Dial(OOH323/{digits}{'' if peer.kind == 'gatekeeper' else f'@{target}'},30)"
         case "mgcp":
             return f"Dial(MGCP/{peer.line}@{target},30)"

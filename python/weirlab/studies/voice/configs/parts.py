@@ -128,10 +128,22 @@ def gatekeeper(network: Network, name: str) -> str | None:
 
     Raises ``InputError`` if there are several.
     """
-    near = {*feeders(network, name), *targets(network, name), network.plan.engines[name].home}
-    engines = network.plan.engines.items()
-    found = [other for other, engine in engines if other in near and engine.kind == "gatekeeper"]
+    found = network.gatekeepers[name]
     if len(found) > 1:
         what = f"{name} has routes with the gatekeepers {', '.join(found)}, and registers at one; leave one"
         raise refuse(network, ("engines", name), what)
     return found[0] if found else None
+
+
+def past_gatekeeper(network: Network, route: Route, target: str) -> tuple[str, str] | None:
+    """Why a route of a gateway cannot lead to ``target`` by H.323, and what to do; None if it can."""
+    plan = network.plan
+    peer = plan.engines[target]
+    keepers = network.gatekeepers[route.at]
+    if peer.kind == "gatekeeper" or not keepers or leaving(plan.engines[route.at], peer, route) != "h323":
+        return None
+    at, keeper = route.at, keepers[0]
+    return (
+        f"{at} registers with {keeper}, and an Asterisk then asks it about every call by H.323",
+        f"let {keeper} route the calls to {target}",
+    )

@@ -90,7 +90,17 @@ class Gatekeeper:
                 return ras.BandwidthConfirm(asked.number, asked.bandwidth)
             case ras.LocationRequest():
                 return await self._located(asked, source, now_s)
+            case ras.InfoRequestResponse():
+                return self._informed(asked, now_s)
         return None
+
+    def _informed(self, asked: ras.InfoRequestResponse, now_s: float) -> Message | None:
+        """Who tells how its call stands gets an answer if it waits for one (H.225.0, 7.15.2)."""
+        if not asked.needs_response:
+            return None
+        if self.registrations.known(asked.endpoint, now_s) is None:
+            return ras.InfoRequestNak(asked.number, "notRegistered")
+        return ras.InfoRequestAck(asked.number)
 
     async def _admitted(self, asked: ras.AdmissionRequest, now_s: float) -> Message:
         known = self.registrations.known(asked.endpoint, now_s)

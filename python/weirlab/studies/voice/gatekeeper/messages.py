@@ -217,9 +217,36 @@ class LocationReject(Message):
     reason: str
 
 
+@dataclass(frozen=True)
+class InfoRequestResponse(Message):
+    """How a call stands; an endpoint tells it without being asked, too."""
+
+    NAME = "infoRequestResponse"
+
+    endpoint: str
+    needs_response: bool
+    """The endpoint waits for an answer (needResponse)."""
+
+
+@dataclass(frozen=True)
+class InfoRequestAck(Message):
+    """Noted."""
+
+    NAME = "infoRequestAck"
+
+
+@dataclass(frozen=True)
+class InfoRequestNak(Message):
+    """It cannot be taken."""
+
+    NAME = "infoRequestNak"
+
+    reason: str
+
+
 KINDS: Final[tuple[type[Message], ...]] = (
     GatekeeperRequest, GatekeeperConfirm, RegistrationRequest, RegistrationConfirm, RegistrationReject,
     UnregistrationRequest, UnregistrationConfirm, AdmissionRequest, AdmissionConfirm, AdmissionReject,
     DisengageRequest, DisengageConfirm, BandwidthRequest, BandwidthConfirm, LocationRequest, LocationConfirm,
-    LocationReject,
+    LocationReject, InfoRequestResponse, InfoRequestAck, InfoRequestNak,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Messages of H.225.0 RAS (ITU-T H.225.0, 7.7 to 7.13) as datagrams. Pure: bytes in, values out."""
+"""Messages of H.225.0 RAS (ITU-T H.225.0, 7.7 to 7.15) as datagrams. Pure: bytes in, values out."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from weirlab.studies.voice.gatekeeper.messages import (
     DisengageRequest,
     GatekeeperConfirm,
     GatekeeperRequest,
+    InfoRequestAck,
+    InfoRequestNak,
+    InfoRequestResponse,
     LocationConfirm,
     LocationReject,
     LocationRequest,
@@ -46,6 +49,9 @@ __all__ = [
     "DisengageRequest",
     "GatekeeperConfirm",
     "GatekeeperRequest",
+    "InfoRequestAck",
+    "InfoRequestNak",
+    "InfoRequestResponse",
     "LocationConfirm",
     "LocationReject",
     "LocationRequest",
@@ -165,7 +171,7 @@ def _fields(message: Message) -> dict[str, Any]:
                 "gatekeeperIdentifier": message.gatekeeper,
                 "endpointIdentifier": message.endpoint,
                 "timeToLive": message.live_s,
-                "willRespondToIRR": False,
+                "willRespondToIRR": True,
                 "maintainConnection": False,
             }
         case RegistrationReject():
@@ -177,11 +183,13 @@ def _fields(message: Message) -> dict[str, Any]:
                 "callModel": ("direct", 0),
                 "destCallSignalAddress": packed(message.destination),
                 **mapped,
-                "willRespondToIRR": False,
+                "willRespondToIRR": True,
                 "uuiesRequested": dict.fromkeys(_INFORMATION, False),
             }
         case AdmissionReject() | LocationReject():
             return {"rejectReason": (message.reason, 0)}
+        case InfoRequestNak():
+            return {"nakReason": (message.reason, 0)}
         case BandwidthConfirm():
             return {"bandWidth": message.bandwidth}
         case LocationRequest():
@@ -191,7 +199,7 @@ def _fields(message: Message) -> dict[str, Any]:
             return {**asked, "replyAddress": packed(message.reply), **source, **hops}
         case LocationConfirm():
             return {"callSignalAddress": packed(message.signalling), "rasAddress": packed(message.ras)}
-        case UnregistrationConfirm() | DisengageConfirm():
+        case UnregistrationConfirm() | DisengageConfirm() | InfoRequestAck():
             return {}
         case _:
             return _asked(message)
@@ -308,7 +316,8 @@ _READ: Final[dict[str, Callable[[Mapping[str, Any]], object]]] = {
     "endpoint": lambda found: str(found.get("endpointIdentifier", "")),
     "keeps_alive": lambda found: bool(found.get("keepAlive", False)),
     "live_s": lambda found: int(found.get("timeToLive", 0)),
-    "reason": lambda found: str(found["rejectReason"][0]),
+    "reason": lambda found: str((found.get("rejectReason") or found["nakReason"])[0]),
+    "needs_response": lambda found: bool(found.get("needResponse", False)),
     "digits": lambda found: first_number(found.get("destinationInfo", [])),
     "answers": lambda found: bool(found["answerCall"]),
     "bandwidth": lambda found: int(found["bandWidth"]),

@@ -1,12 +1,11 @@
-"""One datagram to an engine and its answer: is it there?"""
+"""Datagrams to an engine and its answer: is it there? And to SIPp: hang up."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
-
-from weirlab.studies.voice.lab.endpoints import bracketed
 
 ANSWER_S: Final = 0.5
 """An engine that is there answers sooner."""
@@ -33,3 +32,27 @@ def options(where: str, port: int) -> bytes:
         "Max-Forwards: 1", "Content-Length: 0",
     )  # fmt: skip
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def told(where: str, port: int, datagrams: Sequence[bytes]) -> None:
+    """Send datagrams that nobody answers. Call inside a host."""
+    family = socket.AF_INET6 if ":" in where else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as telling:
+        for datagram in datagrams:
+            telling.sendto(datagram, (where, port))
+
+
+def info(where: str, port: int, call: str) -> bytes:
+    """A request within the call with that Call-ID (RFC 6086)."""
+    host = bracketed(where)
+    lines = (
+        f"INFO sip:{host}:{port} SIP/2.0", f"Via: SIP/2.0/UDP {host};branch=z9hG4bK{call}",
+        f"From: <sip:weir@{host}>;tag=weir", f"To: <sip:{host}:{port}>;tag=weir", f"Call-ID: {call}",
+        "CSeq: 1 INFO", "Max-Forwards: 1", "Content-Length: 0",
+    )  # fmt: skip
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def bracketed(where: str) -> str:
+    """An address as a URI has it."""
+    return f"[{where}]" if ":" in where else where

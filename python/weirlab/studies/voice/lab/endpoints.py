@@ -13,7 +13,8 @@ from weirlab import files
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.studies.voice.configs import asterisk, sipp, telephone
 from weirlab.studies.voice.configs.parts import address, call_agent, refuse
-from weirlab.studies.voice.lab import engines, media, wire
+from weirlab.studies.voice.lab import asking, engines, media, wire
+from weirlab.studies.voice.lab.asking import bracketed
 from weirlab.studies.voice.routing import Network
 
 _CAUSES: Final = {486: 17, 503: 34}
@@ -21,6 +22,12 @@ _CAUSES: Final = {486: 17, 503: 34}
 
 _MORE_HOLD_S: Final = 0.5
 """A caller hangs up so much later than the last packet of speech is due."""
+
+_HOLDING_PORT: Final = 5092
+_HOLDING_MEDIA_PORT: Final = 6800
+"""Ports of the calls that SIPp holds, beside those of the call that the same endpoint then makes."""
+_HELD: Final = "weir-held-"
+"""What their Call-IDs begin with; their number follows."""
 
 
 class Programs(Protocol):
@@ -117,11 +124,9 @@ class Endpoints:
             command = self._line(name, codecs, {"dials": dials, **held_s})
             self._lab.start(title, command, self._lab.at(name), self.log(name), ends_by_itself=True)
             return title
-        home = plan.engines[engine.home]
         scenario = self._scenario(name, sipp.caller(self.network, name, answer), codecs)
-        reached = f"{bracketed(address(self.network, engine.home))}:{home.port('sip')}"
         command = engines.caller(
-            scenario, address(self.network, name), port or engine.port("sip"), reached, number,
+            scenario, address(self.network, name), port or engine.port("sip"), self._home(name), number,
             round(self.longest_s), *sipp.over(engine), *(more or ("-m", "1")),
         )  # fmt: skip
         title = f"sipp calling from {name}"
@@ -130,7 +135,43 @@ class Endpoints:
 
     @contextmanager
     def holding(self, name: str, number: str, times: int) -> Iterator[None]:
-        """Meanwhile a telephone of H.323 has so many calls to ``number``."""
+        """Meanwhile an endpoint has so many calls to ``number``."""
+        if times == 0:
+            yield
+        elif self.program(name) == "sipp":
+            with self._held_by_sipp(name, number, times):
+                yield
+        else:
+            with self._held_by_telephone(name, number, times):
+                yield
+
+    @contextmanager
+    def _held_by_sipp(self, name: str, number: str, times: int) -> Iterator[None]:
+        log, host = self.log(name), address(self.network, name)
+        answered = self._lab.folder / f"held-{name}.log"
+        answered.unlink(missing_ok=True)
+        path = self._lab.folder / f"held-{name}.xml"
+        files.write_bytes(path, media.held(sipp.caller(self.network, name, 200), str(answered)).encode())
+        command = engines.caller(
+            str(path), host, _HOLDING_PORT, self._home(name), number, round(3 * self.longest_s),
+            "-m", str(times), "-r", str(times), "-mp", str(_HOLDING_MEDIA_PORT), "-cid_str", f"{_HELD}%u",
+        )  # fmt: skip
+        title = f"sipp holding calls from {name}"
+        self._lab.start(title, command, self._lab.at(name), log, ends_by_itself=True)
+        try:
+            up = partial(_has_lines, answered, times)
+            self._lab.until(up, f"{title}: {number} does not answer", log)
+            yield
+            # They have to end by BYE: whoever counts calls would count them for ever.
+            ends = [asking.info(host, _HOLDING_PORT, f"{_HELD}{call}") for call in range(1, times + 1)]
+            self._lab.at(name).call(partial(asking.told, host, _HOLDING_PORT, ends))
+            self._lab.until(lambda: title not in self._lab.running, f"{title} does not hang up", log)
+        finally:
+            if title in self._lab.running:
+                self._lab.stop(title, by=signal.SIGKILL)
+
+    @contextmanager
+    def _held_by_telephone(self, name: str, number: str, times: int) -> Iterator[None]:
         log, titles = self.log(name), []
         before = len(self._lab.said(log))
         try:
@@ -148,6 +189,13 @@ class Endpoints:
 
     def _answered(self, log: str, before: int, count: int) -> bool:
         return self._lab.said(log)[before:].count("answered\n") >= count
+
+    def _home(self, name: str) -> str:
+        """Where an endpoint of SIP sends its calls: ``address:port``."""
+        home = self.network.plan.engines[name].home
+        assert home is not None
+        port = self.network.plan.engines[home].port("sip")
+        return f"{bracketed(address(self.network, home))}:{port}"
 
     def program(self, name: str) -> str:
         """What an endpoint is: ``sipp``, a ``line`` of MGCP, or a ``telephone`` of H.323."""
@@ -239,6 +287,15 @@ def program(network: Network, name: str) -> str:
     return "telephone" if telephone.is_one(engine) else "line"
 
 
-def bracketed(where: str) -> str:
-    """An address as a URI has it."""
-    return f"[{where}]" if ":" in where else where
+def one_call(network: Network, name: str) -> str:
+    """Why an endpoint of the lab cannot have several calls at once; empty if it can."""
+    match program(network, name):
+        case "line":
+            return f"{name} is an MGCP line, and has one call at a time"
+        case "sipp" if network.plan.engines[name].transport == "tcp":
+            return f"{name} calls over TCP, and only endpoints with SIP over UDP or H.323 hold calls"
+    return ""
+
+
+def _has_lines(path: Path, count: int) -> bool:
+    return path.exists() and path.read_bytes().count(b"\n") >= count

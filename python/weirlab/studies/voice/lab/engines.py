@@ -104,6 +104,50 @@ def in_chroot(*arguments: str) -> tuple[str, ...]:
     return ("chroot", str(chroot.root()), chroot.PROGRAM, *arguments)
 
 
+def asking_channels(file: str) -> tuple[str, ...]:
+    """Asks the Asterisk with this configuration for its channels; see :func:`channels`."""
+    # One that has too many of them may never answer.
+    return ("timeout", "5", *in_chroot("-C", file, "-rx", "core show channels count"))
+
+
+def channels(said: Sequence[str]) -> int | None:
+    """How many channels Asterisk has, by its answer; None for none."""
+    found = (_CHANNELS.fullmatch(line) for line in said)
+    return next((int(match[1]) for match in found if match is not None), None)
+
+
+_CHANNELS: Final = re.compile(r"(\d+) active channels?")
+
+
+def listing(file: str) -> tuple[str, ...]:
+    """Lists the threads of chan_ooh323 in the Asterisk with this configuration; see :func:`takers`."""
+    return ("sh", "-c", '"$@" | grep ooh323c_', "sh", *in_chroot("-C", file, "-rx", "core show threads"))
+
+
+def takers(threads: Sequence[str]) -> list[str]:
+    """Of the threads that Asterisk lists, those of chan_ooh323 that begin calls."""
+    found = (_TAKER.match(line) for line in threads)
+    return [match[1] for match in found if match is not None]
+
+
+_TAKER: Final = re.compile(r"0x[0-9a-f]+ (\d+) ooh323c_(?:stack|cmd)_thread\b")
+
+
+def undisturbed(thread: str, cpu: int) -> tuple[tuple[str, ...], ...]:
+    """Commands by which no thread of a call gets ahead of one of :func:`takers`.
+
+    chan_ooh323 (``ooAcceptH225Connection`` in Asterisk 16) starts the thread of a call before that knows the
+    connection. If the new thread is the faster one, it waits for everything but the caller's Setup, and looks
+    again after 3 s. The threads of calls begin on the same CPU, and without the priority.
+    """
+    return (("chrt", "--reset-on-fork", "--rr", "--pid", "1", thread), ("taskset", "-cp", str(cpu), thread))
+
+
+def yielding(thread: str) -> tuple[str, ...]:
+    """The command for where no thread may be real time: the threads of calls then take no CPU from others."""
+    return ("chrt", "--batch", "--pid", "0", thread)
+
+
 def sockets(engine: Engine) -> list[tuple[str, int]]:
     """Where a gateway waits: transport and port."""
     places = {"sip": ("udp", engine.port("sip")), "h323": ("tcp", engine.port("h323"))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -183,7 +184,7 @@ class VoiceLab:
 
         All other endpoints wait for calls. The caller expects ``answer`` and ends the call at any other one.
         ``codecs`` says in which codec an endpoint talks; others use their first one. ``meanwhile`` is how
-        many calls to that number a telephone of H.323 has up already.
+        many calls to that number the caller has up already.
         """
         others = [other for other in self.endpoints if other != name]
         with self._endpoints.waiting(codecs, others), self._endpoints.holding(name, number, meanwhile):
@@ -356,7 +357,18 @@ class VoiceLab:
         for transport, port in engines.sockets(engine):
             self._await_socket(daemon, transport, port)
         if "h323" in engine.speaks:
+            self._put_first(daemon)
             self._await_registration(daemon)
+
+    def _put_first(self, daemon: Daemon) -> None:
+        """Let the threads that take H.323 calls at a gateway go before the threads of these calls."""
+        assert self._machine is not None
+        run, cpus = self._machine.run, sorted(os.sched_getaffinity(0))
+        gateways = [each.name for each in self.daemons if each.program == "asterisk"]
+        cpu = cpus[gateways.index(daemon.name) % len(cpus)]
+        for thread in engines.takers(run(engines.listing(daemon.file))[1]):
+            if not all(run(command)[0] == 0 for command in engines.undisturbed(thread, cpu)):
+                run(engines.yielding(thread))
 
     def _registered(self, daemon: Daemon) -> bool:
         """Does a gateway know that it is registered with its gatekeeper?"""

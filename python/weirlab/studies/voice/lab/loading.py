@@ -15,9 +15,10 @@ from typing import Final
 from weirlab import files
 from weirlab.interrupts import interruptible
 from weirlab.studies.voice.configs import sipp
-from weirlab.studies.voice.configs.parts import address
+from weirlab.studies.voice.configs.parts import address, gatekeeper
 from weirlab.studies.voice.lab import engines, media, wire
-from weirlab.studies.voice.lab.endpoints import bracketed
+from weirlab.studies.voice.lab.asking import bracketed
+from weirlab.studies.voice.lab.engines import Daemon
 from weirlab.studies.voice.lab.lab import VoiceLab
 from weirlab.studies.voice.lab.seen import Frame
 
@@ -34,6 +35,9 @@ _MEDIA_PORT: Final = 6400
 _BUFFER: Final = ("-buff_size", "4194304")
 _LATEST_S: Final = 20.0
 """After the last call was begun, all are over by then."""
+
+_REST_S: Final = 5.0
+"""If a gateway still has calls so long after all callers have gone, gateways are started anew."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,31 @@ class LoadingLab(VoiceLab):
     @interruptible
     def load(self, offered: Offered) -> Loaded:
         """Make the calls of a trial; raises ``LabError`` if an engine ended."""
-        return _loaded(self, offered)
+        left = _loaded(self, offered)
+        gateways = [daemon for daemon in self.daemons if daemon.program == "asterisk"]
+        if not all(self._rests(daemon) for daemon in gateways):
+            for daemon in gateways:
+                self._renew(daemon)
+        return left
+
+    def _rests(self, daemon: Daemon) -> bool:
+        """Has a gateway no calls any more?"""
+        assert self._machine is not None
+        end_s = time.monotonic() + _REST_S
+        while engines.channels(self._machine.run(engines.asking_channels(daemon.file))[1]) != 0:
+            if time.monotonic() > end_s:
+                return False
+            time.sleep(0.25)
+        return True
+
+    def _renew(self, daemon: Daemon) -> None:
+        """Start a gateway anew: what is left of too many calls would keep it busy for minutes."""
+        self.stop(daemon.title, by=signal.SIGKILL)
+        self.start(daemon.title, daemon.command, self._hosts[daemon.address], daemon.name)
+        self._await(daemon)
+        if gatekeeper(self.network, daemon.name) is not None:
+            what = f"{daemon.title} does not register again"
+            self.until(partial(self._registered, daemon), what, daemon.name)
 
 
 def _loaded(lab: VoiceLab, offered: Offered) -> Loaded:

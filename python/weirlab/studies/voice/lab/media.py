@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import struct
 from typing import Final
 
@@ -61,6 +62,16 @@ def talking(scenario: str, file: str, hold_s: float, early: str = "") -> str:
     held = f'{play}\n<pause milliseconds="{round(hold_s * 1e3)}"/>'
     spoken = scenario.replace(PAUSE, held).replace(_AFTER_ACK, f"{_AFTER_ACK}\n{play}")
     return spoken.replace(EARLY_PAUSE, f"{_played(early)}\n{EARLY_PAUSE}")
+
+
+def held(scenario: str, answered: str) -> str:
+    """The ``scenario`` of a caller whose call stays up, in silence, until an INFO comes.
+
+    The shell adds a line to the file ``answered`` for each call that is answered.
+    """
+    # SIPp hands an attribute to the shell as it stands, with its entities.
+    noted = f'<nop><action><exec command="echo >> {shlex.quote(answered)}"/></action></nop>'
+    return scenario.replace(PAUSE, f'{noted}\n<recv request="INFO" crlf="true"/>')
 
 
 def _played(file: str) -> str:

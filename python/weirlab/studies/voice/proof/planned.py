@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Final
 
 from weirlab.studies.voice.configs.named import servers
-from weirlab.studies.voice.lab.endpoints import program
-from weirlab.studies.voice.lab.engines import OFF, WITH_ORDERS, Fault, impossible
+from weirlab.studies.voice.lab.endpoints import one_call
+from weirlab.studies.voice.lab.engines import OFF, Fault, impossible
 from weirlab.studies.voice.plan.model import Test
 from weirlab.studies.voice.routing import Network, Way
 from weirlab.studies.voice.routing.calls import MOST_WAYS, calls
@@ -122,8 +122,8 @@ def _planned(
         why = f"it leaves the plan ({way.end.facts['uri']}), and nobody answers there"
     elif way.engines[-1] == caller and len(way.engines) > 1:
         why = f"{caller} calls itself"
-    elif test.meanwhile and program(network, caller) != WITH_ORDERS:
-        why = f"{caller} is no telephone of H.323, and has one call at a time"
+    elif test.meanwhile:
+        why = one_call(network, caller)
     for name in dict.fromkeys((caller, *way.engines)):
         if lacking := impossible(network.plan.engines[name]):
             why = f"the lab has no program for {name}: {lacking}"

@@ -27,6 +27,7 @@ _MADE_OF: Final = {
     "towards_ranges": {"ranges"},
     "trees": {"trees", "enum"},
     "referred": {"enum"},
+    "gatekeepers": {"routes", "engines"},
 }
 """What is made ready of many pieces, and of which parts of the plan."""
 
@@ -101,6 +102,26 @@ class Network:
             if route.holds(self.day):
                 listed.setdefault((route.at, route.arriving), []).append((route.prefix[1:], index))
         return {table: Prefixes(items) for table, items in listed.items()}
+
+    @cached_property
+    def gatekeepers(self) -> dict[str, tuple[str, ...]]:
+        """By engine: the gatekeepers that it sends calls to or gets them from. It can register with one."""
+        engines = self.plan.engines
+        order = [name for name, engine in engines.items() if engine.kind == "gatekeeper"]
+        if not order:
+            return dict.fromkeys(engines, ())
+        pairs = {(route.at, to) for route in self.plan.routes if route.holds(self.day) for to in route.to}
+        pairs.update((at, to) for at, engine in engines.items() for to in engine.hand_over.values())
+        near: dict[str, set[str]] = {name: set() for name in engines}
+        for at, to in pairs:
+            if engines[at].kind == "gatekeeper":
+                near[to].add(at)
+        for (at, _), prefixes in self.routes.items():
+            indices = (prefixes.get(prefix) for prefix in prefixes)
+            near[at].update(to for index in indices if index is not None for to in self.plan.routes[index].to)
+        for name, engine in engines.items():
+            near[name].update(filter(None, (engine.home,)))
+        return {name: tuple(each for each in order if each in others) for name, others in near.items()}
 
     @cached_property
     def trees(self) -> dict[str, EnumTree]:

@@ -43,12 +43,21 @@ PBX = Address("192.0.2.6", 1720)
         ras.LocationRequest(65535, "420222", Address("192.0.2.4", 1719), 7),
         ras.LocationConfirm(11, PBX, Address("192.0.2.4", 1719)),
         ras.LocationReject(12, "notRegistered"),
+        ras.InfoRequestAck(13),
+        ras.InfoRequestNak(14, "notRegistered"),
     ],
     ids=lambda message: message.NAME,
 )
 def test_what_a_gatekeeper_sends_is_read_as_it_was_meant(message: Message) -> None:
     assert ras.read(ras.written(message)) == message
 
+
+REPORTED = (
+    "5ac0000322c0b8000027056f6f683332330676302e382e336d01c000310030002e00390035002e0030002e00340032003a00"
+    "31003700320030000a5f002a32e601000a5f002a06b80001a0000c6162636465666768696a6b6c6d6e6f7006000a5f002a06"
+    "b8000a5f002a06b8000003c10011006f6f68333233632d4177d220c93f00960c6000c06b03bb29c06b03bb290e2401N00180"
+)
+"""What Asterisk's ooh323 reports of a call, with N in place of needResponse: 0 for no, 8 for yes."""
 
 RECORDED = {
     "00200000060008914a0004000a5f002932e622c0b8000027056f6f683332330676302e382e336d00024006"
@@ -88,6 +97,8 @@ RECORDED = {
             ("4203", "gw-west"),
         )
     ),
+    REPORTED.replace("01N0", "0100"): ras.InfoRequestResponse(4, "10.95.0.42:1720", False),
+    REPORTED.replace("01N0", "0180"): ras.InfoRequestResponse(4, "10.95.0.42:1720", True),
 }
 """What Asterisk's ooh323 sends, and what it means."""
 
@@ -106,7 +117,7 @@ def test_requests_of_a_real_gateway_are_read(content: str) -> None:
         ),
         (
             ras.AdmissionConfirm(3, 100000, Address("10.95.0.42", 1720)),
-            "2a000002800186a0000a5f002a06b82c00c0000100020000",
+            "2a000002800186a0000a5f002a06b82c00c0000180020000",
         ),
     ],
     ids=["LCF", "ACF"],
@@ -205,6 +216,17 @@ def test_who_unregisters_may_not_call_any_more() -> None:
     made = keeper(Others())
     assert answer(made, ras.UnregistrationRequest(3, "", GATEWAY)) == ras.UnregistrationConfirm(3)
     assert isinstance(answer(made, admission("420222")), ras.AdmissionReject)
+
+
+def test_a_report_of_a_call_is_answered_if_the_endpoint_waits_for_an_answer() -> None:
+    others = Others()
+    made = keeper(others)
+    endpoint = f"{GATEWAY.host}:{GATEWAY.port}"
+    assert answer(made, ras.InfoRequestResponse(4, endpoint, needs_response=False)) is None
+    report = ras.InfoRequestResponse(5, endpoint, needs_response=True)
+    assert answer(made, report) == ras.InfoRequestAck(5)
+    assert answer(made, report, now_s=2 * LIVE_S) == ras.InfoRequestNak(5, "notRegistered")
+    assert others.said == ["REGISTERED 192.0.2.3:1720 gw 420"]
 
 
 def test_a_target_that_is_registered_goes_before_one_that_is_not() -> None:

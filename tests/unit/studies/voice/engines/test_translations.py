@@ -93,9 +93,23 @@ def test_rules_of_admission_are_proved_at_gateways_and_gatekeepers(has_asterisk:
         assert {f"{rule} by a {engine}" for rule in rules} <= found
 
 
-def test_only_a_telephone_of_h323_has_several_calls(has_asterisk: None) -> None:
+@pytest.mark.parametrize(
+    ("caller", "why"),
+    [
+        ("fax", "fax is an MGCP line, and has one call at a time"),
+        ("phone", "phone calls over TCP, and only endpoints with SIP over UDP or H.323 hold calls"),
+        ("desk", ""),
+        ("hall", ""),
+    ],
+)
+def test_who_cannot_have_several_calls_is_told(has_asterisk: None, caller: str, why: str) -> None:
     net = ready_network("translations")
-    several = net.plan.tests[0].model_copy(update={"meanwhile": 2})
-    plan = net.plan.model_copy(update={"tests": (several,)})
+    over_tcp = net.plan.engines["phone"].model_copy(update={"transport": "tcp"})
+    several = net.plan.tests[0].model_copy(
+        update={"meanwhile": 2, "caller": caller, "number": "+420303000001"}
+    )
+    plan = net.plan.model_copy(
+        update={"tests": (several,), "engines": {**net.plan.engines, "phone": over_tcp}}
+    )
     (call, *_) = planned(Network(replace(net.book, plan=plan), net.day), fall_back=False)
-    assert call.impossible == "phone is no telephone of H.323, and has one call at a time"
+    assert call.impossible == why

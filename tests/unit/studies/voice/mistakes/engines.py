@@ -117,11 +117,11 @@ ENGINES = (
         "warning",
     ),
     Planted(
-        "not enforced",
-        "  one: {title: One}",
-        "  one: {title: One, most_calls: 3}",
-        "  one:",
-        "core is the home of callers of one, and a proxy does not count calls",
-        "warning",
+        "two gatekeepers",
+        "address: 192.0.2.4, host: gk.example.net}\n",
+        "address: 192.0.2.4, host: gk.example.net}\n"
+        "  far: {kind: gatekeeper, address: 192.0.2.8, hand_over: {sip: gw}}\n",
+        "  gw:",
+        "gw has routes with the gatekeepers gk and far, and registers with one",
     ),
 )

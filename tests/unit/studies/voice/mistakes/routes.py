@@ -123,6 +123,13 @@ ROUTES = (
         "ends at desk, not pbx",
     ),
     Planted(
+        "past gatekeeper",
+        'at: gw, arriving: sip, prefix: "+", to: gk',
+        'at: gw, arriving: sip, prefix: "+", to: [gk, pbx]',
+        "to: [gk, pbx]",
+        "gw registers with gk, and an Asterisk then asks it about every call by H.323",
+    ),
+    Planted(
         "no number",
         "to: [desk, gw]}",
         "to: [desk, gw], strip: 15}",

@@ -57,6 +57,7 @@ def test_one_plan_proves_many_kinds_of_routes(
     [
         ("+420221000001", "regexp without back-reference"),
         ("+420221000001", "tree without an entry: the next one is asked"),
+        ("+420222000005", "call limit (503)"),
         ("+420222055501", "hole below a wildcard, closed (RFC 4592)"),
         ("+420222055555", "address in a URI"),
         ("+420222000888", "order of trees"),

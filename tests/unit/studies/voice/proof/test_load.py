@@ -183,6 +183,9 @@ def test_a_plan_of_lines_alone_has_nothing_to_load(has_asterisk: None) -> None:
         targets.chosen(lines, calls)
 
 
+LATE = "Late calls by H.323"
+
+
 @pytest.fixture
 def labs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[FakeLoadLab]:
     opened: list[FakeLoadLab] = []
@@ -211,6 +214,7 @@ def test_a_load_test_tells_the_limit_of_each_number_and_is_kept(
     (chapter,) = story.chapters
     assert len(chapter.figures) == 2
     assert set(chapter.figures[0].data["verdict"]) == {"few calls bad", "too many calls bad"}
+    assert LATE not in [term for term, _ in story.terms]
 
 
 def test_translations_have_rates_of_their_own(
@@ -232,6 +236,7 @@ def test_translations_have_rates_of_their_own(
     assert [tile.label for tile in story.tiles] == [
         "Calls to +420301000001", "Calls to +420401000001", "Least MOS",
     ]  # fmt: skip
+    assert LATE in [term for term, _ in story.terms]
 
 
 def test_a_number_without_a_result_makes_the_exit_code_9(

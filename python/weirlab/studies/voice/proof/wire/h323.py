@@ -41,7 +41,8 @@ _RAS_TITLES: Final = {
     ras.UnregistrationConfirm: "UCF", ras.AdmissionRequest: "ARQ", ras.AdmissionConfirm: "ACF",
     ras.AdmissionReject: "ARJ", ras.DisengageRequest: "DRQ", ras.DisengageConfirm: "DCF",
     ras.BandwidthRequest: "BRQ", ras.BandwidthConfirm: "BCF", ras.LocationRequest: "LRQ",
-    ras.LocationConfirm: "LCF", ras.LocationReject: "LRJ",
+    ras.LocationConfirm: "LCF", ras.LocationReject: "LRJ", ras.InfoRequestResponse: "IRR",
+    ras.InfoRequestAck: "IACK", ras.InfoRequestNak: "INAK",
 }  # fmt: skip
 
 
