@@ -97,7 +97,10 @@ class FakeLab:
         status = (
             f"{how} Busy" if down and how == "486" else f"{way.answer} {'OK' if way.end.good else 'Refused'}"
         )
-        frames += self._signalling(passed, number, status)
+        signals = [*self._signalling(passed, number, status)]
+        frames += signals
+        if self.way.title:
+            frames += [each._replace(delivered=True) for each in signals]
         if status == "200 OK":
             frames += self._early(passed[-1], name, frames[-1].at_ns - _HOP_NS * len(passed))
             frames += self._speech(name, passed[-1], codecs, frames[-1].at_ns)
