@@ -63,7 +63,7 @@ def test_without_rules_all_calls_pass() -> None:
     ("asked", "message"),
     [
         ({"name": "none"}, "is no device: leave --dut"),
-        ({"name": "vm"}, "'vm' cannot carry calls: it forwards by itself"),
+        ({"name": "vm"}, "'vm:nftables' cannot carry calls: it forwards by itself"),
         ({"name": "vm-esp"}, "cannot carry calls"),
         ({"name": "forward", "rules": 5}, "the device 'forward' has no rules"),
         ({"name": "nftables", "match": "5"}, "cannot be aimed at a rule"),
