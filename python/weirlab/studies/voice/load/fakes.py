@@ -32,6 +32,7 @@ class FakeLoadLab(FakeLab):
         capacity_per_s: float = 640,
         caller_per_s: float = 5000,
         slow_from_per_s: float = 1e9,
+        *,
         way: Between | None = None,
     ) -> None:
         super().__init__(network, folder, way=way)
