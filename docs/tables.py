@@ -39,6 +39,7 @@ from weirlab.studies.tcp.study.columns import (
 from weirlab.studies.voice.load.rows import LIMITS, TRIALS, WORK, LimitRow, WorkRow
 from weirlab.studies.voice.load.rows import TrialRow as LoadTrialRow
 from weirlab.studies.voice.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
+from weirlab.studies.voice.through.rows import DEVICE, DeviceRow
 from weirlab.trace.columns import PeriodRow, RoundTripRow, SackRow, SegmentRow
 
 PAGE: Final = Path(__file__).parent / "tables.md"
@@ -134,6 +135,7 @@ GROUPS: Final = (
             CALLS: CallRow,
             MESSAGES: MessageRow,
             LOGS: LogRow,
+            DEVICE: DeviceRow,
             TRIALS: LoadTrialRow,
             WORK: WorkRow,
             LIMITS: LimitRow,

@@ -111,6 +111,8 @@ class Site:
     far: str | None = None
     """Name of the network namespace of the second gateway, which has the port ``outward``; the ports towards
     one another are ``NEAR`` and ``FAR`` of :mod:`weirlab.lab.wiring`. None where there is only one."""
+    hosts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """Networks behind ``inward`` and ``outward`` beside those of test traffic: a tunnel has to carry them."""
 
 
 class DutDriver(Protocol):

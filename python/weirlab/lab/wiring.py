@@ -112,7 +112,7 @@ def build_through_device(
         tx.call(lambda: make_end(TX0, dut_ports[0], near_fd))
         rx.call(lambda: make_end(RX0, dut_ports[1], far_fd))
     if near is not far:
-        _join(near, far)
+        join(near, far)
     with clean.alone():
         before = {port.name: napi.threads(port.name) for port in dut_ports}
         if near is far:
@@ -165,7 +165,7 @@ def make_end(here: Port, there: Port, there_fd: int) -> None:
     interface.set_offloads(here.name, gro=False)
 
 
-def _join(near: Namespace, far: Namespace) -> None:
+def join(near: Namespace, far: Namespace) -> None:
     """Make the cable between two gateways.
 
     It has no rings of its own: what arrives is taken in where it is sent, on the CPU of the gateways, by the

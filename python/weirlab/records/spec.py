@@ -27,6 +27,9 @@ class RuleSetup:
     places: Places = field(default=(), metadata=SPARSE)
     both_ways: bool = field(default=False, metadata=SPARSE)
     """Traffic comes from both sides, and the accepting rule matches it in either direction."""
+    networks: tuple[str, ...] = field(default=(), metadata=SPARSE)
+    """What the accepting rule matches in place of test traffic, as source and as destination: a network for
+    each IP version."""
 
     def __post_init__(self) -> None:
         """Raises ``InputError`` for places that cannot be set up."""

@@ -33,6 +33,7 @@ from weirlab.studies.tcp.study.columns import (
 )
 from weirlab.studies.voice.load.rows import LIMITS, TRIALS, WORK, LimitRow, TrialRow, WorkRow
 from weirlab.studies.voice.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
+from weirlab.studies.voice.through.rows import DEVICE, DeviceRow
 from weirlab.trace.schema import FILES
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -91,6 +92,7 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
         CALLS: list(schema_of(CallRow)),
         MESSAGES: list(schema_of(MessageRow)),
         LOGS: list(schema_of(LogRow)),
+        DEVICE: list(schema_of(DeviceRow)),
         TRIALS: list(schema_of(TrialRow)),
         WORK: list(schema_of(WorkRow)),
         LIMITS: list(schema_of(LimitRow)),

@@ -46,7 +46,10 @@ def test_traffic(family: Family) -> Match:
 
 
 def accepted(family: Family, rules: RuleSetup) -> Match:
-    """What the accepting rule is to match: test traffic, of one side or of both."""
+    """What the accepting rule is to match: test traffic of one side or of both, or what stands in for it."""
+    for each in rules.networks:
+        if (":" in each) == (family == 6):
+            return Match(each, each)
     return (_BOTH_WAYS if rules.both_ways else _TEST_TRAFFIC)[family]
 
 

@@ -75,6 +75,7 @@ class VoiceStudy(Study["VoiceScenario", "Ground[Bed]", "ProofFindings"]):
             tables.kinds(found.kinds),
             tables.differing(found.rows),
             tables.media(found.rows),
+            tables.through(found.rows, found.passed, found.device),
         ]
         conclusion = f"{found.sentence} Run {outcome.run.run_id}.{report}"
         return Told(conclusion, [table for table in shown if table is not None])

@@ -19,6 +19,7 @@ from weirlab.studies.voice.plan.model import Entry
 from weirlab.studies.voice.plan.numbers import owner_name
 from weirlab.studies.voice.routing import Network, Way
 from weirlab.studies.voice.routing.calls import calls
+from weirlab.studies.voice.through.passage import Between, Direct
 
 _BEGIN_NS: Final = 1_800_000_000_000_000_000
 _HOP_NS: Final = 1_000_000
@@ -39,6 +40,8 @@ class FakeLab:
         Endpoints whose speech does not arrive.
     lies:
         By name, the entry of ENUM that name servers answer with instead of that of the plan.
+    way:
+        What is between the caller and everybody else.
     """
 
     lab = "fake"
@@ -51,11 +54,13 @@ class FakeLab:
         mute: frozenset[str] = frozenset(),
         unheard: frozenset[str] = frozenset(),
         lies: Mapping[str, Entry] | None = None,
+        way: Between | None = None,
     ) -> None:
+        self.way: Between = way or Direct()
         self.network = network
         self.folder = folder
         self.daemons: list[Daemon] = engines.daemons(network, str(folder))
-        self.facts: Mapping[str, object] = {"kamailio_version": "5.6.3"}
+        self.facts: Mapping[str, object] = {"kamailio_version": "5.6.3", **self.way.facts}
         self._astray, self._lies = astray or {}, lies or {}
         self._mute, self._unheard = mute, unheard
         self.called: list[str] = []
@@ -92,7 +97,10 @@ class FakeLab:
         status = (
             f"{how} Busy" if down and how == "486" else f"{way.answer} {'OK' if way.end.good else 'Refused'}"
         )
-        frames += self._signalling(passed, number, status)
+        signals = [*self._signalling(passed, number, status)]
+        frames += signals
+        if self.way.title:
+            frames += [each._replace(delivered=True) for each in signals]
         if status == "200 OK":
             frames += self._early(passed[-1], name, frames[-1].at_ns - _HOP_NS * len(passed))
             frames += self._speech(name, passed[-1], codecs, frames[-1].at_ns)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from weirlab.cli.options import DeviceOptions
 from weirlab.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +29,42 @@ DateOption = Annotated[
         "--date", help="What holds on this day (default: today).", metavar="YYYY-MM-DD", show_default=False
     ),
 ]
+
+
+@dataclass(frozen=True)
+class ThroughOptions(DeviceOptions):
+    """The device that calls pass; none unless one is named."""
+
+    PANEL: ClassVar = "Device that the calls pass"
+
+    dut: Annotated[
+        str | None,
+        typer.Option(
+            "--dut",
+            help="Device between the caller and everybody else (default: none): iptables, nftables, forward, "
+            "esp, wireguard, openvpn, ... (weir doctor).",
+        ),
+    ] = None
+
+    def through(self) -> dict[str, Any] | None:
+        """The key ``through`` of a scenario; None without a device.
+
+        Raises
+        ------
+        InputError
+            There is no such device, or rules are given without one.
+        """
+        if self.dut is None and self.ruleset is None:
+            if self.rules is not None or self.stateful:
+                raise InputError("--rules and --stateful are about a device: name one with --dut")
+            return None
+        found = self.device()
+        return {
+            "name": found.name,
+            "ruleset": None if found.ruleset is None else str(found.ruleset),
+            "rules": self.rules or 0,
+            "stateful": found.stateful,
+        }
 
 
 def chosen(plan: Path, argument: Path | None) -> Path:

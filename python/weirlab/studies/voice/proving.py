@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 import typer
 
 from weirlab import limits
-from weirlab.cli.options import JsonOption, ReportOptions, ResultOptions, grouped
+from weirlab.cli.options import JsonOption, ReportOptions, ResultOptions, grouped, only
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.quantities import NOTHING
@@ -18,6 +18,7 @@ from weirlab.studies.voice.options import (
     DateOption,
     PlanArgument,
     PlanOption,
+    ThroughOptions,
     chosen,
     day_of,
     network_of,
@@ -51,7 +52,8 @@ with SIPp, lines of MGCP or telephones of H.323, and speech at both ends. Each i
 compared with the plan: the engines on its way, what each of them decided by, what
 the name servers said, the answer. A number with a fall-back is called again while
 the engine preferred is off, answers 503, or is busy. The second table lists the
-kinds of routes that are proved thereby. The run is kept, with every message. The
+kinds of routes that are proved thereby. With --dut, all signalling and speech of
+the caller pass a device under test. The run is kept, with every message. The
 exit code is 9 if a call did not go as planned. Needs root, and Debian's packages
 bind9, kamailio and sip-tester; for gateways, weir voice install; for gatekeepers
 and telephones of H.323, the extra voice of weirlab.
@@ -63,6 +65,8 @@ Examples:
   weir voice prove --plan translations        SIP, H.323 and MGCP by gateways
   weir voice prove --plan federation --partly        what is installed decides
   weir voice prove --plan mine.yaml --talk 10 --no-fall-back --json
+  weir voice prove --plan campus --dut nftables --rules 50
+  weir voice prove --plan campus --dut esp:outage=1s+500ms --talk 5
 """
 
 _LOOK_S: Final = 0.5
@@ -182,6 +186,7 @@ def prove(
     plan: PlanOption = DEFAULT_PLAN,
     day: DateOption = None,
     calls: CallOptions,
+    device: Annotated[ThroughOptions, only("dut", "rules", "stateful", "ruleset")],
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
@@ -203,6 +208,7 @@ def prove(
                 "fall_back": calls.fall_back,
                 "talk_s": calls.talk,
                 "partly": calls.partly,
+                "through": device.through(),
             },
             "report": None,
         }

@@ -9,20 +9,30 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field
 
-from weirlab.scenario.model import Root, Seconds, Section
+from weirlab import limits
+from weirlab.scenario.model import Dut, Root, Seconds, Section
 from weirlab.studies.voice.plan.values import Dialled
 
 Rate = Annotated[int, Field(strict=True, ge=1, le=100_000)]
 Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
+class Through(Dut):
+    """The device under test that stands between the caller and everybody else."""
+
+    rules: Annotated[int, Field(strict=True, ge=0, le=limits.MOST_RULES)] = 0
+    """Matching position: rules up to and including the one that accepts the calls; 0: no rules."""
+
+
 class OfPlan(Section):
-    """Which plan, on which day."""
+    """Which plan, on which day, and through what."""
 
     plan: Path
     """The numbering plan: a file, or the name of one that comes with Weir."""
     date: datetime.date | None = None
     """What holds on this day; left out: the day of the run."""
+    through: Through | None = None
+    """The device that the calls pass; left out: none."""
 
 
 class Proof(OfPlan):
@@ -63,11 +73,15 @@ class PlanScenario(Root):
     """A scenario about a numbering plan."""
 
     def beside(self, folder: Path) -> Self:
-        """With the plan beside the scenario, unless it is the name of one that comes with Weir."""
-        if self._asked.plan.is_absolute() or self._is_ready:
+        """With plan and ruleset beside the scenario; a plan that comes with Weir is named alone."""
+        moved: dict[str, object] = {}
+        if not (self._asked.plan.is_absolute() or self._is_ready):
+            moved["plan"] = folder / self._asked.plan
+        if self._asked.through is not None:
+            moved["through"] = self._asked.through.beside(folder)
+        if not moved:
             return self
-        asked = self._asked.model_copy(update={"plan": folder / self._asked.plan})
-        return self.model_copy(update={self.KEY: asked})
+        return self.model_copy(update={self.KEY: self._asked.model_copy(update=moved)})
 
     def files(self) -> Iterator[tuple[int | str, ...]]:
         found = super().files()

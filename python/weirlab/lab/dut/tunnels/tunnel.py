@@ -279,9 +279,10 @@ class Tunnel(Encapsulating):
     def _switch_on(self, site: Site) -> tuple[Gateway, Gateway]:
         assert site.far is not None
         made = []
+        senders, receivers = (*wiring.SENDERS, *site.hosts[0]), (*wiring.RECEIVERS, *site.hosts[1])
         ends = (
-            ("the near gateway", site.netns, wiring.NEAR, wiring.FAR, wiring.SENDERS, wiring.RECEIVERS),
-            ("the far gateway", site.far, wiring.FAR, wiring.NEAR, wiring.RECEIVERS, wiring.SENDERS),
+            ("the near gateway", site.netns, wiring.NEAR, wiring.FAR, senders, receivers),
+            ("the far gateway", site.far, wiring.FAR, wiring.NEAR, receivers, senders),
         )
         for name, netns, here, there, own, networks in ends:
             namespace = Namespace(netns)

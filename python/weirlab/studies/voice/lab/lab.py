@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from weirlab import files
 from weirlab.errors import LabError, MissingCapability
@@ -28,6 +28,10 @@ from weirlab.studies.voice.lab.endpoints import Endpoints
 from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
 from weirlab.studies.voice.lab.seen import Frame, Watcher
 from weirlab.studies.voice.routing import Network
+
+if TYPE_CHECKING:
+    from weirlab.studies.voice.through.asked import Device
+    from weirlab.studies.voice.through.passage import Between
 
 PATIENCE_S: Final = 30.0
 """For what a program is sure to do if it works."""
@@ -60,6 +64,8 @@ class VoiceLab:
         The plan on a day.
     talk_s:
         For how long caller and callee send speech in a call.
+    device:
+        What stands between the caller of each call and everybody else; None for nothing.
 
     Raises
     ------
@@ -74,7 +80,7 @@ class VoiceLab:
     lab = "netns"
     patience_s = PATIENCE_S
 
-    def __init__(self, network: Network, talk_s: float) -> None:
+    def __init__(self, network: Network, talk_s: float, device: Device | None = None) -> None:
         self.network = network
         self.talk_s = talk_s
         self._addresses = _addresses(network)
@@ -94,6 +100,8 @@ class VoiceLab:
             self._write()
             with explained("the voice lab"):
                 self._wire()
+            self.way = self._between(device)
+            self._opened.callback(self.way.close)
             self._start()
         except BaseException:
             self.close()
@@ -104,7 +112,7 @@ class VoiceLab:
         """Versions of the programs."""
         programs = dict.fromkeys([*(daemon.program for daemon in self.daemons), "sipp"])
         found = {f"{name}_version": engines.version(name) for name in programs}
-        return {name: version for name, version in found.items() if version}
+        return {**{name: version for name, version in found.items() if version}, **self.way.facts}
 
     @property
     def endpoints(self) -> list[str]:
@@ -182,17 +190,23 @@ class VoiceLab:
     ) -> list[Frame]:
         """Let the endpoint ``name`` call ``number``; every frame that crossed the switch meanwhile.
 
-        All other endpoints wait for calls. The caller expects ``answer`` and ends the call at any other one.
+        All other endpoints wait for calls. The device, if there is one, is beside ``name``.
+        The caller expects ``answer`` and ends the call at any other one.
         ``codecs`` says in which codec an endpoint talks; others use their first one. ``meanwhile`` is how
         many calls to that number the caller has up already.
         """
         others = [other for other in self.endpoints if other != name]
-        with self._endpoints.waiting(codecs, others), self._endpoints.holding(name, number, meanwhile):
+        with (
+            self.way.carrying(address(self.network, name)),
+            self._endpoints.waiting(codecs, others),
+            self._endpoints.holding(name, number, meanwhile),
+        ):
             self._watcher.begin()
-            title = self._endpoints.call(name, number, answer, codecs)
-            ended = f"{title} does not end"
-            log = self._endpoints.log(name)
-            self.until(lambda: title not in self.running, ended, log, 2 * self._endpoints.longest_s)
+            with self.way.beside_traffic():
+                title = self._endpoints.call(name, number, answer, codecs)
+                ended = f"{title} does not end"
+                log = self._endpoints.log(name)
+                self.until(lambda: title not in self.running, ended, log, 2 * self._endpoints.longest_s)
             frames = self._watcher.end()
         self.check()
         return frames
@@ -286,6 +300,11 @@ class VoiceLab:
         self._watcher = Watcher(self._switch, ports)
         self._opened.callback(self._watcher.close)
         self._machine = Host("the voice lab", self._switch, others=[*self._hosts.values()])
+
+    def _between(self, device: Device | None) -> Between:
+        from weirlab.studies.voice.through.passage import Direct, Passage
+
+        return Direct() if device is None else Passage(device, self._claim, self._switch, self._hosts)
 
     @interruptible
     def _start(self) -> None:

@@ -104,7 +104,12 @@ def _loaded(lab: VoiceLab, offered: Offered) -> Loaded:
     seconds = offered.seconds
     statistics = lab.folder / "load.csv"
     statistics.unlink(missing_ok=True)
-    with _answering(lab, offered.callee), lab.speech_only() as watcher:
+    with (
+        lab.way.carrying(address(lab.network, offered.caller)),
+        _answering(lab, offered.callee),
+        lab.speech_only() as watcher,
+        lab.way.beside_traffic(),
+    ):
         watcher.begin()
         begun_s, before = time.monotonic(), _cpu_s(lab)
         title = _call(lab, offered, statistics)

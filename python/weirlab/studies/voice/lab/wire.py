@@ -20,8 +20,8 @@ from weirlab.lab.linux.namespace import Namespace, write_sysctls
 MTU_BYTES: Final = 9000
 """A SIP message with all its routes is never cut into fragments, which captures show only in part."""
 
-_BRIDGE: Final = "br0"
-_LINK: Final = "eth0"
+BRIDGE: Final = "br0"
+LINK: Final = "eth0"
 _SWITCH: Final = {
     **wiring.QUIET,
     # What a switch forwards is no firewall's business; some hosts have it so for containers.
@@ -69,27 +69,32 @@ def build(switch: Namespace, hosts: Mapping[str, Namespace]) -> None:
 def set_link(number: int, *, up: bool) -> None:
     """Set the switch's port to a host up or down. Call inside the switch."""
     with IPRoute() as netlink:
-        netlink.link("set", index=_index(netlink, port(number)), state="up" if up else "down")
+        netlink.link("set", index=index_of(netlink, port(number)), state="up" if up else "down")
 
 
 def _make_bridge() -> None:
     with IPRoute() as netlink:
-        # Without spanning tree, ports forward at once.
-        netlink.link("add", ifname=_BRIDGE, kind="bridge", br_stp_state=0, br_mcast_snooping=0)
-        netlink.link("set", index=_index(netlink, _BRIDGE), mtu=MTU_BYTES, state="up")
+        make_bridge(netlink, BRIDGE)
+
+
+def make_bridge(netlink: Any, name: str) -> None:
+    """Make a bridge and set it up."""
+    # Without spanning tree, ports forward at once.
+    netlink.link("add", ifname=name, kind="bridge", br_stp_state=0, br_mcast_snooping=0)
+    netlink.link("set", index=index_of(netlink, name), mtu=MTU_BYTES, state="up")
 
 
 def _make_cable(number: int, there_fd: int) -> None:
     name = port(number)
     with IPRoute() as netlink:
-        peer = {"ifname": _LINK, "address": _mac(number), "mtu": MTU_BYTES, "net_ns_fd": there_fd}
+        peer = {"ifname": LINK, "address": mac(number), "mtu": MTU_BYTES, "net_ns_fd": there_fd}
         netlink.link("add", ifname=name, kind="veth", mtu=MTU_BYTES, peer=peer)
         interface.set_offloads(name, gro=False)
-        netlink.link("set", index=_index(netlink, name), master=_index(netlink, _BRIDGE), state="up")
+        netlink.link("set", index=index_of(netlink, name), master=index_of(netlink, BRIDGE), state="up")
 
 
-def _mac(number: int) -> str:
-    """Of the host with that number."""
+def mac(number: int) -> str:
+    """The MAC address of the host with that number."""
     return f"02:77:65:69:{number >> 8:02x}:{number & 0xFF:02x}"
 
 
@@ -98,20 +103,21 @@ def _bring_up(address: str, everybody: Sequence[str]) -> None:
 
     Calls to a host that is cut off are then sent, and can be seen; and no resolution delays a first call.
     """
-    interface.set_offloads(_LINK, gro=False)
+    interface.set_offloads(LINK, gro=False)
     six = ip_address(address).version == 6
     with IPRoute() as netlink:
         netlink.link("set", index=1, state="up")
-        index = _index(netlink, _LINK)
+        index = index_of(netlink, LINK)
         interface.add_address(netlink, index, address, 128 if six else 32)
         netlink.link("set", index=index, state="up")
         netlink.route("add", dst="::/0" if six else "0.0.0.0/0", oif=index, scope=0 if six else 253)
         for number, neighbour in enumerate(everybody):
             if neighbour != address and (":" in neighbour) == six:
-                interface.add_neighbour(netlink, neighbour, _mac(number), index)
+                interface.add_neighbour(netlink, neighbour, mac(number), index)
 
 
-def _index(netlink: Any, name: str) -> int:
+def index_of(netlink: Any, name: str) -> int:
+    """Of the interface with that name."""
     return int(netlink.link_lookup(ifname=name)[0])
 
 

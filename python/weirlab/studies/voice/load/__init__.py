@@ -59,7 +59,7 @@ class VoiceLoadStudy(Study["LoadScenario", "Ground[LoadBed]", "LoadFindings"]):
         from weirlab.studies.voice.load import tables
 
         found = outcome.found
-        listed = (tables.limits(found), tables.not_loaded(found), tables.trials(found))
+        listed = (tables.limits(found), tables.not_loaded(found), tables.trials(found), tables.through(found))
         return Told(found.sentence, [*filter(None, listed)])
 
     def said(self, run: Run) -> Sequence[str]:

@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from weirlab.cli.options import ReportOptions, ResultOptions, grouped
+from weirlab.cli.options import ReportOptions, ResultOptions, grouped, only
 from weirlab.errors import InputError
-from weirlab.studies.voice.options import DEFAULT_PLAN, DateOption, PlanOption, day_of
+from weirlab.studies.voice.options import DEFAULT_PLAN, DateOption, PlanOption, ThroughOptions, day_of
 
 LOAD = """Find how many calls per second the engines of a plan set up.
 
@@ -18,6 +18,7 @@ search (RFC 9971) chooses, until too many calls fail or are slow. It does so
 for one number that a route decides, for one that ENUM decides, and for one of
 each translation between SIP and H.323, unless --number names others. An MGCP
 line carries one call at a time: translations to such a line have no rate.
+With --dut, all signalling and speech of the caller pass a device under test.
 A few calls with speech run beside it. The result counts for this machine,
 whose CPUs callers, callees and engines share: the table also tells how much
 of a core each engine used.
@@ -29,6 +30,7 @@ Examples:
   weir voice load --plan translations --highest 300
   weir voice load --plan mine.yaml --number +420111222001 --out load.html
   weir voice load --plan campus --setup-limit 100 --bad 0.1 --trial 10 --json
+  weir voice load --plan campus --dut nftables --rules 1000
 """
 
 
@@ -84,6 +86,7 @@ def load(
     plan: PlanOption = DEFAULT_PLAN,
     day: DateOption = None,
     rates: RateOptions,
+    device: Annotated[ThroughOptions, only("dut", "rules", "stateful", "ruleset")],
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
@@ -110,6 +113,7 @@ def load(
                 "highest": rates.highest,
                 "width": rates.width / 100,
                 "media_calls": rates.media_calls,
+                "through": device.through(),
             },
             "report": None,
         }

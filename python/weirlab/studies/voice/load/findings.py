@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weirlab.errors import NotMet
 from weirlab.quantities import count, words
 from weirlab.studies.voice.load.rows import LimitRow, TrialRow, WorkRow
+from weirlab.studies.voice.through.rows import DeviceRow
 
 if TYPE_CHECKING:
     from weirlab.store import Run
@@ -22,6 +23,10 @@ class LoadFindings:
     trials: tuple[TrialRow, ...]
     work: tuple[WorkRow, ...]
     limits: tuple[LimitRow, ...]
+    device: str = ""
+    """What the calls passed; empty for none."""
+    passed: tuple[DeviceRow, ...] = ()
+    """Packets that passed it."""
 
     @property
     def sentence(self) -> str:
@@ -32,7 +37,8 @@ class LoadFindings:
             if limit.no_load:
                 without.setdefault(limit.no_load, []).append(limit.translation or limit.number)
         told += [f"no rate for {words(names)}: {reason}" for reason, names in without.items()]
-        return "; ".join(told) + "."
+        through = f"Through {self.device}: " if self.device else ""
+        return through + "; ".join(told) + "."
 
     def at_limit(self, limit: LimitRow) -> list[TrialRow]:
         """The trials of a number at the highest rate that met the goal."""
@@ -48,7 +54,9 @@ class LoadFindings:
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {"plan": self.plan, "limits": self.limits, "trials": self.trials, "work": self.work}
+        found = {"plan": self.plan, "limits": self.limits, "trials": self.trials, "work": self.work}
+        device = {"device": {"name": self.device, "packets": self.passed}} if self.device else {}
+        return {**found, **device}
 
     def problem(self, run: Run | None) -> NotMet | None:
         """The error that it is if a number has no result."""

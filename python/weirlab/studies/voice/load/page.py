@@ -58,7 +58,11 @@ def tell(found: LoadFindings, manifest: Mapping[str, Any]) -> Story:
         answer=found.sentence,
         lede=(),
         caution=_CAUTION,
-        place=place(manifest, "netns", "the engines of the plan"),
+        place=place(
+            manifest,
+            "netns",
+            "the engines of the plan" + (f", through {found.device}" if found.device else ""),
+        ),
         tiles=tuple(_tiles(found)),
         chapters=(
             Chapter(
@@ -66,7 +70,7 @@ def tell(found: LoadFindings, manifest: Mapping[str, Any]) -> Story:
                 "Set-up times",
                 figures=tuple(_figure(found, limit, share) for limit in found.limits if found.of(limit)),
                 tables=tuple(filter(None, (tables.limits(found), tables.not_loaded(found)))),
-                details=(tables.trials(found),),
+                details=tuple(filter(None, (tables.trials(found), tables.through(found)))),
                 missing="No trial was made.",
             ),
         ),

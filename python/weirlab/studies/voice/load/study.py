@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -33,6 +34,9 @@ from weirlab.studies.voice.proof.study import check_namespaces
 from weirlab.studies.voice.proof.wire import heard
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.section import Load, LoadScenario
+from weirlab.studies.voice.through.asked import Device, device
+from weirlab.studies.voice.through.passage import Between
+from weirlab.studies.voice.through.rows import DEVICE, DeviceRow, bypassing
 
 if TYPE_CHECKING:
     from weirlab.report.story import Story
@@ -50,6 +54,7 @@ class LoadLab(Protocol):
     network: Network
     folder: Path
     daemons: list[Daemon]
+    way: Between
 
     @property
     def facts(self) -> Mapping[str, object]: ...
@@ -82,6 +87,7 @@ def checked(asked: LoadScenario) -> tuple[Network, tuple[Target, ...]]:
             f"a search from {what.lowest} to {what.highest} calls/s is empty: highest must be above lowest"
         )
     network = Network(load(ready.find(what.plan)), what.date or date.today())
+    device(what.through, network)
     calls = planned(network, fall_back=False)
     if not calls:
         raise InputError(f"{network.book.name}: {NO_TESTS}")
@@ -90,9 +96,9 @@ def checked(asked: LoadScenario) -> tuple[Network, tuple[Target, ...]]:
     return network, tuple(targets.named(network, calls, number) for number in what.numbers)
 
 
-def _in_namespaces(network: Network, talk_s: float) -> LoadingLab:
+def _in_namespaces(network: Network, talk_s: float, device: Device | None) -> LoadingLab:
     check_namespaces()
-    return LoadingLab(network, talk_s)
+    return LoadingLab(network, talk_s, device)
 
 
 @contextmanager
@@ -101,7 +107,8 @@ def opened(asked: LoadScenario, work: Work, opener: OpenLoadLab | None) -> Itera
     """The lab of ``asked``: what ``opener`` opens, or the one in network namespaces."""
     network, numbers = checked(asked)
     talk_s = max(asked.voice_load.trial_s - _LEAD_S, asked.voice_load.trial_s / 2)
-    with owned(lambda: (opener or _in_namespaces)(network, talk_s)) as lab:
+    begin = opener or partial(_in_namespaces, device=device(asked.voice_load.through, network))
+    with owned(lambda: begin(network, talk_s)) as lab:
         facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
         yield Ground(LoadBed(lab, numbers), facts)
 
@@ -116,6 +123,7 @@ def measured(
     # A trial that was not kept is made again, with its work.
     kept = {row.index for row in begun.trials}
     trials, work, limits = [*begun.trials], [row for row in begun.work if row.index in kept], [*begun.limits]
+    through = [row for row in begun.passed if row.index in kept]
     keep_plan(writer, lab.network)
     found = {limit.number for limit in limits}
     for each in ground.bed.numbers:
@@ -135,6 +143,9 @@ def measured(
             row, more = trial(lab, each.planned, what, len(trials), rate)
             trials.append(row)
             work.extend(more)
+            through.extend(_passed(lab, row.index))
+            if lab.way.title:
+                writer.put_table(DEVICE, frame_of(DeviceRow, through))
             writer.put_table(WORK, frame_of(WorkRow, work))
             writer.put_table(TRIALS, frame_of(TrialRow, trials))
             return row
@@ -144,7 +155,15 @@ def measured(
         limits.append(limit)
         writer.put_table(LIMITS, frame_of(LimitRow, limits))
         progress.note(said(limit))
-    return LoadFindings(plan, tuple(trials), tuple(work), tuple(limits))
+    return LoadFindings(plan, tuple(trials), tuple(work), tuple(limits), lab.way.title, tuple(through))
+
+
+def _passed(lab: LoadLab, index: int) -> list[DeviceRow]:
+    """What passed the device in the trial that was made last; raises ``LabError`` if calls bypassed it."""
+    rows = lab.way.passed(index)
+    if missed := bypassing(rows, lab.way.title):
+        raise LabError(f"the trial says nothing about {lab.way.title}: {'; '.join(missed)}")
+    return rows
 
 
 def trial(
@@ -199,6 +218,8 @@ def stored(run: Run) -> LoadFindings:
         tuple(rows_of(TrialRow, run.table(TRIALS))) if run.has_table(TRIALS) else (),
         tuple(rows_of(WorkRow, run.table(WORK))) if run.has_table(WORK) else (),
         tuple(rows_of(LimitRow, run.table(LIMITS))) if run.has_table(LIMITS) else (),
+        str(run.manifest.facts.get("device", "")),
+        tuple(rows_of(DeviceRow, run.table(DEVICE))) if run.has_table(DEVICE) else (),
     )
 
 

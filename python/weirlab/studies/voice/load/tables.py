@@ -9,6 +9,7 @@ from weirlab.quantities import NOTHING, count, duration, percent
 from weirlab.studies.voice.load.findings import LoadFindings
 from weirlab.studies.voice.load.rows import LimitRow, TrialRow
 from weirlab.studies.voice.proof.tables import decimals
+from weirlab.studies.voice.through.tables import packets
 from weirlab.tables import Table
 
 _LIMITS: Final = (
@@ -83,6 +84,12 @@ def trials(found: LoadFindings) -> Table:
     )  # fmt: skip
     cells = [(*_trial(row), _cores(found, row)) for row in found.trials]
     return Table("Trials", columns, cells, details=True)
+
+
+def through(found: LoadFindings) -> Table | None:
+    """Two rows per trial: the packets that passed the device; None if there is none."""
+    titles = {row.index: f"{row.number}, {count(row.rate_per_s)} calls/s" for row in found.trials}
+    return packets(found.passed, "Trial", titles, found.device)
 
 
 def _trial(row: TrialRow) -> tuple[str, ...]:

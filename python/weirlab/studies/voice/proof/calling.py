@@ -24,6 +24,8 @@ from weirlab.studies.voice.proof.wire.heard import Heard
 from weirlab.studies.voice.proof.wire.questions import Question
 from weirlab.studies.voice.proof.wire.signalling import Message, Told
 from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.through.passage import Between
+from weirlab.studies.voice.through.rows import DeviceRow, bypassing
 
 _MS: Final = 1e6
 
@@ -35,6 +37,7 @@ class CallLab(Protocol):
     network: Network
     folder: Path
     daemons: list[Daemon]
+    way: Between
 
     @property
     def facts(self) -> Mapping[str, object]: ...
@@ -71,9 +74,19 @@ class _Attempt:
     """Did the caller hear something before the answer, as announced by a 183?"""
     asked: Sequence[Question]
     """What the name servers were asked."""
+    passed: Sequence[DeviceRow] = ()
+    """What passed the device, if there is one."""
 
 
 def made(lab: CallLab, planned: Planned, others: Sequence[Planned] = ()) -> tuple[CallRow, list[MessageRow]]:
+    """:func:`carried` without the packets that passed the device."""
+    row, messages, _ = carried(lab, planned, others)
+    return row, messages
+
+
+def carried(
+    lab: CallLab, planned: Planned, others: Sequence[Planned] = ()
+) -> tuple[CallRow, list[MessageRow], Sequence[DeviceRow]]:
     """Make a call, and judge it. One in which SIPp did not talk is made again.
 
     ``others`` are all calls of the proof.
@@ -93,6 +106,7 @@ def made(lab: CallLab, planned: Planned, others: Sequence[Planned] = ()) -> tupl
         *_silence(attempt),
         *_not_early(lab.network, planned, attempt),
         *_name_servers(lab, planned, attempt.asked),
+        *bypassing(attempt.passed, lab.way.title),
     ]
     servers = _servers(lab)
     if differs:
@@ -117,7 +131,7 @@ def made(lab: CallLab, planned: Planned, others: Sequence[Planned] = ()) -> tupl
         verdict=NOT_AS_PLANNED if differs else AS_PLANNED,
         why="; ".join(differs),
     )
-    return row, _rows(lab.network, planned.index, attempt.messages)
+    return row, _rows(lab.network, planned.index, attempt.messages), attempt.passed
 
 
 def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
@@ -127,8 +141,10 @@ def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
     with lab.failing(planned.down, planned.fault):
         test = planned.test
         frames = lab.call(planned.caller, test.number, planned.answer, _codecs(planned), test.meanwhile)
+    passed = lab.way.passed(planned.index)
     logs = {name: lab.said(name)[before[name] :] for name in deciding}
-    legs, told, listed = calls.seen(frames)
+    caller = address(network, planned.caller)
+    legs, told, listed = calls.seen(packets.as_it_reached(frames, caller) if passed else frames)
     try:
         found = ways.taken(network, planned, legs, logs)
     except ways.Nothing:
@@ -141,14 +157,14 @@ def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
         ) from None
     asked = questions.questions(frames)
     if found.end is None or found.end not in network.plan.engines:
-        return _Attempt(found, told, None, None, (), False, asked)
+        return _Attempt(found, told, None, None, (), False, asked, passed)
     reached = heard.streams(frames, lab.folder / "call.pcap")
     there = heard.reaching(reached, address(network, found.end))
-    back = heard.reaching(reached, address(network, planned.caller))
+    back = heard.reaching(reached, caller)
     silent = [name for name, stream in ((planned.caller, there), (found.end, back)) if stream is None]
     mute = [name for name in silent if not signalling.speaks(frames, address(network, name))]
-    early = _early(frames, listed, address(network, planned.caller))
-    return _Attempt(found, told, there, back, tuple(mute), early, asked)
+    early = _early(frames, listed, caller)
+    return _Attempt(found, told, there, back, tuple(mute), early, asked, passed)
 
 
 def not_tried(network: Network, planned: Planned, others: Sequence[Planned] = ()) -> CallRow:

@@ -9,6 +9,7 @@ from weirlab.errors import NotMet
 from weirlab.quantities import plural
 from weirlab.studies.voice.proof import kinds
 from weirlab.studies.voice.proof.rows import NOT_AS_PLANNED, NOT_TRIED, CallRow, titled
+from weirlab.studies.voice.through.rows import DeviceRow
 
 if TYPE_CHECKING:
     from weirlab.store import Run
@@ -22,6 +23,10 @@ class ProofFindings:
     rows: tuple[CallRow, ...]
     partly: bool
     """Calls that could not be tried do not count."""
+    device: str = ""
+    """What the calls passed; empty for none."""
+    passed: tuple[DeviceRow, ...] = ()
+    """Packets that passed it."""
 
     @property
     def failed(self) -> list[CallRow]:
@@ -48,6 +53,8 @@ class ProofFindings:
         """What the calls say of the plan."""
         tried = len(self.rows) - len(self.left_out)
         said = f"{len(self.proved)} of {plural(tried, 'call')} went as the plan {self.plan} says"
+        if self.device:
+            said += f", through {self.device}"
         if listed := self.kinds:
             good = sum(kind.good for kind in listed)
             said += f"; {good} of {plural(len(listed), 'kind')} of routes are proved"
@@ -65,6 +72,7 @@ class ProofFindings:
                 for each in self.kinds
             ],
             "calls": self.rows,
+            **({"device": {"name": self.device, "packets": self.passed}} if self.device else {}),
         }
 
     def problem(self, run: Run | None) -> NotMet | None:

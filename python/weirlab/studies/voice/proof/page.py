@@ -73,7 +73,11 @@ def tell(
         answer=found.sentence,
         lede=tuple(f"{titled(row)}: {row.why}." for row in (*found.failed, *found.left_out)[:3]),
         caution="",
-        place=place(manifest, "netns", "the engines of the plan"),
+        place=place(
+            manifest,
+            "netns",
+            "the engines of the plan" + (f", through {found.device}" if found.device else ""),
+        ),
         tiles=tuple(_tiles(found)),
         chapters=tuple(_chapters(found, messages, chart)),
         terms=_TERMS,
@@ -100,7 +104,9 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow], chart: Chart
         "Calls",
         figures=tuple(_setups(found.rows)),
         tables=tuple(filter(None, (tables.acceptance(found.rows), listed))),
-        details=(tables.media(found.rows),),
+        details=tuple(
+            filter(None, (tables.media(found.rows), tables.through(found.rows, found.passed, found.device)))
+        ),
     )
     if found.kinds:
         yield Chapter(
@@ -114,7 +120,8 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow], chart: Chart
             "map",
             "Map of the network",
             short="Map",
-            intro="The engines by organisation, from the callers at the left, and the ways of the calls.",
+            intro="The engines by organisation, from the callers at the left, and the ways of the calls."
+            + (f" The bar at a caller is {found.device}." if found.device else ""),
             drawing=drawn(chart, found.rows),
         )
     by_call: dict[int, list[MessageRow]] = {}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from weirlab.errors import InputError, MissingCapability
@@ -19,7 +20,7 @@ from weirlab.studies.contract import Ground
 from weirlab.studies.voice.kept import PLAN, keep_plan
 from weirlab.studies.voice.lab import VoiceLab
 from weirlab.studies.voice.plan import load, ready
-from weirlab.studies.voice.proof.calling import CallLab, OpenLab, made, not_tried
+from weirlab.studies.voice.proof.calling import CallLab, OpenLab, carried, not_tried
 from weirlab.studies.voice.proof.findings import ProofFindings
 from weirlab.studies.voice.proof.map.chart import MAP, Chart, charted
 from weirlab.studies.voice.proof.planned import NO_TESTS, Planned, planned
@@ -34,6 +35,8 @@ from weirlab.studies.voice.proof.rows import (
 )
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.section import VoiceScenario
+from weirlab.studies.voice.through.asked import Device, device
+from weirlab.studies.voice.through.rows import DEVICE, DeviceRow
 
 if TYPE_CHECKING:
     from weirlab.report.story import Story
@@ -53,23 +56,24 @@ def checked(asked: VoiceScenario) -> tuple[Network, tuple[Planned, ...]]:
     Raises
     ------
     InputError
-        The plan cannot be read, or has nothing to call that the lab could carry.
+        The plan cannot be read, or has nothing to call that the lab and the device could carry.
     """
     what = asked.voice
     network = Network(load(ready.find(what.plan)), what.date or date.today())
     calls = tuple(planned(network, fall_back=what.fall_back))
     if not calls:
         raise InputError(f"{network.book.name}: {NO_TESTS}")
+    device(what.through, network)
     if all(call.impossible for call in calls):
         reasons = "; ".join(dict.fromkeys(call.impossible for call in calls))
         raise InputError(f"{network.book.name}: none of its calls can be tried: {reasons}")
     return network, calls
 
 
-def open_lab(network: Network, talk_s: float) -> VoiceLab:
+def open_lab(network: Network, talk_s: float, device: Device | None = None) -> VoiceLab:
     """The lab of a plan; raises ``MissingCapability`` naming what is not there."""
     check_namespaces()
-    return VoiceLab(network, talk_s)
+    return VoiceLab(network, talk_s, device)
 
 
 def check_namespaces() -> None:
@@ -88,7 +92,8 @@ def check_namespaces() -> None:
 def opened(asked: VoiceScenario, work: Work, opener: OpenLab | None) -> Iterator[Ground[Bed]]:
     """The lab of ``asked``: what ``opener`` opens, or the one in network namespaces."""
     network, calls = checked(asked)
-    with owned(lambda: (opener or open_lab)(network, asked.voice.talk_s)) as lab:
+    begin = opener or partial(open_lab, device=device(asked.voice.through, network))
+    with owned(lambda: begin(network, asked.voice.talk_s)) as lab:
         facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
         yield Ground(Bed(lab, calls), facts)
 
@@ -101,12 +106,14 @@ def measured(
     run = writer.run
     rows = rows_of(CallRow, run.table(CALLS)) if run.has_table(CALLS) else []
     messages = rows_of(MessageRow, run.table(MESSAGES)) if run.has_table(MESSAGES) else []
+    through = rows_of(DeviceRow, run.table(DEVICE)) if run.has_table(DEVICE) else []
     keep_plan(writer, lab.network)
-    writer.put_json(MAP, charted(lab.network, calls).document())
+    writer.put_json(MAP, charted(lab.network, calls, lab.way.title).document())
     progress.stage(f"{plural(len(calls), 'call')}, run {writer.run_id}")
     done = {row.index for row in rows}
     # A call that was not kept is made again, with its messages.
     messages = [row for row in messages if row.index in done]
+    through = [each for each in through if each.index in done]
     try:
         for call in calls:
             if call.index in done:
@@ -114,14 +121,18 @@ def measured(
             row = not_tried(lab.network, call, calls)
             progress.advance(len(rows), len(calls), titled(row))
             if not call.impossible:
-                row, listed = made(lab, call, calls)
+                row, listed, passed = carried(lab, call, calls)
                 messages += listed
+                through += passed
             rows.append(row)
             writer.put_table(MESSAGES, frame_of(MessageRow, messages))
+            if lab.way.title:
+                writer.put_table(DEVICE, frame_of(DeviceRow, through))
             writer.put_table(CALLS, frame_of(CallRow, rows))
     finally:
         writer.put_table(LOGS, frame_of(LogRow, _said(lab)))
-    return ProofFindings(lab.network.plan.plan, tuple(rows), asked.voice.partly)
+    plan = lab.network.plan.plan
+    return ProofFindings(plan, tuple(rows), asked.voice.partly, lab.way.title, tuple(through))
 
 
 def _said(lab: CallLab) -> Iterable[LogRow]:
@@ -137,7 +148,9 @@ def stored(run: Run) -> ProofFindings:
     rows = rows_of(CallRow, run.table(CALLS)) if run.has_table(CALLS) else []
     kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
     partly = scenario_of(run, VoiceScenario).voice.partly
-    return ProofFindings(str(kept.get("plan", "the plan")), tuple(rows), partly)
+    title = str(run.manifest.facts.get("device", ""))
+    through = rows_of(DeviceRow, run.table(DEVICE)) if run.has_table(DEVICE) else []
+    return ProofFindings(str(kept.get("plan", "the plan")), tuple(rows), partly, title, tuple(through))
 
 
 def page(run: Run) -> Story:

@@ -9,6 +9,8 @@ from typing import Final
 from weirlab.quantities import NOTHING, duration
 from weirlab.studies.voice.proof.kinds import Kind
 from weirlab.studies.voice.proof.rows import CallRow, failing, titled
+from weirlab.studies.voice.through import tables
+from weirlab.studies.voice.through.rows import DeviceRow
 from weirlab.tables import Table
 
 _COLUMNS: Final = (
@@ -78,6 +80,11 @@ def media(rows: Sequence[CallRow]) -> Table:
                     )
                 )
     return Table("Speech", _MEDIA, cells, details=True)
+
+
+def through(rows: Sequence[CallRow], passed: Sequence[DeviceRow], device: str) -> Table | None:
+    """Two rows per call: the packets that passed the device; None if there is none."""
+    return tables.packets(passed, "Call", {row.index: titled(row) for row in rows}, device)
 
 
 def differing(rows: Sequence[CallRow]) -> Table | None:

@@ -48,6 +48,10 @@ class Chart:
     titles: Mapping[str, str]
     """Of organisations, in the order of the plan."""
     caller: str
+    device: str = ""
+    """What is between a caller and everybody else; empty for nothing."""
+    behind: tuple[str, ...] = ()
+    """The callers that have it."""
 
     def document(self) -> dict[str, Any]:
         """As a run keeps it."""
@@ -61,12 +65,17 @@ class Chart:
             links=tuple(Link(**each) for each in document["links"]),
             titles=dict(document["titles"]),
             caller=str(document["caller"]),
+            device=str(document.get("device", "")),
+            behind=tuple(document.get("behind", ())),
         )
 
 
-def charted(network: Network, calls: Iterable[Planned]) -> Chart:
-    """The network of a plan, with the links that it names and those that ``calls`` are to take."""
-    plan = network.plan
+def charted(network: Network, planned: Iterable[Planned], device: str = "") -> Chart:
+    """The network of a plan, with the links that it names and those that ``planned`` calls are to take.
+
+    ``device`` is what they pass on the way from and to their callers; empty for nothing.
+    """
+    plan, calls = network.plan, [*planned]
     engines = [
         Node(name, engine.kind, engine.organisation or "", engine.address or "", name)
         for name, engine in plan.engines.items()
@@ -74,7 +83,8 @@ def charted(network: Network, calls: Iterable[Planned]) -> Chart:
     asked = [Node(server.name, DNS, "", server.address or "", server.host) for server in servers(network)]
     found = dict.fromkeys((*_named(network), *_called(calls), *_asking(network, asked)))
     titles = {name: each.title or name for name, each in plan.organisations.items()}
-    return Chart((*engines, *asked), tuple(found), titles, plan.caller)
+    behind = tuple(dict.fromkeys(call.caller for call in calls)) if device else ()
+    return Chart((*engines, *asked), tuple(found), titles, plan.caller, device, behind)
 
 
 def _named(network: Network) -> Iterator[Link]:

@@ -21,6 +21,8 @@ _MOST: Final = 1.25
 """Scale beyond which a small map does not grow."""
 _LONGEST: Final = 15
 """Characters that a box holds."""
+_BAR: Final = 8
+"""Width of the bar that stands for a device."""
 
 _STYLE: Final = """
 .map { margin-top: 1rem; }
@@ -38,6 +40,7 @@ _STYLE: Final = """
 .map .way { display: none; fill: none; stroke: var(--accent); stroke-width: 4; stroke-linecap: round; }
 .map .way.planned { stroke-dasharray: 1 8; }
 .map .arrow { fill: var(--soft); } .map .way-arrow { fill: var(--accent); }
+.map .device { fill: var(--soft); }
 .map .keys { display: flex; flex-wrap: wrap; gap: .2rem 1.4rem; list-style: none; margin: .6rem 0 0;
   padding: 0; color: var(--soft); font-size: .8125rem; }
 .map .keys svg { display: inline-block; width: 2.2rem; height: .6rem; margin-right: .4rem;
@@ -77,6 +80,7 @@ def _chosen(row: CallRow) -> str:
         f"{here} .n{row.index} .box {{ stroke: var(--accent); stroke-width: 2.5; fill: var(--accent-soft); "
         "stroke-dasharray: none; }\n"
         f"{here} .f{row.index} .box {{ stroke: var(--warn); stroke-width: 2.5; fill: var(--warn-soft); }}\n"
+        f"{here} .d{row.index} {{ fill: var(--accent); }}\n"
     )
 
 
@@ -108,6 +112,7 @@ def _svg(chart: Chart, layout: Layout, rows: Sequence[CallRow], least: str) -> s
     for row in rows:
         parts += _way(row, layout)
     parts += [_box(box, rows, layout) for box in layout.boxes.values()]
+    parts += [_device(layout.boxes[name], chart.device, rows) for name in chart.behind]
     return "".join((*parts, "</svg>"))
 
 
@@ -135,6 +140,16 @@ def _box(box: Box, rows: Sequence[CallRow], layout: Layout) -> str:
     )
 
 
+def _device(box: Box, title: str, rows: Sequence[CallRow]) -> str:
+    """A bar at the right of a caller: what its packets pass on their way out and in."""
+    classes = " ".join(("device", *(f"d{row.index}" for row in rows if row.caller == box.node.name)))
+    x = box.x + WIDTH - _BAR / 2
+    return (
+        f'<rect class="{classes}" x="{x:g}" y="{box.y - 4:g}" width="{_BAR}" height="{HEIGHT + 8}" rx="2">'
+        f"<title>{escape(title)}</title></rect>"
+    )
+
+
 def _keys(chart: Chart) -> str:
     used = {link.protocol for link in chart.links}
     items = "".join(
@@ -143,7 +158,13 @@ def _keys(chart: Chart) -> str:
         for key, name in _PROTOCOLS.items()
         if key in used
     )
-    return f'<ul class="keys" aria-label="Links">{items}<li>Endpoints have dashed frames.</li></ul>'
+    device = (
+        '<li><svg viewBox="0 0 36 8" aria-hidden="true"><rect class="device" x="14" y="0" width="8" '
+        f'height="8"/></svg>{escape(chart.device)}: what a caller sends and gets passes it</li>'
+        if chart.device
+        else ""
+    )
+    return f'<ul class="keys" aria-label="Links">{items}{device}<li>Endpoints have dashed frames.</li></ul>'
 
 
 def _table(rows: Sequence[CallRow]) -> str:

@@ -43,6 +43,22 @@ class _Packet(NamedTuple):
     """From the header of UDP or TCP on."""
 
 
+def as_it_reached(frames: Iterable[Frame], caller: str) -> list[Frame]:
+    """``frames`` with those for the caller, an address, taken where they reach it, not where they are sent.
+
+    What a device between them drops then never reached the caller, and what it delays came later.
+    """
+    wanted = ip_address(caller)
+    length = wanted.max_prefixlen // 8
+    begin, kind = (30, b"\x08\x00") if length == 4 else (38, b"\x86\xdd")
+    found = []
+    for frame in frames:
+        is_for_it = frame.content[12:14] == kind and frame.content[begin : begin + length] == wanted.packed
+        if is_for_it == frame.delivered:
+            found.append(frame._replace(delivered=False))
+    return found
+
+
 def datagrams(frames: Iterable[Frame]) -> Iterator[Payload]:
     """Every datagram that came to the switch."""
     for frame in frames:

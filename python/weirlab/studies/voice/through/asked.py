@@ -1,0 +1,142 @@
+"""Which device calls are to pass, and whether it can carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import ip_address, ip_network
+from typing import Final
+
+from weirlab.errors import InputError
+from weirlab.lab import wiring
+from weirlab.lab.base import DutDriver
+from weirlab.lab.dut import make
+from weirlab.lab.dut.forward import Forward
+from weirlab.lab.dut.rules import FAMILIES, Family, fillers
+from weirlab.lab.dut.ruleset import Ruleset, family
+from weirlab.quantities import rules as in_words
+from weirlab.quoting import quoted
+from weirlab.records import RuleSetup
+from weirlab.scenario import NO_DEVICE
+from weirlab.studies.voice.configs.named import servers
+from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.section import Through
+
+_PORTS: Final = (wiring.IN0, wiring.OUT0, wiring.NEAR, wiring.FAR)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device, and the rules in it."""
+
+    driver: DutDriver
+    rules: RuleSetup
+
+    @property
+    def title(self) -> str:
+        """``nftables with 50 rules``."""
+        return titled(self.driver.name, self.rules.position, stateful=self.rules.stateful)
+
+
+def titled(name: str, position: int, *, stateful: bool) -> str:
+    """What results call a device."""
+    if stateful:
+        return f"{name}, stateful, with {in_words(position)}"
+    return f"{name} with {in_words(position)}" if position else name
+
+
+def device(asked: Through | None, network: Network) -> Device | None:
+    """The device that ``asked`` names; None without one.
+
+    Raises
+    ------
+    InputError
+        There is no such device, or it cannot carry the calls of ``network``.
+    """
+    if asked is None:
+        return None
+    if asked.name == NO_DEVICE:
+        raise InputError(f"{NO_DEVICE!r} is no device: leave --dut (through:) out, and calls pass none")
+    if asked.match is not None:
+        raise InputError("calls cannot be aimed at a rule, the plan says what is sent: leave 'match' out")
+    if asked.ruleset is not None and asked.name != "ruleset":
+        raise InputError(f"a ruleset goes with the device 'ruleset', not with {quoted(asked.name)}")
+    driver = make(asked.name, asked.file)
+    if driver.forwards:
+        raise InputError(
+            f"the device {quoted(driver.name)} cannot carry calls: it forwards by itself, and only between "
+            "the networks of test traffic; choose a filter of this kernel or a tunnel, e.g. nftables or esp"
+        )
+    hosts = addresses(network)
+    if own := [each for each in hosts if each in _own_addresses()]:
+        raise InputError(
+            f"{network.book.name}: {own[0]} is an address of the device's own ports; give the engine another"
+        )
+    if isinstance(driver, Ruleset):
+        _check_ruleset(driver, asked, hosts)
+        return Device(driver, RuleSetup())
+    if isinstance(driver, Forward) and (asked.rules or asked.stateful):
+        raise InputError("the device 'forward' has no rules: leave them out, or choose e.g. nftables")
+    rules = RuleSetup(asked.rules, asked.stateful, both_ways=True)
+    if asked.rules:
+        _check_fillers(network, hosts, asked.rules)
+        rules = replace(rules, networks=tuple(covering(hosts)))
+    return Device(driver, rules)
+
+
+def addresses(network: Network) -> list[str]:
+    """Of all engines and name servers of a plan, each once."""
+    plan = network.plan
+    found = [*(each.address for each in servers(network)), *(each.address for each in plan.engines.values())]
+    return [*dict.fromkeys(str(ip_address(each)) for each in found if each is not None)]
+
+
+def covering(hosts: Iterable[str]) -> list[str]:
+    """The smallest network of each IP version that has all ``hosts`` of that version."""
+    listed = [*hosts]
+    found = []
+    for version in FAMILIES:
+        own = sorted(int(ip_address(each)) for each in listed if _family(each) == version)
+        if own:
+            bits = 32 if version == 4 else 128
+            length = bits - (own[0] ^ own[-1]).bit_length()
+            first = next(each for each in listed if _family(each) == version)
+            found.append(str(ip_network(f"{first}/{length}", strict=False)))
+    return found
+
+
+def _family(address: str) -> Family:
+    return 6 if ":" in address else 4
+
+
+def _own_addresses() -> set[str]:
+    return {each.partition("/")[0] for port in _PORTS for each in (port.ipv4, port.ipv6)}
+
+
+def _check_ruleset(driver: Ruleset, asked: Through, hosts: Iterable[str]) -> None:
+    if asked.rules or asked.stateful:
+        raise InputError("your ruleset has its own rules: leave the number of rules and 'stateful' out")
+    if driver.format != "iptables-save":
+        return
+    version = family(driver.text)
+    if other := next((each for each in hosts if _family(each) != version), None):
+        raise InputError(
+            f"{driver.path}: these rules are for IPv{version}, and packets of {other} would pass unfiltered; "
+            "write rules for both IP versions, in the format of nft"
+        )
+
+
+def _check_fillers(network: Network, hosts: Sequence[str], position: int) -> None:
+    """Rules before the accepting one must not match calls, which they would accept earlier."""
+    known = {*hosts}
+    for version in FAMILIES:
+        own = [ip_address(each) for each in hosts if _family(each) == version]
+        for match in fillers(version, position - 1):
+            if match.destination not in known:
+                continue
+            source = ip_network(match.source)
+            if caller := next((each for each in own if each in source), None):
+                raise InputError(
+                    f"{network.book.name}: a rule before the accepting one is about packets from {caller} "
+                    f"to {match.destination}, both hosts of the plan; use fewer rules, or other addresses"
+                )

@@ -1,0 +1,40 @@
+"""A device that nothing passes, and whose ports count all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+
+from weirlab.studies.voice.through.rows import DeviceRow, Total, passed
+
+
+class FakePassage:
+    """What :class:`~weirlab.studies.voice.through.passage.Passage` offers.
+
+    Parameters
+    ----------
+    bypassing:
+        So many of a hundred packets from the caller do not pass the device.
+    """
+
+    title = "nftables with 50 rules"
+
+    def __init__(self, bypassing: int = 0) -> None:
+        self._bypassing = bypassing
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        return {"device": self.title}
+
+    def carrying(self, address: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def beside_traffic(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def passed(self, index: int) -> list[DeviceRow]:
+        came = 100 - self._bypassing
+        return passed(index, Total(), Total(100, 90, came, came, 90, 90))
+
+    def close(self) -> None:
+        pass

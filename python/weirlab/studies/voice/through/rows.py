@@ -1,0 +1,92 @@
+"""What passed the device during a call or a trial, as rows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+DEVICE: Final = "voice_device"
+"""The table of rows; only runs with a device have it."""
+
+THERE: Final = "from the caller"
+BACK: Final = "to the caller"
+
+
+@dataclass(frozen=True)
+class DeviceRow:
+    """Packets of one direction that passed the device during a call, or during a trial."""
+
+    index: int
+    """Number of the call, or of the trial."""
+    direction: str
+    """`from the caller` or `to the caller`."""
+    caller_packets: int
+    """Packets at the caller's own port: those that it sent, or got."""
+    entered: int
+    """Packets that came into the device's port on the one side."""
+    left: int
+    """Packets that the device's port on the other side sent out."""
+    bypassed: int
+    """Packets at the caller's port that did not pass the device."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """Counters since the device was plugged in; two of them tell what passed in between."""
+
+    sent: int = 0
+    got: int = 0
+    """By the caller, at its port."""
+    there_in: int = 0
+    there_out: int = 0
+    back_in: int = 0
+    back_out: int = 0
+    """By the device, at its ports."""
+
+    @property
+    def missed_there(self) -> int:
+        """Packets that the caller sent and the device did not get."""
+        return max(0, self.sent - self.there_in)
+
+    @property
+    def missed_back(self) -> int:
+        """Packets that the caller got and the device did not send."""
+        return max(0, self.got - self.back_out)
+
+
+def total(caller: Mapping[str, int], device: Mapping[str, int], before: Total) -> Total:
+    """From counters of the caller's port (``caller_rx_packets``) and of the device's (``in_``, ``out_``)."""
+    return Total(
+        caller["caller_rx_packets"] - before.sent,
+        caller["caller_tx_packets"] - before.got,
+        device["in_rx_packets"] - before.there_in,
+        device["out_tx_packets"] - before.there_out,
+        device["out_rx_packets"] - before.back_in,
+        device["in_tx_packets"] - before.back_out,
+    )
+
+
+def passed(index: int, before: Total, now: Total) -> list[DeviceRow]:
+    """What passed between two counts, in both directions."""
+    there = max(0, now.missed_there - before.missed_there)
+    back = max(0, now.missed_back - before.missed_back)
+    return [
+        DeviceRow(
+            index, THERE, now.sent - before.sent, now.there_in - before.there_in,
+            now.there_out - before.there_out, there,
+        ),
+        DeviceRow(
+            index, BACK, now.got - before.got, now.back_in - before.back_in, now.back_out - before.back_out,
+            back,
+        ),
+    ]  # fmt: skip
+
+
+def bypassing(rows: Sequence[DeviceRow], title: str) -> list[str]:
+    """Which directions did not pass the device called ``title``, a phrase each; none if both did."""
+    return [
+        f"{row.bypassed} of {row.caller_packets} packets {row.direction} bypassed {title}"
+        for row in rows
+        if row.bypassed
+    ]

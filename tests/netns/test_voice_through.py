@@ -1,0 +1,158 @@
+"""Calls through devices under test: a filter, a tunnel, and one whose gateway dies during the call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from weirlab.cli.app import app
+from weirlab.lab.dut import make
+from weirlab.studies.voice.lab import VoiceLab, engines, wire
+from weirlab.studies.voice.plan import load, ready
+from weirlab.studies.voice.proof.calling import carried
+from weirlab.studies.voice.proof.planned import Planned, planned
+from weirlab.studies.voice.proof.rows import AS_PLANNED, NOT_AS_PLANNED, CallRow
+from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.section import Through
+from weirlab.studies.voice.through import cables
+from weirlab.studies.voice.through.asked import device
+from weirlab.studies.voice.through.rows import DeviceRow
+
+pytestmark = pytest.mark.netns
+
+DAY = date(2026, 11, 22)
+
+PLAN = """\
+plan: pair
+caller: phone
+dns: {primary: ns.pair.example, contact: hostmaster@pair.example}
+engines:
+  phone: {kind: endpoint, protocols: [sip], address: 192.0.2.20, codecs: [alaw], home: core}
+  core: {kind: proxy, address: 192.0.2.10}
+  desk: {kind: endpoint, protocols: [sip], address: 192.0.2.30, codecs: [alaw], home: core}
+routes:
+  - {at: core, prefix: "+420111", to: desk}
+  - {at: core, prefix: "+420222", to: phone}
+domains: {pair.example: {hosts: {ns.pair.example: 192.0.2.53}}}
+tests:
+  - {number: "+420111000001", ends_at: desk}
+  - {number: "+420222000001", caller: desk, ends_at: phone}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_engines() -> None:
+    if missing := engines.lacking([*engines.PACKAGES]):
+        pytest.skip(missing)
+
+
+def network(name: str) -> Network:
+    return Network(load(ready.FOLDER / f"{name}.yaml"), DAY)
+
+
+@contextmanager
+def lab(plan: str, talk_s: float = 0.3, **asked: object) -> Iterator[VoiceLab]:
+    through = Through.model_validate(asked)
+    if missing := make(through.name, through.file).check():
+        pytest.skip("; ".join(missing))
+    net = network(plan)
+    with VoiceLab(net, talk_s, device(through, net)) as opened:
+        yield opened
+
+
+def call(opened: VoiceLab, number: str) -> tuple[CallRow, dict[str, DeviceRow]]:
+    wanted: Planned = next(
+        each for each in planned(opened.network, fall_back=False) if each.test.number == number
+    )
+    row, _, passed = carried(opened, wanted)
+    return row, {each.direction: each for each in passed}
+
+
+def passed_all(row: CallRow, passed: dict[str, DeviceRow]) -> None:
+    """The call went as planned, and the device's ports counted what the caller's port did."""
+    assert (row.verdict, row.why) == (AS_PLANNED, "")
+    there, back = passed["from the caller"], passed["to the caller"]
+    assert there.entered >= there.caller_packets > 0
+    assert back.left >= back.caller_packets > 0
+    if row.answer == 200:
+        # Speech is most of it.
+        assert there.left >= row.there_packets > 0
+        assert back.entered >= row.back_packets > 0
+
+
+def test_calls_of_one_command_pass_a_firewall(tmp_path: Path) -> None:
+    if missing := make("nftables").check():
+        pytest.skip("; ".join(missing))
+    plan = tmp_path / "pair.yaml"
+    plan.write_text(PLAN)
+    options = ["--dut", "nftables", "--rules", "50", "--talk", "0.3", "--store", str(tmp_path / "store")]
+    result = CliRunner().invoke(app, ["voice", "prove", "--plan", str(plan), *options, "--json"])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["device"]["name"] == "nftables with 50 rules"
+    # Both are callers, one after the other: the device moves from one to the other.
+    assert [row["way"] for row in document["calls"]] == ["phone > core > desk", "desk > core > phone"]
+    for row in document["device"]["packets"]:
+        assert row["bypassed"] == 0
+        assert row["entered"] >= row["left"] > 0
+        assert row["caller_packets"] > 0
+
+
+def test_numbers_of_the_campus_pass_a_firewall() -> None:
+    with lab("campus", name="nftables", rules=50) as opened:
+        assert opened.facts["device"] == "nftables with 50 rules"
+        for number in ("+420111222001", "+420111555001", "+420111555002"):
+            passed_all(*call(opened, number))
+
+
+def test_numbers_of_the_campus_pass_a_tunnel_in_user_space() -> None:
+    with lab("campus", name="esp") as opened:
+        for number in ("+420111222001", "+420111777000"):
+            passed_all(*call(opened, number))
+
+
+def test_calls_over_ipv6_and_tcp_pass_a_tunnel() -> None:
+    with lab("carriers", name="wireguard-go") as opened:
+        for number in ("+420260000001", "+420222000003"):
+            passed_all(*call(opened, number))
+
+
+def test_a_firewall_that_lets_no_speech_through_spoils_the_call(tmp_path: Path) -> None:
+    rules = tmp_path / "rules"
+    rules.write_text(
+        "table ip filter {\n  chain forward {\n    type filter hook forward priority 0; policy accept;\n"
+        "    udp dport 6000-6999 drop\n  }\n}\n"
+    )
+    with lab("campus", name="ruleset", ruleset=rules) as opened:
+        row, passed = call(opened, "+420111222001")
+    assert (row.verdict, row.answer) == (NOT_AS_PLANNED, 200)
+    assert "no speech from caller to callee; no speech from callee to caller" in row.why
+    there = passed["from the caller"]
+    assert there.left < there.entered
+    assert there.bypassed == 0
+
+
+def test_a_gateway_that_dies_during_a_call_costs_speech() -> None:
+    with lab("campus", talk_s=6.0, name="esp:outage=2s+500ms") as opened:
+        row, passed = call(opened, "+420111444901")
+    assert row.answer == 200
+    assert passed["from the caller"].left < passed["from the caller"].entered
+    assert row.there_lost > 0
+
+
+def test_a_caller_that_is_plugged_in_beside_the_device_is_found_out() -> None:
+    with lab("campus", name="forward") as opened:
+        passed_all(*call(opened, "+420111444001"))
+        hosts = [*opened.hosts]
+        phone, macs = hosts.index("10.93.0.20"), {each: wire.mac(rank) for rank, each in enumerate(hosts)}
+        opened._switch.call(lambda: cables.plug_host(phone, aside=False))
+        opened.at("phone").call(lambda: cables.know({k: v for k, v in macs.items() if k != "10.93.0.20"}))
+        row, _ = call(opened, "+420111444001")
+    assert row.verdict == NOT_AS_PLANNED
+    assert "packets from the caller bypassed forward" in row.why
