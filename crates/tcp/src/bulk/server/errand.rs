@@ -48,13 +48,22 @@ struct Question {
 }
 
 /// The other server's capture on its way; the file is gone when this is.
+///
+/// It has a folder of its own: whoever is still fetching it then cannot make it anew.
 struct Passed {
+    folder: PathBuf,
     file: PathBuf,
     /// This server's own limit.
     most_bytes: u64,
 }
 
 impl Passed {
+    fn new(folder: PathBuf, most_bytes: u64) -> Self {
+        // Where that fails, so does the file, and the third host is told.
+        let _ = fs::create_dir(&folder);
+        Self { file: folder.join("capture.pcapng"), folder, most_bytes }
+    }
+
     /// What has come of it.
     fn taken(&self, found: Result<Box<Record>, String>) -> Taken {
         let record = found?;
@@ -65,7 +74,7 @@ impl Passed {
 
 impl Drop for Passed {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.file);
+        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -255,8 +264,8 @@ fn is_too_long(lasted_ns: u64, most_ns: Option<u64>) -> bool {
 /// Where the other server's capture goes meanwhile, if it is wanted and may be passed on.
 fn passed(errand: &Errand, house: &House, number: u64) -> Option<Passed> {
     let options = house.options.capture.as_ref().filter(|_| errand.request.capture != Wish::None)?;
-    let file = options.recorder.folder().join(format!("passed-{number}.pcapng"));
-    Some(Passed { file, most_bytes: options.most_bytes })
+    let folder = options.recorder.folder().join(format!("passed-{number}"));
+    Some(Passed::new(folder, options.most_bytes))
 }
 
 fn begin(
@@ -306,6 +315,17 @@ fn said(error: &ClientError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_capture_passed_on_is_gone_with_its_transfer_and_cannot_be_made_later() {
+        let folder = std::env::temp_dir().join(format!("weir-passed-{}", std::process::id()));
+        let passed = Passed::new(folder.clone(), 1);
+        let file = passed.file.clone();
+        fs::write(&file, b"half of it").unwrap();
+        drop(passed);
+        assert!(!folder.exists());
+        assert!(File::create_new(&file).is_err(), "whoever still fetches it comes too late");
+    }
 
     #[test]
     fn what_is_fetched_after_a_transfer_takes_none_of_its_time() {
