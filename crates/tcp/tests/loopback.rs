@@ -479,3 +479,19 @@ fn who_records_nothing_passes_nothing_on() {
     assert!(both_captured(options(true, None)).unwrap_err().ends_with(not_passed));
     assert!(both_captured(options(false, fetch(true))).unwrap_err().ends_with(not_made));
 }
+
+#[test]
+fn whoever_hears_of_the_end_has_a_place_at_once() {
+    let folder = Folder::new("at-once");
+    std::fs::write(folder.0.join("there"), b"packets").unwrap();
+    let (file, at) = (Ok(folder.0.join("there")), folder.0.clone());
+    let recorder = Arc::new(Played { file, folder: at, wanted: Mutex::default() });
+    let capture = CaptureOptions { recorder, most_bytes: 1000, most_ns: u64::MAX };
+    let server = Server::start(ServerOptions { capture: Some(capture), ..server_options() }).unwrap();
+    for number in 0..6 {
+        let file = folder.0.join(number.to_string());
+        let fetch = (number % 2 == 1).then_some(FetchOptions { file, must: true, most_bytes: 1000 });
+        let told = both_captured(ClientOptions { fetch, ..client_options(&server, "sesame") }).unwrap();
+        assert!(told.len() == number % 2 && told.iter().all(|(_, found)| found.is_ok()), "{told:?}");
+    }
+}

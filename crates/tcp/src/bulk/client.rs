@@ -7,7 +7,7 @@ mod fetch;
 
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 pub use error::ClientError;
 pub use fetch::FetchOptions;
+use fetch::Unfetched;
 
 use self::connect::{join, open, reach};
 use self::error::system;
@@ -122,6 +123,7 @@ pub enum ClientEvent {
 pub(super) struct Moved {
     sent: AtomicU64,
     received: AtomicU64,
+    all: AtomicBool,
 }
 
 impl Moved {
@@ -131,6 +133,11 @@ impl Moved {
 
     pub(super) fn received(&self) -> u64 {
         self.received.load(Relaxed)
+    }
+
+    /// The transfer is over; its captures may still be on their way.
+    pub(super) fn is_all(&self) -> bool {
+        self.all.load(Relaxed)
     }
 
     fn take<'a>(&self, flows: impl Iterator<Item = &'a Flow>, up: u16) {
@@ -320,8 +327,9 @@ fn run(
     tell(intervals.elapsed_ns(), &transfer);
     let (client, server) = (transfer.totals(), answer.unwrap_or_default());
     moved.take(client.iter().map(|total| &total.flow), request.up);
+    moved.all.store(true, Relaxed);
     if let Some(wanted) = &options.fetch {
-        let found = fetch::fetch(wanted, recorded, &mut writer, incoming);
+        let found = fetch::fetch(wanted, recorded, &mut writer, incoming).map_err(Unfetched::why);
         let _ = events.send(ClientEvent::Recorded { of: Here::Server, found: found.map(Box::new) });
     }
     happened(Event::Done { client, server, stopped });

@@ -14,7 +14,7 @@
 //! `Clocked`.
 //!
 //! A client that wants the server's packets ([`Wish`]) is told after `Done` what was recorded, and fetches it part by
-//! part. It asks for several parts before the first one has come; the server keeps the file until the client is gone.
+//! part. It asks for several parts before the first one has come; the last part ends it, and the file is gone.
 //!
 //! ```text
 //! client                    Fetch*

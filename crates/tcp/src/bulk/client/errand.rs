@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::connect::reach;
 use super::error::{ClientError, system};
-use super::fetch::{FetchOptions, fetch};
+use super::fetch::{FetchOptions, Unfetched, fetch};
 use super::{ANSWER_TIMEOUT, ClientEvent, ClientOptions, Prover, SILENCE_NS, Via};
 use crate::bulk::capture::Here;
 use crate::bulk::end::{Incoming, Input, flooded, listen};
@@ -102,7 +102,8 @@ pub fn run(
                         }
                         let is_last = matches!(event, Event::Done { .. });
                         if is_last {
-                            fetch_both(options, events, &mut writer, incoming);
+                            let wanted = [(Here::Client, &options.fetch_via), (Here::Server, &options.fetch)];
+                            fetch_both(wanted, events, &mut writer, incoming);
                         }
                         let _ = events.send(ClientEvent::Transfer(event));
                         if is_last {
@@ -127,22 +128,74 @@ fn is_of(request: &Request, wanted: &Request) -> bool {
         && Request { host, capture, capture_bytes, ..wanted.clone() } == *request
 }
 
-/// Fetches what is wanted: the client's capture, then the server's.
+/// Fetches what is `wanted`, one after the other.
 fn fetch_both(
-    options: &ClientOptions,
+    wanted: [(Here, &Option<FetchOptions>); 2],
     events: &Sender<ClientEvent>,
     writer: &mut Writer,
     incoming: &Incoming,
 ) {
-    let mut failed = None;
-    for (of, wanted) in [(Here::Client, &options.fetch_via), (Here::Server, &options.fetch)] {
+    let mut broken_off = None;
+    for (of, wanted) in wanted {
         let Some(wanted) = wanted else { continue };
-        let found = match failed.clone() {
+        let found = match broken_off.clone() {
             None => fetch(wanted, None, writer, incoming),
-            Some(why) => Err(why),
+            Some(why) => Err(Unfetched::BrokenOff(why)),
         };
-        // What was left in the middle is still on its way: nothing else can be told from it.
-        failed = found.as_ref().err().filter(|_| wanted.file.exists()).cloned();
-        let _ = events.send(ClientEvent::Recorded { of, found: found.map(Box::new) });
+        if let Err(Unfetched::BrokenOff(why)) = &found {
+            broken_off = Some(why.clone());
+        }
+        let found = found.map(Box::new).map_err(Unfetched::why);
+        let _ = events.send(ClientEvent::Recorded { of, found });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::path::PathBuf;
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::bulk::end::channel;
+
+    /// Why there is neither capture, by end, when these messages come.
+    fn told(came: Vec<Input>) -> Vec<(Here, String)> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut writer = Line::new(stream, 100).unwrap().writer().unwrap();
+        let (inputs, incoming) = channel();
+        came.into_iter().for_each(|input| inputs.send(input).unwrap());
+        let wanted = |name: &str| {
+            let file = PathBuf::from("/nowhere").join(name);
+            Some(FetchOptions { file, must: false, most_bytes: 1 })
+        };
+        let (fetch, fetch_via) = (wanted("server"), wanted("client"));
+        let (events, happened) = mpsc::channel();
+        fetch_both([(Here::Client, &fetch_via), (Here::Server, &fetch)], &events, &mut writer, &incoming);
+        let reason = |event| match event {
+            ClientEvent::Recorded { of, found } => (of, found.unwrap_err()),
+            other => panic!("{other:?}"),
+        };
+        happened.try_iter().map(reason).collect()
+    }
+
+    fn without(why: &str) -> Input {
+        Input::Message(Message::Recorded { found: Err(why.to_owned()) })
+    }
+
+    #[test]
+    fn nobody_waits_for_the_second_capture_when_the_first_broke_off() {
+        let both = |why: &str| vec![(Here::Client, why.to_owned()), (Here::Server, why.to_owned())];
+        assert_eq!(told(vec![Input::Gone("it is gone".to_owned())]), both("it is gone"));
+        let stopped = Message::Refuse { why: "the server was stopped".to_owned() };
+        assert_eq!(told(vec![Input::Message(stopped)]), both("the server was stopped"));
+        assert_eq!(told(vec![Input::Stop]), both("the user ended it"));
+    }
+
+    #[test]
+    fn the_second_capture_is_asked_for_when_there_is_no_first() {
+        let expected = vec![(Here::Client, "none".to_owned()), (Here::Server, "neither".to_owned())];
+        assert_eq!(told(vec![without("none"), without("neither")]), expected);
     }
 }

@@ -41,6 +41,24 @@ impl FetchOptions {
     }
 }
 
+/// Why a capture was not fetched, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfetched {
+    /// There is none, or it is not taken; another one may follow.
+    Without(String),
+    /// It broke off: no other one follows, or it cannot be told from the rest of this one.
+    BrokenOff(String),
+}
+
+impl Unfetched {
+    /// Why.
+    pub fn why(self) -> String {
+        match self {
+            Self::Without(why) | Self::BrokenOff(why) => why,
+        }
+    }
+}
+
 /// Fetches it; `told` is what the server has said of it already.
 ///
 /// Raises why there is none, for people.
@@ -49,42 +67,52 @@ pub fn fetch(
     told: Option<Result<Record, String>>,
     writer: &mut Writer,
     incoming: &Incoming,
-) -> Result<Record, String> {
-    let record = match told {
-        Some(told) => told?,
-        None => match next(incoming, RECORDED)? {
-            Message::Recorded { found } => found?,
-            _ => return Err("it said what makes no sense here".to_owned()),
+) -> Result<Record, Unfetched> {
+    use Unfetched::{BrokenOff, Without};
+
+    let found = match told {
+        Some(told) => told,
+        None => match next(incoming, RECORDED).map_err(BrokenOff)? {
+            Message::Recorded { found } => found,
+            _ => return Err(BrokenOff(senseless())),
         },
     };
+    let record = found.map_err(Without)?;
     if record.bytes > options.most_bytes {
-        return Err(format!("it has {} bytes, {} are taken", record.bytes, options.most_bytes));
+        return Err(Without(format!("it has {} bytes, {} are taken", record.bytes, options.most_bytes)));
     }
     let refused = |e: std::io::Error| format!("it cannot be written here: {e}");
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&options.file).map_err(refused)?;
+    let made = OpenOptions::new().write(true).create_new(true).open(&options.file);
+    let mut file = made.map_err(|e| Without(refused(e)))?;
     let (due, mut hash) = (Instant::now() + ALL, Sha256::new());
     let (mut have, mut asked) = (0, 0);
     while have < record.bytes {
         while asked < record.bytes && asked < have + AHEAD * PART_BYTES as u64 {
-            writer.send(&Message::Fetch { from: asked }).map_err(|e| e.to_string())?;
-            asked += PART_BYTES as u64;
+            // Whoever takes no more questions may have said why.
+            let is_asked = writer.send(&Message::Fetch { from: asked }).is_ok();
+            asked = if is_asked { asked + PART_BYTES as u64 } else { record.bytes };
         }
-        match next(incoming, NEXT.min(due.saturating_duration_since(Instant::now())))? {
+        let left = due.saturating_duration_since(Instant::now());
+        match next(incoming, NEXT.min(left)).map_err(BrokenOff)? {
             Message::Part { from, bytes }
                 if from == have && bytes.len() as u64 == (record.bytes - have).min(PART_BYTES as u64) =>
             {
-                file.write_all(&bytes).map_err(refused)?;
+                file.write_all(&bytes).map_err(|e| BrokenOff(refused(e)))?;
                 hash.update(&bytes);
                 have += bytes.len() as u64;
             }
-            _ => return Err("it said what makes no sense here".to_owned()),
+            _ => return Err(BrokenOff(senseless())),
         }
     }
     if hash.finalize()[..] == record.sha256 {
         Ok(record)
     } else {
-        Err("it was damaged on its way: its checksum is wrong".to_owned())
+        Err(Without("it was damaged on its way: its checksum is wrong".to_owned()))
     }
+}
+
+fn senseless() -> String {
+    "it said what makes no sense here".to_owned()
 }
 
 /// The server's next message that is about the capture.
@@ -124,7 +152,7 @@ mod tests {
             inputs.send(input).unwrap();
         }
         let options = FetchOptions { file: file.to_owned(), must: false, most_bytes: 1_000_000 };
-        fetch(&options, Some(Ok(record)), &mut writer, &incoming)
+        fetch(&options, Some(Ok(record)), &mut writer, &incoming).map_err(Unfetched::why)
     }
 
     fn record_of(bytes: &[u8]) -> Record {

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
-use super::tape::{Order, Taken, Tape, hand_over};
-use super::{House, Place, ServerEvent, lock};
+use super::tape::{Order, STOPPED, Taken, Tape, Then, hand_over};
+use super::{Broken, House, Place, ServerEvent, lock};
 use crate::bulk::capture::Here;
 use crate::bulk::client::{Client, ClientError, ClientEvent, ClientOptions, FetchOptions};
 use crate::bulk::end::{Incoming, Input, MOST_WAITING, channel, flooded, listen};
@@ -48,13 +48,22 @@ struct Question {
 }
 
 /// The other server's capture on its way; the file is gone when this is.
+///
+/// It has a folder of its own: whoever is still fetching it then cannot make it anew.
 struct Passed {
+    folder: PathBuf,
     file: PathBuf,
     /// This server's own limit.
     most_bytes: u64,
 }
 
 impl Passed {
+    fn new(folder: PathBuf, most_bytes: u64) -> Self {
+        // Where that fails, so does the file, and the third host is told.
+        let _ = fs::create_dir(&folder);
+        Self { file: folder.join("capture.pcapng"), folder, most_bytes }
+    }
+
     /// What has come of it.
     fn taken(&self, found: Result<Box<Record>, String>) -> Taken {
         let record = found?;
@@ -65,7 +74,7 @@ impl Passed {
 
 impl Drop for Passed {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.file);
+        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -129,17 +138,17 @@ fn carry(
         let Over { last, ours, theirs } = over;
         // Whoever hears that this one is over may begin another one at once, if no capture is on its way.
         let is_taken = |taken: &Option<Taken>| matches!(taken, Some(Ok(_)));
-        let place = (is_taken(&ours) || is_taken(&theirs)).then_some(place);
+        let mut place = (is_taken(&ours) || is_taken(&theirs)).then_some(place);
         writer.send(&Message::Event(last)).map_err(|e| e.to_string())?;
-        let more = theirs.is_some();
+        let why = |(Broken::Refused(why) | Broken::Gone(why))| why;
         if let Some(ours) = ours {
-            moved.recorded = Some(hand_over(ours, more, &mut writer, &incoming).map_err(|e| e.to_string())?);
+            let then = if theirs.is_some() { Then::More } else { Then::Free(place.take()) };
+            moved.recorded = Some(hand_over(ours, then, &mut writer, &incoming).map_err(why)?);
         }
         if let Some(theirs) = theirs {
             // Its own server tells what there is.
-            let _told = hand_over(theirs, false, &mut writer, &incoming).map_err(|e| e.to_string())?;
+            let _told = hand_over(theirs, Then::Free(place), &mut writer, &incoming).map_err(why)?;
         }
-        drop(place);
         Ok(())
     });
     if let Err(why) = &told {
@@ -170,7 +179,7 @@ fn go_between(
     let client = begin(errand, passed.as_ref(), questions, proven)?;
     let order = Order { wish: errand.capture, most_bytes: errand.capture_bytes, here: Here::Client };
     let (mut tape, mut theirs) = (None, None);
-    let (mut start_ns, mut said_ns) = (None, now_ns());
+    let (mut lasting, mut said_ns) = (Lasting::default(), now_ns());
     loop {
         let event = client.next_event(LOOK);
         while let Ok(Question { nonce, needs_token, request, ends }) = asked.try_recv() {
@@ -187,7 +196,7 @@ fn go_between(
                 Ok(Input::Message(Message::Proven { proof })) => drop(proofs.send(proof)),
                 Ok(Input::Message(Message::Stop)) => client.stop(),
                 Ok(Input::Message(_)) => return Err("that makes no sense here".to_owned()),
-                Ok(Input::Stop | Input::Abort) => return Err("the server was stopped".to_owned()),
+                Ok(Input::Stop | Input::Abort) => return Err(STOPPED.to_owned()),
                 Ok(Input::Gone(why)) => return Err(why),
                 Ok(Input::Flooded) => return Err(flooded()),
                 Ok(Input::Ended) => {}
@@ -199,8 +208,8 @@ fn go_between(
         if options.most_bytes.is_some_and(|most| moved.received + moved.sent > most) {
             return Err("the transfer has more bytes than are allowed here".to_owned());
         }
-        let elapsed_ns = start_ns.map_or(0, |start| now_ns().saturating_sub(start));
-        if options.most_ns.is_some_and(|most| elapsed_ns > most.saturating_add(GRACE_NS)) {
+        let elapsed_ns = lasting.until(now_ns(), client.moved().is_all());
+        if is_too_long(elapsed_ns, options.most_ns) {
             return Err("the transfer lasts longer than is allowed here".to_owned());
         }
         if let Some(tape) = &mut tape {
@@ -212,7 +221,7 @@ fn go_between(
             Some(ClientEvent::Failed(error)) => return Err(said(&error)),
             Some(ClientEvent::Transfer(event)) => {
                 if let Event::Started { since_1970_ns, .. } = &event {
-                    start_ns = Some(now_ns());
+                    lasting.start_ns = Some(now_ns());
                     if let Some(tape) = &mut tape {
                         tape.begun(*since_1970_ns);
                     }
@@ -233,11 +242,30 @@ fn go_between(
     }
 }
 
+/// How long a transfer lasts: a capture that is fetched when it is over takes none of its time.
+#[derive(Default)]
+struct Lasting {
+    start_ns: Option<u64>,
+    lasted_ns: Option<u64>,
+}
+
+impl Lasting {
+    /// What it has lasted until `now_ns`, or in all where it `is_over`.
+    fn until(&mut self, now_ns: u64, is_over: bool) -> u64 {
+        let lasted_ns = self.start_ns.map_or(0, |start| now_ns.saturating_sub(start));
+        if is_over { *self.lasted_ns.get_or_insert(lasted_ns) } else { lasted_ns }
+    }
+}
+
+fn is_too_long(lasted_ns: u64, most_ns: Option<u64>) -> bool {
+    most_ns.is_some_and(|most| lasted_ns > most.saturating_add(GRACE_NS))
+}
+
 /// Where the other server's capture goes meanwhile, if it is wanted and may be passed on.
 fn passed(errand: &Errand, house: &House, number: u64) -> Option<Passed> {
     let options = house.options.capture.as_ref().filter(|_| errand.request.capture != Wish::None)?;
-    let file = options.recorder.folder().join(format!("passed-{number}.pcapng"));
-    Some(Passed { file, most_bytes: options.most_bytes })
+    let folder = options.recorder.folder().join(format!("passed-{number}"));
+    Some(Passed::new(folder, options.most_bytes))
 }
 
 fn begin(
@@ -282,4 +310,33 @@ fn begin(
 fn said(error: &ClientError) -> String {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("{error}{cause}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_passed_on_is_gone_with_its_transfer_and_cannot_be_made_later() {
+        let folder = std::env::temp_dir().join(format!("weir-passed-{}", std::process::id()));
+        let passed = Passed::new(folder.clone(), 1);
+        let file = passed.file.clone();
+        fs::write(&file, b"half of it").unwrap();
+        drop(passed);
+        assert!(!folder.exists());
+        assert!(File::create_new(&file).is_err(), "whoever still fetches it comes too late");
+    }
+
+    #[test]
+    fn what_is_fetched_after_a_transfer_takes_none_of_its_time() {
+        let mut lasting = Lasting::default();
+        assert_eq!(lasting.until(100, false), 0, "it has not begun");
+        lasting.start_ns = Some(100);
+        assert_eq!(lasting.until(400, false), 300);
+        assert_eq!(lasting.until(500, true), 400);
+        let later = lasting.until(u64::MAX, true);
+        assert_eq!(later, 400);
+        assert!(!is_too_long(later, Some(400)) && !is_too_long(u64::MAX, None));
+        assert!(is_too_long(401 + GRACE_NS, Some(400)));
+    }
 }

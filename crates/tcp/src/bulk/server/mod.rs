@@ -260,7 +260,23 @@ impl Drop for Server {
     }
 }
 
+/// Why a transfer broke off.
+#[derive(Debug, PartialEq, Eq)]
+enum Broken {
+    /// By the server; the client is yet to be told.
+    Refused(String),
+    /// By the client.
+    Gone(String),
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Self {
+        Self::Gone(error.to_string())
+    }
+}
+
 /// Room for a transfer, until it is dropped.
+#[derive(Debug)]
 struct Place<'a>(&'a House);
 
 impl<'a> Place<'a> {

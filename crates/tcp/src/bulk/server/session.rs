@@ -7,15 +7,15 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use super::tape::{Order, Tape, hand_over};
-use super::{House, Place, ServerEvent, lock};
+use super::tape::{Order, STOPPED, Tape, Then, hand_over};
+use super::{Broken, House, Place, ServerEvent, lock};
 use crate::bulk::capture::Here;
 use crate::bulk::end::{Incoming, Input, Intervals, MOST_WAITING, channel, flooded, listen};
 use crate::bulk::line::{Line, Writer};
 use crate::bulk::random;
 use crate::bulk::transfer::{Given, Transfer};
 use crate::clock::{now_ns, since_1970_ns};
-use crate::control::{Flow, Message, Request};
+use crate::control::{Flow, Message, Request, Total};
 use crate::option::Setting;
 
 /// Until all data connections are there, and until the client begins.
@@ -34,20 +34,6 @@ pub struct Client {
     pub peer: SocketAddr,
 }
 
-/// Why a transfer broke off; the client is told if it is still there.
-enum Broken {
-    /// By the server.
-    Refused(String),
-    /// By the client.
-    Gone(String),
-}
-
-impl From<std::io::Error> for Broken {
-    fn from(error: std::io::Error) -> Self {
-        Self::Gone(error.to_string())
-    }
-}
-
 /// Carries a transfer out.
 pub fn serve(client: Client, house: &Arc<House>) {
     let Client { mut line, request, peer } = client;
@@ -60,8 +46,7 @@ pub fn serve(client: Client, house: &Arc<House>) {
         }
     };
     let mut moved = Moved::default();
-    let done = transfer(line, &request, house, peer, &mut moved);
-    drop(place);
+    let done = transfer(line, &request, house, place, peer, &mut moved);
     let failure = match done {
         Ok(()) => String::new(),
         Err(Broken::Refused(why) | Broken::Gone(why)) => why,
@@ -96,6 +81,7 @@ fn transfer(
     mut line: Line,
     request: &Request,
     house: &Arc<House>,
+    place: Place<'_>,
     peer: SocketAddr,
     moved: &mut Moved,
 ) -> Result<(), Broken> {
@@ -142,13 +128,17 @@ fn transfer(
     if house.stop.load(SeqCst) {
         let _ = inputs.send(Input::Stop);
     }
-    let mut done = carry(given, request, house, &mut writer, (&inputs, &incoming), moved, tape.as_mut());
-    if let (Ok(()), Some(tape)) = (&done, tape) {
-        let handed = hand_over(tape.taken(), false, &mut writer, &incoming);
-        done = handed.map_err(Broken::from).map(|found| {
+    let totals = carry(given, request, house, &mut writer, (&inputs, &incoming), moved, tape.as_mut());
+    let done = totals.and_then(|totals| {
+        // Whoever hears that this one is over may begin another one at once, if no capture is on its way.
+        let place = tape.is_some().then_some(place);
+        writer.send(&Message::Done { totals })?;
+        if let Some(tape) = tape {
+            let found = hand_over(tape.taken(), Then::Free(place), &mut writer, &incoming)?;
             house.tell(ServerEvent::Recorded { number, peer, found: found.map(Box::new) });
-        });
-    }
+        }
+        Ok(())
+    });
     lock(&house.stopping).remove(&number);
     if let Err(Broken::Refused(why)) = &done {
         let _ = writer.send(&Message::Refuse { why: why.clone() });
@@ -206,7 +196,7 @@ fn carry(
     (inputs, incoming): (&Sender<Input>, &Incoming),
     moved: &mut Moved,
     mut tape: Option<&mut Tape>,
-) -> Result<(), Broken> {
+) -> Result<Vec<Total>, Broken> {
     let same_clock = request.host == house.host;
     let transfer = Transfer::start(given, request, same_clock, false, inputs)?;
     writer.send(&Message::Begun { start_ns: transfer.start_ns() })?;
@@ -220,7 +210,7 @@ fn carry(
         match intervals.wait(incoming, LOOK) {
             Some(Input::Ended) => open -= 1,
             Some(Input::Stop | Input::Abort) => {
-                return Err(Broken::Refused("the server was stopped".to_owned()));
+                return Err(Broken::Refused(STOPPED.to_owned()));
             }
             Some(Input::Message(Message::Stop)) => transfer.stop(),
             Some(Input::Message(Message::Clock { sent_ns })) => {
@@ -257,6 +247,5 @@ fn carry(
     let totals = transfer.totals();
     let flows: Vec<Flow> = totals.iter().map(|total| total.flow.clone()).collect();
     moved.take(&flows, request.up, at_ns);
-    writer.send(&Message::Done { totals })?;
-    Ok(())
+    Ok(totals)
 }

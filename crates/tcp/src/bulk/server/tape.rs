@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
-use super::House;
+use super::{Broken, House, Place};
 use crate::bulk::capture::{Here, Recorded, Recording, Wanted};
 use crate::bulk::end::{Incoming, Input, flooded};
 use crate::bulk::line::Writer;
@@ -17,6 +17,9 @@ use crate::control::{Digest, Message, PART_BYTES, Record, Wish};
 /// How long a client may take to ask for the next part, and for all of them.
 const NEXT: Duration = Duration::from_secs(15);
 const ALL: Duration = Duration::from_secs(600);
+
+/// Why a transfer, or what follows it, ends before its time.
+pub const STOPPED: &str = "the server was stopped";
 
 /// A capture that has ended, or why there is none.
 pub type Taken = Result<(File, Record), String>;
@@ -105,20 +108,32 @@ impl Tape {
     }
 }
 
-/// Tells the client what was `taken`, and sends the parts that it asks for until it goes away, or until it has had
-/// the last one where `more` is to come.
+/// What follows a capture.
+pub enum Then<'a> {
+    /// Another one.
+    More,
+    /// Nothing: whoever has all of it may begin another transfer at once, in this place.
+    Free(Option<Place<'a>>),
+}
+
+/// Tells the client what was `taken`, and sends the parts that it asks for, until it has had the last one or goes
+/// away.
 ///
-/// Returns what there is, or why there is nothing.
+/// Returns what there is, or why there is nothing. The caller tells the client why it broke off.
 pub fn hand_over(
     taken: Taken,
-    more: bool,
+    then: Then<'_>,
     writer: &mut Writer,
     incoming: &Incoming,
-) -> io::Result<Result<Record, String>> {
+) -> Result<Result<Record, String>, Broken> {
     let told = taken.as_ref().map(|(_, record)| record.clone()).map_err(Clone::clone);
+    let place = match then {
+        Then::Free(place) => place.filter(|_| told.is_ok()),
+        Then::More => None,
+    };
     writer.send(&Message::Recorded { found: told.clone() })?;
     if let Ok((file, record)) = taken {
-        send_parts(&file, record.bytes, more, writer, incoming)?;
+        send_parts(&file, record.bytes, place, writer, incoming)?;
     }
     Ok(told)
 }
@@ -126,10 +141,10 @@ pub fn hand_over(
 fn send_parts(
     file: &File,
     bytes: u64,
-    more: bool,
+    mut place: Option<Place<'_>>,
     writer: &mut Writer,
     incoming: &Incoming,
-) -> io::Result<()> {
+) -> Result<(), Broken> {
     let due = Instant::now() + ALL;
     loop {
         let left = due.saturating_duration_since(Instant::now());
@@ -141,17 +156,18 @@ fn send_parts(
                 let mut part = vec![0; (bytes - from).min(PART_BYTES as u64) as usize];
                 file.read_exact_at(&mut part, from)?;
                 let is_last = from + part.len() as u64 == bytes;
+                if is_last {
+                    drop(place.take());
+                }
                 writer.send(&Message::Part { from, bytes: part })?;
-                if more && is_last {
+                if is_last {
                     return Ok(());
                 }
             }
             // It may have asked for the time before it knew of the end.
             Ok(Input::Message(Message::Clock { .. } | Message::Stop) | Input::Ended) => {}
-            Ok(Input::Flooded) => {
-                writer.send(&Message::Refuse { why: flooded() })?;
-                return Err(io::Error::other(flooded()));
-            }
+            Ok(Input::Flooded) => return Err(Broken::Refused(flooded())),
+            Ok(Input::Stop | Input::Abort) => return Err(Broken::Refused(STOPPED.to_owned())),
             // Nobody waits for an answer: it has what it wants, or it is gone.
             Ok(_) | Err(_) => return Ok(()),
         }
@@ -201,32 +217,32 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_too_many_parts_at_once_is_refused() {
-        let (mut client, mut writer) = ends();
-        let (inputs, incoming) = channel();
-        fetch(&inputs, 0);
-        inputs.send(Input::Flooded).unwrap();
-        let taken = Ok((file_of("flooded", b"12"), Record { bytes: 2, ..Record::default() }));
-        let done = hand_over(taken, false, &mut writer, &incoming);
-        assert_eq!(done.unwrap_err().to_string(), flooded());
-        assert!(matches!(client.receive(None), Ok(Message::Recorded { found: Ok(_) })));
-        assert!(matches!(client.receive(None), Ok(Message::Part { from: 0, .. })));
-        let Ok(Message::Refuse { why }) = client.receive(None) else { panic!() };
-        assert_eq!(why, "more than 256 of its messages wait for an answer");
+    fn whoever_breaks_a_capture_off_leaves_the_reason_to_the_caller() {
+        let flooded = "more than 256 of its messages wait for an answer";
+        for (input, why) in [(Input::Flooded, flooded), (Input::Stop, "the server was stopped")] {
+            let (mut client, mut writer) = ends();
+            let heard = std::thread::spawn(move || std::iter::from_fn(|| client.receive(None).ok()).count());
+            let (inputs, incoming) = channel();
+            fetch(&inputs, 0);
+            inputs.send(input).unwrap();
+            let bytes = vec![7; PART_BYTES + 1];
+            let taken = Ok((file_of(why, &bytes), Record { bytes: bytes.len() as u64, ..Record::default() }));
+            let done = hand_over(taken, Then::Free(None), &mut writer, &incoming);
+            assert_eq!(done, Err(Broken::Refused(why.to_owned())));
+            drop(writer);
+            assert_eq!(heard.join().unwrap(), 2, "the record and a part");
+        }
     }
 
     #[test]
     fn two_captures_are_handed_over_one_after_the_other() {
         let (mut client, mut writer) = ends();
         let (inputs, incoming) = channel();
-        for (file, more) in [(&b"first"[..], true), (&b"second"[..], false)] {
+        for (file, then) in [(&b"first"[..], Then::More), (&b"second"[..], Then::Free(None))] {
             fetch(&inputs, 0);
-            if !more {
-                inputs.send(Input::Gone("it has both".to_owned())).unwrap();
-            }
             let record = Record { bytes: file.len() as u64, ..Record::default() };
             let taken = Ok((file_of("both", file), record));
-            assert!(hand_over(taken, more, &mut writer, &incoming).unwrap().is_ok());
+            assert!(hand_over(taken, then, &mut writer, &incoming).unwrap().is_ok());
             assert!(matches!(client.receive(None), Ok(Message::Recorded { found: Ok(_) })));
             let Ok(Message::Part { bytes, .. }) = client.receive(None) else { panic!() };
             assert_eq!(bytes, file);
