@@ -91,7 +91,7 @@ impl ParallelRelay {
 fn settings(
     py: Python<'_>,
     routes: Routes,
-    how: &Given,
+    how: Given,
     only: &[String],
     is_fallback: bool,
     most: usize,
@@ -123,7 +123,7 @@ impl ParallelRelay {
         if cgroup < 0 {
             return Err(PyValueError::new_err("cgroup is no descriptor"));
         }
-        let settings = settings(py, routes, &how, &only, fallback, most)?;
+        let settings = settings(py, routes, how, &only, fallback, most)?;
         // SAFETY: Python's caller keeps it open during the call.
         let cgroup = unsafe { BorrowedFd::borrow_raw(cgroup) };
         Self::start(py, Way::Bpf(cgroup), settings)
@@ -147,7 +147,7 @@ impl ParallelRelay {
         }
         // SAFETY: Python's caller hands it over.
         let listener = unsafe { OwnedFd::from_raw_fd(listener) };
-        let settings = settings(py, routes, &how, &only, fallback, most)?;
+        let settings = settings(py, routes, how, &only, fallback, most)?;
         Self::start(py, Way::Seccomp(Watched { listener, process, open }), settings)
     }
 
