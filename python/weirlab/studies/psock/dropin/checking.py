@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final
@@ -15,7 +14,7 @@ from weirlab.studies.psock.options import LOOPBACK, SessionOptions
 
 _REMEDIES: Final[dict[By, str]] = {
     BPF: "use Linux 5.14 or newer with CONFIG_CGROUP_BPF, and control groups of version 2; or --by seccomp",
-    SECCOMP: "use Linux 5.14 or newer with CONFIG_SECCOMP_FILTER, and no container that denies pidfd_getfd(2)",
+    SECCOMP: "use Linux 5.14 or newer with CONFIG_SECCOMP_FILTER, in a container with pidfd_getfd(2)",
 }
 _DESCRIPTORS: Final = 64
 _DETAILS: Final[dict[By, str]] = {
@@ -56,5 +55,5 @@ def _tried(by: By, complain: Callable[[str], None]) -> AbstractContextManager[An
         "fallback": False,
         "most": 1,
     }
-    nothing = program.Program(sys.executable, (sys.executable, "-I", "-S", "-c", ""), "", _DESCRIPTORS)
+    nothing = program.Program(program.located("true"), ("true",), "", _DESCRIPTORS)
     return redirected(by, nothing, given, complain)

@@ -47,8 +47,8 @@ def check_root() -> None:
     """Raises ``MissingCapability`` for whoever may not redirect connections."""
     if os.geteuid() != 0:
         raise MissingCapability(
-            "redirecting connections by BPF needs root; sudo weir psock run --user NAME runs the program as you, "
-            "and --by seccomp needs no root"
+            "redirecting connections by BPF needs root; sudo weir psock run --user NAME runs the program as "
+            "you, and --by seccomp needs no root"
         )
 
 

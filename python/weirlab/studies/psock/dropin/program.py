@@ -1,4 +1,4 @@
-"""A program of the user's whose connections are redirected, from its start to its end, and the end of those."""
+"""A program whose connections are redirected, from its start to its end, and the end of its connections."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def located(name: str) -> str:
 
 
 def check_user(name: str) -> str:
-    """``name``; raises ``InputError`` where there is no such user, ``MissingCapability`` for whoever is not root."""
+    """``name``; raises ``InputError`` where there is no such user, ``MissingCapability`` without root."""
     try:
         if name:
             pwd.getpwnam(name)
@@ -157,7 +157,7 @@ def begun(program: Program, *, group: str = "", watch: str = "") -> Iterator[pro
 
 
 def run(process: programs.Program[Any], look: Callable[[], None]) -> int:
-    """Wait for a program's end; its exit code, 128 + n where signal n ended it. ``look`` is called every 0.1 s.
+    """Wait for a program's end; its exit code, 128 + n where signal n ended it. ``look`` is called all the time.
 
     To be called inside :func:`signals_held`: what this process is sent is passed on; what a terminal sends
     reaches the program anyway, which is in the same process group.
@@ -184,7 +184,7 @@ def settle(
         if not is_told:
             is_told = True
             tell(
-                "the program has ended, processes that it started have not; Ctrl-C breaks off their connections"
+                "the program has ended, processes that it started have not; Ctrl-C breaks off the connections"
             )
         if _is_interrupted():
             tell("interrupted: connections of programs that are still running are broken off")

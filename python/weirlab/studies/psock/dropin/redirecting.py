@@ -1,4 +1,4 @@
-"""The two ways in which a program's connections are redirected to the relay: BPF programs, a seccomp filter."""
+"""The two ways to redirect a program's connections to the relay: by BPF programs, by a seccomp filter."""
 
 from __future__ import annotations
 
@@ -118,14 +118,14 @@ def _listener(own: socket.socket) -> int:
     if not said:
         raise LabError("the program ended before it began")
     raise MissingCapability(
-        f"the kernel refuses a seccomp filter that notifies: {os.strerror(int(said))}; it needs Linux 5.14 with "
-        "CONFIG_SECCOMP_FILTER, and no other such filter around this command"
+        f"the kernel refuses a seccomp filter that notifies: {os.strerror(int(said))}; it needs Linux 5.14 "
+        "with CONFIG_SECCOMP_FILTER, and no other such filter around this command"
     )
 
 
 @contextmanager
 def _adopting() -> Iterator[None]:
-    """Processes whose parents end become children of this one: Yama lets it look into its descendants alone."""
+    """Orphans become children of this process while inside: Yama lets it look into its descendants alone."""
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
