@@ -1,8 +1,8 @@
-"""Begins a program in a control group or under a seccomp filter; a program of its own, of the standard library.
+"""Begins a program in a control group or under a seccomp filter; it needs the standard library alone.
 
 Arguments: folder of the group (empty: none), the filter (empty: none), number of the process that started
 this one, name of the user that the program belongs to (empty: the same as here), how many descriptors it may
-have, its path, its name, its arguments. The filter: descriptor of a socket, number of seccomp(2), instructions.
+have, its path, its name, its arguments. The filter: a socket's descriptor, seccomp(2)'s number, instructions.
 
 It takes the program's place: the number of its process is the program's. The kernel kills it when whoever
 started it ends, since nobody carries its connections then.
@@ -19,8 +19,8 @@ PR_SET_PDEATHSIG = 1
 PR_SET_NO_NEW_PRIVS = 38
 SECCOMP_SET_MODE_FILTER = 1
 SPEC_ALLOW, NEW_LISTENER, WAIT_KILLABLE_RECV = 1 << 2, 1 << 3, 1 << 5
-"""SECCOMP_FILTER_FLAG_*: the filter is not there to confine anybody; its listener; only signals that kill end a
-call that is being answered (Linux 5.19)."""
+"""SECCOMP_FILTER_FLAG_*: the filter is not there to confine anybody; its listener; only signals that kill
+end a call that is being answered (Linux 5.19)."""
 INSTRUCTION_BYTES = 8
 CANNOT_RUN = 126
 """As of a shell (POSIX, 2.8.2)."""

@@ -157,7 +157,7 @@ def begun(program: Program, *, group: str = "", watch: str = "") -> Iterator[pro
 
 
 def run(process: programs.Program[Any], look: Callable[[], None]) -> int:
-    """Wait for a program's end; its exit code, 128 + n where signal n ended it. ``look`` is called all the time.
+    """Wait for a program's end; its exit code, 128 + n where signal n ended it. ``look`` is called meanwhile.
 
     To be called inside :func:`signals_held`: what this process is sent is passed on; what a terminal sends
     reaches the program anyway, which is in the same process group.
