@@ -539,8 +539,8 @@ class ParallelRelay:
     ) -> ParallelRelay:
         """As the constructor, for the programs under a seccomp filter (:func:`seccomp_filter`).
 
-        ``watched``: the descriptor that seccomp(2) gave a process, which is closed at the end; that process's number;
-        one of its descriptors, to try whether they can be had.
+        ``watched``: the descriptor that seccomp(2) gave a process, which is closed at the end; that process's
+        number; one of its descriptors, to try whether they can be had.
         """
 
     @property
@@ -550,7 +550,7 @@ class ParallelRelay:
         """Whether programs under a seccomp filter have not ended."""
 
     def unseen(self) -> list[int]:
-        """Threads under a seccomp filter that could not be looked at since the last time: theirs is plain TCP."""
+        """Threads under a seccomp filter that could not be looked at since the last time: they use plain TCP."""
 
     def ended(self) -> list[dict[str, Any]]:
         """Connections that have ended since the last time.

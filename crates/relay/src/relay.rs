@@ -104,11 +104,7 @@ impl Redirecting {
     fn serve(&mut self, events: libc::c_short) -> bool {
         match self {
             Self::Seccomp(supervisor) if events & libc::POLLIN != 0 => supervisor.answer(),
-            Self::Seccomp(supervisor) if events != 0 => {
-                supervisor.end();
-                return false;
-            }
-            _ => {}
+            _ => return events == 0,
         }
         true
     }

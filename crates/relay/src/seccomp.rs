@@ -9,8 +9,7 @@ use std::io;
 use std::mem::{self, offset_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
@@ -80,16 +79,20 @@ pub fn connect_filter() -> Result<(i64, Vec<u8>), SeccompError> {
 }
 
 /// What there is to tell of the programs under a filter.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Watch {
-    has_ended: AtomicBool,
+    /// Only the supervisor keeps it open: calls would wait for an answer when there is none any more.
+    listener: Weak<OwnedFd>,
     unseen: Mutex<Vec<u32>>,
 }
 
 impl Watch {
     /// All processes under the filter have ended.
     pub fn has_ended(&self) -> bool {
-        self.has_ended.load(SeqCst)
+        let Some(listener) = self.listener.upgrade() else { return true };
+        let mut at = libc::pollfd { fd: listener.as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: one entry, whose descriptor is open.
+        unsafe { libc::poll(&raw mut at, 1, 0) == 1 && at.revents & libc::POLLHUP != 0 }
     }
 
     /// Threads whose calls could not be looked at since the last time.
@@ -119,7 +122,7 @@ pub struct Watched {
 /// Answers the calls of the programs under a filter.
 #[derive(Debug)]
 pub struct Supervisor {
-    listener: OwnedFd,
+    listener: Arc<OwnedFd>,
     netns: u64,
     listeners: [u16; 2],
     rules: Rules,
@@ -163,7 +166,8 @@ impl Supervisor {
             Some(libc::ENOSYS) => SeccompError::Kernel(e),
             _ => SeccompError::Closed(e),
         })?;
-        let (listener, watch) = (watched.listener, Arc::default());
+        let listener = Arc::new(watched.listener);
+        let watch = Arc::new(Watch { listener: Arc::downgrade(&listener), unseen: Mutex::default() });
         Ok(Self { listener, netns, listeners, rules, pending: VecDeque::new(), watch })
     }
 
@@ -172,14 +176,9 @@ impl Supervisor {
         Arc::clone(&self.watch)
     }
 
-    /// To poll: `POLLIN` is for [`Self::answer`], `POLLHUP` without it for [`Self::end`].
+    /// To poll: `POLLIN` is for [`Self::answer`], `POLLHUP` without it says that no program is left.
     pub fn fd(&self) -> RawFd {
         self.listener.as_raw_fd()
-    }
-
-    /// No program is left.
-    pub fn end(&self) {
-        self.watch.has_ended.store(true, SeqCst);
     }
 
     /// Where the connection that comes from `from` was to go; once. `None`: it was not redirected.

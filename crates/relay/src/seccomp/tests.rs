@@ -62,7 +62,6 @@ impl<T> Bed<T> {
         while self.events() & libc::POLLIN != 0 {
             self.supervisor.answer();
         }
-        self.supervisor.end();
         assert!(self.supervisor.watch().has_ended());
         (self.supervisor, self.relay, self.program.join().unwrap())
     }
@@ -168,7 +167,10 @@ fn what_is_not_meant_goes_on_as_ever() {
 fn when_nobody_answers_any_more_a_call_fails_and_does_not_hang() {
     let bed = bed(|| TcpStream::connect(DESTINATION).unwrap_err().raw_os_error());
     assert_eq!(bed.events() & libc::POLLIN, libc::POLLIN);
+    let watch = bed.supervisor.watch();
+    assert!(!watch.has_ended());
     drop(bed.supervisor);
+    assert!(watch.has_ended());
     assert_eq!(bed.program.join().unwrap(), Some(libc::ENOSYS));
 }
 
