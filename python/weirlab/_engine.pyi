@@ -550,7 +550,7 @@ class ParallelRelay:
         """Whether programs under a seccomp filter have not ended."""
 
     def unseen(self) -> list[int]:
-        """Threads under a seccomp filter that could not be looked at since the last time: they use plain TCP."""
+        """Threads that could not be looked at since the last time: they use plain TCP."""
 
     def ended(self) -> list[dict[str, Any]]:
         """Connections that have ended since the last time.

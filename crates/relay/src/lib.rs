@@ -19,11 +19,13 @@ mod relay;
 mod rules;
 mod seccomp;
 mod splice;
+mod way;
 pub mod wire;
 
 pub use house::{Ended, MOST_CONNECTIONS};
 pub use proxy::{PORT, Proxy};
 pub use redirect::RedirectError;
-pub use relay::{Relay, RelayError, Settings, Way};
+pub use relay::{Relay, RelayError, Settings};
 pub use rules::{RuleError, Rules};
 pub use seccomp::{SeccompError, Watched, connect_filter};
+pub use way::Way;

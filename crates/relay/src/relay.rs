@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -16,8 +16,9 @@ use weir_psock::wire::GreetingError;
 use crate::house::{CONNECT, Door, Ended, House, LOOK, NO_THREAD, prepare};
 use crate::redirect::{Redirect, RedirectError, netns_cookie};
 use crate::rules::Rules;
-use crate::seccomp::{SeccompError, Supervisor, Watch, Watched};
+use crate::seccomp::{SeccompError, Supervisor, Watch};
 use crate::splice::End;
+use crate::way::{Redirecting, Way};
 use crate::wire::{REPLY_BYTES, Request, Status, WireError};
 
 pub const BACKLOG: i32 = 1024;
@@ -67,47 +68,6 @@ pub enum RelayError {
 
 fn system(what: &'static str) -> impl FnOnce(io::Error) -> RelayError {
     move |source| RelayError::System { what, source }
-}
-
-/// Whose connections are redirected, and how.
-#[derive(Debug)]
-pub enum Way<'a> {
-    /// Of the programs in this control group, by BPF programs.
-    Bpf(BorrowedFd<'a>),
-    /// Of the programs under this seccomp filter.
-    Seccomp(Watched),
-}
-
-/// What redirects connections, and knows where they were to go.
-enum Redirecting {
-    Bpf(Redirect),
-    Seccomp(Supervisor),
-}
-
-impl Redirecting {
-    fn take(&mut self, from: SocketAddr) -> Option<SocketAddr> {
-        match self {
-            Self::Bpf(redirect) => redirect.take(from),
-            Self::Seccomp(supervisor) => supervisor.take(from),
-        }
-    }
-
-    /// To poll; -1: nothing.
-    fn fd(&self) -> RawFd {
-        match self {
-            Self::Bpf(_) => -1,
-            Self::Seccomp(supervisor) => supervisor.fd(),
-        }
-    }
-
-    /// Does what poll() calls for; false where it is not to be polled any more.
-    fn serve(&mut self, events: libc::c_short) -> bool {
-        match self {
-            Self::Seccomp(supervisor) if events & libc::POLLIN != 0 => supervisor.answer(),
-            _ => return events == 0,
-        }
-        true
-    }
 }
 
 /// Carries connections, in threads of its own.
