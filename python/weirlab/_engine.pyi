@@ -527,8 +527,31 @@ class ParallelRelay:
         fallback: bool,
         most: int,
     ) -> None: ...
+    @staticmethod
+    def by_seccomp(
+        watched: tuple[int, int, int],
+        routes: Sequence[tuple[str | None, str, int]],
+        how: Mapping[str, Any],
+        *,
+        only: Sequence[str],
+        fallback: bool,
+        most: int,
+    ) -> ParallelRelay:
+        """As the constructor, for the programs under a seccomp filter (:func:`seccomp_filter`).
+
+        ``watched``: the descriptor that seccomp(2) gave a process, which is closed at the end; that process's
+        number; one of its descriptors, to try whether they can be had.
+        """
+
     @property
     def active(self) -> int: ...
+    @property
+    def watches(self) -> bool:
+        """Whether programs under a seccomp filter have not ended."""
+
+    def unseen(self) -> list[int]:
+        """Threads that could not be looked at since the last time: they use plain TCP."""
+
     def ended(self) -> list[dict[str, Any]]:
         """Connections that have ended since the last time.
 
@@ -542,6 +565,12 @@ class ParallelRelay:
 
     def stop(self) -> None:
         """Break off what there is, and take nothing more."""
+
+def seccomp_filter() -> tuple[int, bytes]:
+    """The number of seccomp(2), and the filter that notifies of connect() alone.
+
+    Raises ``MissingCapability`` where there is none for this processor.
+    """
 
 class ParallelProxy:
     """Makes the connections that sessions ask for, to destinations that ``allow`` names.

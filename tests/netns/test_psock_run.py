@@ -32,6 +32,7 @@ from .psock_hosts import (
     MARKS,
     NEAR,
     Received,
+    begin,
     both_paths_carry,
     command,
     hosts_with_proxy,
@@ -127,6 +128,33 @@ print(copy.recv(100).decode(), copy.recv(1).decode())
 """Polls, duplicates, forks, sends a file, and reads behind its own end."""
 
 
+def test_a_user_without_privileges_downloads_over_two_paths(proxy: ParallelProxy, website: str) -> None:
+    curl, setpriv = map(programs.find, ("curl", "setpriv"))
+    if not (curl and setpriv):
+        pytest.skip("curl or setpriv is not installed")
+    # It may read Python and Weir, wherever they are, and nothing else.
+    kept = [f"--{kind}=-all,+dac_read_search" for kind in ("bounding-set", "inh-caps", "ambient-caps")]
+    nobody = [setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", *kept, "--"]
+    script = f"id -u; {curl} -sS {website} | sha256sum"
+    with both_paths_carry(1), begin([*nobody, *command("--", "sh", "-c", script)]) as process:
+        out, err = process.communicate()
+    assert (process.returncode, out.split()[:2]) == (0, ["65534", HASH]), err
+    assert (
+        "seccomp redirects the connections, since BPF cannot: redirecting connections by BPF needs root"
+        in err
+    )
+
+
+def test_a_socket_in_another_network_namespace_is_left_alone_by_seccomp(proxy: ParallelProxy) -> None:
+    program = "import os, socket; os.unshare(os.CLONE_NEWNET) if hasattr(os, 'unshare') else "
+    program += "__import__('ctypes').CDLL(None).unshare(0x40000000); "
+    program += f"print(socket.socket().connect_ex(('{DESTINATION}', 80)))"
+    ran = run("--by", "seccomp", "--summary", "--", sys.executable, "-c", program)
+    # It has no route there.
+    assert (ran.code, ran.out) == (0, "101\n"), ran.err
+    assert "0 connections," in ran.err
+
+
 @pytest.mark.parametrize("address", [DESTINATION, DESTINATION6])
 def test_poll_dup_fork_and_sendfile_work(proxy: ParallelProxy, address: str, tmp_path: Path) -> None:
     data, received = tmp_path / "data.bin", Received()
@@ -197,11 +225,14 @@ def _built(language: str, folder: Path) -> Path:
     return made
 
 
+@pytest.mark.parametrize("by", ["bpf", "seccomp"])
 @pytest.mark.parametrize("language", ["c", "go"])
-def test_static_programs_download_over_two_paths(proxy: ParallelProxy, language: str, tmp_path: Path) -> None:
+def test_static_programs_download_over_two_paths(
+    proxy: ParallelProxy, language: str, by: str, tmp_path: Path
+) -> None:
     made, out = _built(language, tmp_path), tmp_path / "out"
     with both_paths_carry(1), listening(lambda stream: stream.sendall(DATA)) as port, out.open("wb") as file:
-        words = command("--", made, DESTINATION, port)
+        words = command("--by", by, "--", made, DESTINATION, port)
         code = Namespace(NEAR).call(lambda: subprocess.run(words, stdout=file, check=False)).returncode
     assert code == 0
     assert hashlib.sha256(out.read_bytes()).hexdigest() == HASH

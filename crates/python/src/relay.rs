@@ -1,14 +1,15 @@
 //! Connections carried over parallel sockets; see `weirlab.studies.psock.dropin`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use weir_psock::io::Route;
 use weir_relay::{
     Ended, MOST_CONNECTIONS, PORT, Proxy, RedirectError, Relay, RelayError, RuleError, Rules, Settings,
+    Watched, Way, connect_filter,
 };
 
 use crate::errors::{describe, exception};
@@ -18,7 +19,15 @@ use crate::psock::{Given, describe_session, end, open_error};
 pub fn add_to(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<ParallelRelay>()?;
     m.add_class::<ParallelProxy>()?;
-    m.add_function(wrap_pyfunction!(relay_limits, m)?)
+    m.add_function(wrap_pyfunction!(relay_limits, m)?)?;
+    m.add_function(wrap_pyfunction!(seccomp_filter, m)?)
+}
+
+/// The number of seccomp(2), and the filter that notifies of connect().
+#[pyfunction]
+fn seccomp_filter(py: Python<'_>) -> PyResult<(i64, Bound<'_, PyBytes>)> {
+    let (number, filter) = connect_filter().map_err(|error| relay_error(py, &error.into()))?;
+    Ok((number, PyBytes::new(py, &filter)))
 }
 
 /// What Python says too, for its help: a test holds them against each other.
@@ -37,9 +46,8 @@ fn rules(py: Python<'_>, texts: &[String], option: &str) -> PyResult<Rules> {
 
 fn relay_error(py: Python<'_>, error: &RelayError) -> PyErr {
     let class = match error {
-        RelayError::Redirect(RedirectError::NotAllowed(_) | RedirectError::Refused { .. }) => {
-            "MissingCapability"
-        }
+        RelayError::Redirect(RedirectError::NotAllowed(_) | RedirectError::Refused { .. })
+        | RelayError::Seccomp(_) => "MissingCapability",
         _ => "LabError",
     };
     exception(py, class, &describe(error))
@@ -64,10 +72,38 @@ fn stories<'py>(py: Python<'py>, ended: &[Ended]) -> PyResult<Vec<Bound<'py, PyD
     ended.iter().map(|each| story(py, each)).collect()
 }
 
-/// Carries the connections of the programs in a control group.
+/// To the proxy, each by its own address (None: any), the proxy's, and its port.
+type Routes = Vec<(Option<IpAddr>, IpAddr, u16)>;
+
+/// Carries the connections of programs.
 #[pyclass(module = "weirlab._engine", frozen)]
 pub struct ParallelRelay {
     inner: Relay,
+}
+
+impl ParallelRelay {
+    fn start(py: Python<'_>, way: Way<'_>, settings: Settings) -> PyResult<Self> {
+        let inner = py.detach(|| Relay::start(way, settings));
+        Ok(Self { inner: inner.map_err(|error| relay_error(py, &error))? })
+    }
+}
+
+fn settings(
+    py: Python<'_>,
+    routes: Routes,
+    how: Given,
+    only: &[String],
+    is_fallback: bool,
+    most: usize,
+) -> PyResult<Settings> {
+    let route = |(local, remote, port)| Route { local, remote: SocketAddr::new(remote, port) };
+    Ok(Settings {
+        routes: routes.into_iter().map(route).collect(),
+        options: how.options(py)?,
+        rules: rules(py, only, "--only")?,
+        is_fallback,
+        most,
+    })
 }
 
 #[pymethods]
@@ -78,7 +114,7 @@ impl ParallelRelay {
     fn new(
         py: Python<'_>,
         cgroup: i32,
-        routes: Vec<(Option<IpAddr>, IpAddr, u16)>,
+        routes: Routes,
         how: Given,
         only: Vec<String>,
         fallback: bool,
@@ -87,18 +123,43 @@ impl ParallelRelay {
         if cgroup < 0 {
             return Err(PyValueError::new_err("cgroup is no descriptor"));
         }
-        let route = |(local, remote, port)| Route { local, remote: SocketAddr::new(remote, port) };
-        let settings = Settings {
-            routes: routes.into_iter().map(route).collect(),
-            options: how.options(py)?,
-            rules: rules(py, &only, "--only")?,
-            is_fallback: fallback,
-            most,
-        };
+        let settings = settings(py, routes, how, &only, fallback, most)?;
         // SAFETY: Python's caller keeps it open during the call.
         let cgroup = unsafe { BorrowedFd::borrow_raw(cgroup) };
-        let inner = py.detach(|| Relay::start(cgroup, settings));
-        Ok(Self { inner: inner.map_err(|error| relay_error(py, &error))? })
+        Self::start(py, Way::Bpf(cgroup), settings)
+    }
+
+    /// `watched`: what seccomp(2) gave a process, which is closed at the end; its number; a descriptor of its.
+    #[staticmethod]
+    #[pyo3(signature = (watched, routes, how, *, only, fallback, most))]
+    fn by_seccomp(
+        py: Python<'_>,
+        watched: (i32, u32, i32),
+        routes: Routes,
+        how: Given,
+        only: Vec<String>,
+        fallback: bool,
+        most: usize,
+    ) -> PyResult<Self> {
+        let (listener, process, open) = watched;
+        if listener < 0 {
+            return Err(PyValueError::new_err("listener is no descriptor"));
+        }
+        // SAFETY: Python's caller hands it over.
+        let listener = unsafe { OwnedFd::from_raw_fd(listener) };
+        let settings = settings(py, routes, how, &only, fallback, most)?;
+        Self::start(py, Way::Seccomp(Watched { listener, process, open }), settings)
+    }
+
+    /// Whether programs under a seccomp filter have not ended.
+    #[getter]
+    fn watches(&self) -> bool {
+        self.inner.watches()
+    }
+
+    /// Threads that could not be looked at since the last time.
+    fn unseen(&self) -> Vec<u32> {
+        self.inner.unseen()
     }
 
     /// Connections that there are.

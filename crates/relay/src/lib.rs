@@ -6,7 +6,8 @@
 //!
 //! - [`Rules`]: which destinations are meant; no I/O.
 //! - [`wire`]: how a session names its destination (`docs/psock-run.md`); no I/O.
-//! - [`Relay`]: takes the connections of the programs in a control group, each into a session of its own.
+//! - [`Relay`]: takes the connections of programs, each into a session of its own. They are redirected to it by BPF
+//!   programs at a control group, or by a seccomp filter that the programs start with ([`Way`]).
 //! - [`Proxy`]: makes the connections that sessions ask for.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
@@ -16,7 +17,9 @@ mod proxy;
 mod redirect;
 mod relay;
 mod rules;
+mod seccomp;
 mod splice;
+mod way;
 pub mod wire;
 
 pub use house::{Ended, MOST_CONNECTIONS};
@@ -24,3 +27,5 @@ pub use proxy::{PORT, Proxy};
 pub use redirect::RedirectError;
 pub use relay::{Relay, RelayError, Settings};
 pub use rules::{RuleError, Rules};
+pub use seccomp::{SeccompError, Watched, connect_filter};
+pub use way::Way;

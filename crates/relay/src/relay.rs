@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -16,10 +16,12 @@ use weir_psock::wire::GreetingError;
 use crate::house::{CONNECT, Door, Ended, House, LOOK, NO_THREAD, prepare};
 use crate::redirect::{Redirect, RedirectError, netns_cookie};
 use crate::rules::Rules;
+use crate::seccomp::{SeccompError, Supervisor, Watch};
 use crate::splice::End;
+use crate::way::{Redirecting, Way};
 use crate::wire::{REPLY_BYTES, Request, Status, WireError};
 
-const BACKLOG: i32 = 1024;
+pub const BACKLOG: i32 = 1024;
 /// Until the proxy must have answered: it tries to connect for 10 s.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// When the programs have ended and the destination has everything: until it must have ended its direction, too.
@@ -48,6 +50,9 @@ pub enum RelayError {
     /// The BPF programs.
     #[error(transparent)]
     Redirect(#[from] RedirectError),
+    /// The seccomp filter.
+    #[error(transparent)]
+    Seccomp(#[from] SeccompError),
     /// Programs could not reach the relay.
     #[error("nothing can be reached at 127.0.0.1; ip link set lo up")]
     Loopback(#[source] io::Error),
@@ -70,6 +75,7 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> RelayError {
 pub struct Relay {
     door: Door,
     end: Arc<Finish>,
+    watch: Option<Arc<Watch>>,
 }
 
 /// How far the end is.
@@ -82,12 +88,11 @@ struct Finish {
 }
 
 impl Relay {
-    /// From now on, carries the connections that programs in `cgroup` make in the calling thread's network
-    /// namespace.
+    /// From now on, carries the connections that programs make in the calling thread's network namespace.
     ///
     /// # Errors
     /// [`RelayError`].
-    pub fn start(cgroup: BorrowedFd<'_>, settings: Settings) -> Result<Self, RelayError> {
+    pub fn start(way: Way<'_>, settings: Settings) -> Result<Self, RelayError> {
         let first = listen((Ipv4Addr::LOCALHOST, 0).into()).map_err(system("cannot listen on 127.0.0.1"))?;
         let at = first.local_addr().map_err(system("the socket has no address"))?;
         // Noted nowhere, this connection is closed again.
@@ -98,14 +103,38 @@ impl Relay {
         let ports = [at.port(), second.as_ref().map_or(0, port)];
         let cookie =
             netns_cookie(&first).map_err(system("this kernel does not tell network namespaces apart"))?;
-        let redirect = Redirect::attach(cgroup, cookie, ports, &settings.rules)?;
+        let rules = &settings.rules;
+        let redirecting = match way {
+            Way::Bpf(cgroup) => Redirecting::Bpf(Redirect::attach(cgroup, cookie, ports, rules)?),
+            Way::Seccomp(watched) => {
+                Redirecting::Seccomp(Supervisor::start(watched, cookie, ports, rules.clone())?)
+            }
+        };
+        let watch = match &redirecting {
+            Redirecting::Bpf(_) => None,
+            Redirecting::Seccomp(supervisor) => Some(supervisor.watch()),
+        };
         let listeners: Vec<_> = [Some(first), second].into_iter().flatten().collect();
         let (house, end) = (House::new(settings.most), Arc::<Finish>::default());
         let for_thread = Arc::clone(&end);
-        let work =
-            move |house: &Arc<House>| accept(&listeners, redirect, house, &Arc::new(settings), &for_thread);
+        let work = move |house: &Arc<House>| {
+            accept(&listeners, redirecting, house, &Arc::new(settings), &for_thread)
+        };
         let door = Door::open("psock accept", &house, work).map_err(system("no thread can be made"))?;
-        Ok(Self { door, end })
+        Ok(Self { door, end, watch })
+    }
+
+    /// Whether programs under a seccomp filter have not ended.
+    #[must_use]
+    pub fn watches(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| !watch.has_ended())
+    }
+
+    /// Threads of programs under a seccomp filter that could not be looked at since the last time: what they connect
+    /// to, they reach as ever.
+    #[must_use]
+    pub fn unseen(&self) -> Vec<u32> {
+        self.watch.as_ref().map(|watch| watch.unseen()).unwrap_or_default()
     }
 
     /// Connections that there are; after [`Relay::finish`] and before [`Relay::stop`] not 0 as long as one may wait to
@@ -150,21 +179,28 @@ fn listen(at: SocketAddr) -> io::Result<TcpListener> {
 
 fn accept(
     listeners: &[TcpListener],
-    mut redirect: Redirect,
+    mut redirecting: Redirecting,
     house: &Arc<House>,
     settings: &Arc<Settings>,
     end: &Arc<Finish>,
 ) {
-    let entry =
-        |listener: &TcpListener| libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let mut fds: Vec<_> = listeners.iter().map(entry).collect();
+    let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let watched = [redirecting.fd()].into_iter();
+    let mut fds: Vec<_> = watched.chain(listeners.iter().map(AsRawFd::as_raw_fd)).map(entry).collect();
     while !house.is_stopped() {
         // What programs have begun before they ended waits by now.
         let is_last = end.is_told.load(SeqCst) && !end.is_all.load(SeqCst);
         let wait = if is_last { Duration::ZERO } else { LOOK };
         let mut is_empty = true;
+        let wait_ms = wait.as_millis() as libc::c_int;
         // SAFETY: as many entries as are said. An error is as if nothing had happened.
-        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, wait.as_millis() as libc::c_int) };
+        let found = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, wait_ms) };
+        if let Some(watched) = fds.first_mut()
+            && found > 0
+            && !redirecting.serve(watched.revents)
+        {
+            watched.fd = -1;
+        }
         for listener in listeners {
             let (stream, from) = match listener.accept() {
                 Ok(accepted) => accepted,
@@ -177,7 +213,7 @@ fn accept(
             };
             is_empty = false;
             // Others on this host may connect as well: they are sent away.
-            if let Some(to) = redirect.take(from) {
+            if let Some(to) = redirecting.take(from) {
                 let (settings, end) = (Arc::clone(settings), Arc::clone(end));
                 let ended = Ended::new(from, Some(to));
                 take(house, stream, ended, move |house, stream, ended| {

@@ -24,6 +24,6 @@ class PsockStudy(Study[Any, Any, Any]):
     commands = {"weirlab.studies.psock.command": ("psock",)}
 
     def checks(self) -> Sequence[Finding]:
-        from weirlab.studies.psock.dropin.checking import finding
+        from weirlab.studies.psock.dropin.checking import findings
 
-        return (finding(),)
+        return findings()

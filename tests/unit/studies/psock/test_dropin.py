@@ -67,9 +67,9 @@ def group(tmp_path: Path) -> ControlGroup:
 
 
 def _run(group: ControlGroup, *command: str, look: Callable[[], None] = lambda: None) -> int:
-    begun = program.Program(program.located(command[0]), command, user="", descriptors=99)
-    with program.signals_held():
-        return program.run(begun, group, look)
+    began = program.Program(program.located(command[0]), command, user="", descriptors=99)
+    with program.signals_held(), program.begun(began, group=group.path) as process:
+        return program.run(process, look)
 
 
 def test_a_program_enters_its_group_and_gives_its_exit_code(group: ControlGroup, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def _settled(group: FakeGroup, relay: FakeRelay, *signals: signal.Signals) -> li
     with program.signals_held():
         for number in signals:
             signal.raise_signal(number)
-        program.settle(group, relay, lambda: None, said.append)
+        program.settle(lambda: bool(group.members()), relay, lambda: None, said.append)
     return said
 
 
@@ -156,7 +156,7 @@ def test_what_was_sent_is_waited_for_when_all_processes_have_ended() -> None:
     said = _settled(FakeGroup([7, 8], [8]), relay)
     assert relay.told == ["finish", "stop"]
     assert said == [
-        "the program has ended, 2 processes that it started not yet; Ctrl-C breaks off the connections"
+        "the program has ended, processes that it started have not; Ctrl-C breaks off the connections"
     ]
 
 
@@ -190,9 +190,12 @@ def test_what_is_wrong_is_said_before_anything_begins(
     weir: Weir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    answer = weir("psock", "run", "--via", "localhost", "--", "true", "--help")
+    answer = weir("psock", "run", "--via", "localhost", "--by", "bpf", "--", "true", "--help")
     assert answer.code == MissingCapability.exit_code
     assert "needs root" in answer.err
+    answer = weir("psock", "run", "--via", "localhost", "--user", "root", "--", "true")
+    assert answer.code == MissingCapability.exit_code
+    assert "--user needs root" in answer.err
     assert weir("psock", "run", "--via", "a:b", "true").code == InputError.exit_code
     answer = weir("psock", "run", "--via", "localhost", "--user", "no such", "true")
     assert (answer.code, "no such user" in answer.err) == (InputError.exit_code, True)
@@ -294,14 +297,16 @@ def test_what_programs_need_of_the_machine_is_told_with_the_way_out(monkeypatch:
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(group_of_programs, "unified", refuse)
-    found = checking.finding()
+    found, _ = checking.findings()
     assert (found.ok, found.essential, found.remedy) == (False, False, "mount them")
     assert "no control groups of version 2 are mounted" in found.detail
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    found = checking.finding()
+    found, other = checking.findings()
     assert not found.ok
     assert "needs root" in found.detail
     assert "--user NAME" in found.remedy
+    # That needs no privileges, and was tried.
+    assert (other.name, other.ok) == ("psock run --by seccomp", True), other.detail
 
 
 def test_a_proxy_tells_at_its_end_what_it_carried() -> None:

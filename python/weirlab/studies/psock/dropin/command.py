@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,14 +17,14 @@ from weirlab.cli.options.sockets import shown
 from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
 from weirlab.errors import InputError, LabError
-from weirlab.studies.psock.dropin.options import ProgramOptions, ProxyOptions, parse_via
+from weirlab.studies.psock.dropin.options import BPF, By, ProgramOptions, ProxyOptions, parse_via
 from weirlab.studies.psock.options import SessionOptions, StreamOptions, ends
 
 if TYPE_CHECKING:
-    from weirlab._engine import ParallelProxy, ParallelRelay
+    from weirlab._engine import ParallelProxy
     from weirlab.studies.psock.copying import How, Route
     from weirlab.studies.psock.dropin.account import Account
-    from weirlab.studies.psock.dropin.program import Program
+    from weirlab.studies.psock.dropin.redirecting import Redirected
 
 _STREAMS = 4
 """Of a session, as far as a proxy makes room for them in advance."""
@@ -39,9 +39,13 @@ opens a session to weir psock proxy for each, over all --path; the proxy
 connects to the destination. Connections to loopback and link-local addresses
 are not carried unless --only names them; they then mean the proxy's host.
 
-The exit code is that of the program (128 + n where signal n ended it). Needs
-root, control groups of version 2 and Linux 5.14. With --json, standard output
-has the result alone, and the program's goes to standard error.
+BPF programs redirect connections, which needs root and control groups of
+version 2. Elsewhere a seccomp filter does, which needs no root: setuid
+programs such as sudo then gain no privileges. Both need Linux 5.14.
+
+The exit code is that of the program (128 + n where signal n ended it). With
+--json, standard output has the result alone, and the program's goes to
+standard error.
 
 Both ends need the same --token, or WEIR_PSOCK_TOKEN.
 
@@ -49,6 +53,7 @@ Examples:
   weir psock run --via 192.0.2.1 --token SECRET -- curl -O http://host/data.bin
   weir psock run --via 192.0.2.1 --path 10.0.1.1 --path 10.0.2.1 -- ssh host
   weir psock run --via 192.0.2.1 --only any:443 --summary -- ./fetch all
+  weir psock run --via 192.0.2.1 --by seccomp -- wget http://host/data.bin
   weir psock run --via 192.0.2.1 --fallback --user alice --json -- ./fetch
 """
 
@@ -87,32 +92,33 @@ def run(
     from weirlab.studies.psock import copying
     from weirlab.studies.psock.dropin import account, program
     from weirlab.studies.psock.dropin.group import check_root
+    from weirlab.studies.psock.dropin.redirecting import redirected
 
     with Session(ctx, as_json=json) as session:
         path = program.located(what.command[0])
         user = program.check_user(what.user)
         host, port = parse_via(what.via)
-        check_root()
+        if what.by == BPF:
+            check_root()
         how = session_options.how(streams)
         tries = copying.routes(host, port, streams.paths(), streams.streams)
         found = account.Account()
-
-        def start(group: int) -> ParallelRelay:
-            from weirlab._engine import ParallelRelay
-
-            meant = what.only or ["any"]
-            return ParallelRelay(
-                group, routes, how.plain(), only=meant, fallback=what.direct, most=what.connections
-            )
 
         # Each connection of the program waits for its paths, and this one carries nothing.
         check = replace(how, wait_for_paths=False)
         routes = program.apart(lambda: _reached(tries, check, session.say if what.direct else None))
         descriptors = program.allow_descriptors(what.connections, len(routes))
         began = program.Program(path, what.command, user, descriptors, aside=json)
+        given = {
+            "routes": routes,
+            "how": how.plain(),
+            "only": what.only or ["any"],
+            "fallback": what.direct,
+            "most": what.connections,
+        }
         with program.signals_held():
-            code = _carried(began, start, found, session.say)
-        document = {"kind": "psock run", "exit_code": code, **account.document(found)}
+            by, code = _carried(redirected(what.by, began, given, session.say), found, session.say)
+        document = {"kind": "psock run", "exit_code": code, "by": by, **account.document(found)}
         if json:
             session.finish(document, account.sentence(found, "connection"))
         elif what.summary:
@@ -150,29 +156,21 @@ def _reached(
 
 
 def _carried(
-    began: Program, start: Callable[[int], ParallelRelay], found: Account, say: Callable[[str], None]
-) -> int:
-    """Run the program until it and its connections have ended; its exit code."""
-    from weirlab.link.host import journal
+    begun: AbstractContextManager[Redirected], found: Account, say: Callable[[str], None]
+) -> tuple[By, int]:
+    """Run the program until it and its connections have ended; what redirected them, and its exit code."""
     from weirlab.studies.psock.dropin import program
-    from weirlab.studies.psock.dropin.group import control_group
 
-    # Groups whose owners were killed.
-    journal.clean(say)
-    with control_group(say) as group:
-        with group.opened() as descriptor:
-            relay = start(descriptor)
+    with begun as made:
 
         def look() -> None:
-            for problem in found.take(relay.ended()):
+            made.look()
+            for problem in found.take(made.relay.ended()):
                 say(problem)
 
-        try:
-            code = program.run(began, group, look)
-            program.settle(group, relay, look, say)
-        finally:
-            relay.stop()
-    return code
+        code = program.run(made.process, look)
+        program.settle(made.is_left, made.relay, look, say)
+    return made.by, code
 
 
 def proxy(

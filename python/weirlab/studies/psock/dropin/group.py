@@ -47,8 +47,8 @@ def check_root() -> None:
     """Raises ``MissingCapability`` for whoever may not redirect connections."""
     if os.geteuid() != 0:
         raise MissingCapability(
-            "weir psock run redirects connections by BPF programs at a control group, which needs root; "
-            "sudo weir psock run --user NAME runs the program as you"
+            "redirecting connections by BPF needs root; sudo weir psock run --user NAME runs the program as "
+            "you, and --by seccomp needs no root"
         )
 
 
@@ -68,7 +68,7 @@ def control_group(complain: Callable[[str], None]) -> Iterator[ControlGroup]:
         groups = unified()
     except Refused as refused:
         raise MissingCapability(
-            f"weir psock run redirects connections of a control group, and {refused.why}; {refused.remedy}"
+            f"redirecting connections by BPF needs a control group, and {refused.why}; {refused.remedy}"
         ) from None
     noted = journal.Journal()
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Literal
 
 import typer
 
@@ -16,6 +16,10 @@ PORT: Final = 29102
 CONNECTIONS: Final = 256
 """Connections at one time (``weir_relay::MOST_CONNECTIONS``)."""
 MOST_CONNECTIONS: Final = 4096
+
+By = Literal["bpf", "seccomp"]
+BPF: Final = "bpf"
+SECCOMP: Final = "seccomp"
 
 ConnectionsOption = Annotated[
     int,
@@ -45,6 +49,10 @@ class ProgramOptions:
             help="Carry connections to these destinations alone, such as 192.0.2.0/24:443; repeatable.",
             metavar="NETWORK[:PORT]",
         ),
+    ] = None
+    by: Annotated[
+        By | None,
+        typer.Option("--by", help="What redirects connections (bpf where it works, else seccomp)."),
     ] = None
     user: Annotated[str, typer.Option("--user", help="Run the program as this user.", metavar="NAME")] = ""
     direct: Annotated[

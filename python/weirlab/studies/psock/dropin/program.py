@@ -1,4 +1,4 @@
-"""A program of the user's in a control group, from its start to its end, and the end of its connections."""
+"""A program whose connections are redirected, from its start to its end, and the end of its connections."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from weirlab import programs
-from weirlab.errors import InputError
+from weirlab.errors import InputError, MissingCapability
+from weirlab.interrupts import shielded
 from weirlab.quoting import quoted
 from weirlab.studies.psock.options import TOKEN
-
-if TYPE_CHECKING:
-    from weirlab.studies.psock.dropin.group import ControlGroup
 
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _LOOK_S: Final = 0.1
@@ -66,12 +64,14 @@ def located(name: str) -> str:
 
 
 def check_user(name: str) -> str:
-    """``name``; raises ``InputError`` where there is no such user."""
+    """``name``; raises ``InputError`` where there is no such user, ``MissingCapability`` without root."""
     try:
         if name:
             pwd.getpwnam(name)
     except (KeyError, ValueError):
         raise InputError(f"--user {quoted(name)}: there is no such user") from None
+    if name and os.geteuid() != 0:
+        raise MissingCapability("--user needs root; without it, the program runs as you")
     return name
 
 
@@ -132,13 +132,14 @@ class Program:
     aside: bool = False
 
 
-def run(program: Program, group: ControlGroup, look: Callable[[], None]) -> int:
-    """Run a program; its exit code, 128 + n where signal n ended it. ``look`` is called every 0.1 s.
+@contextmanager
+@shielded
+def begun(program: Program, *, group: str = "", watch: str = "") -> Iterator[programs.Program[Any]]:
+    """A program that runs while inside, in a control group or under a seccomp filter (``enter.py``).
 
-    To be called inside :func:`signals_held`: what this process is sent is passed on; what a terminal sends
-    reaches the program anyway, which is in the same process group.
+    To be called inside :func:`signals_held`, so that the program gets what it is sent at its start.
     """
-    own = (group.path, str(os.getpid()), program.user, str(program.descriptors))
+    own = (group, watch, str(os.getpid()), program.user, str(program.descriptors))
     process = programs.start(
         programs.script(_ENTER, *own, program.path, *program.command),
         env={name: value for name, value in os.environ.items() if name != TOKEN},
@@ -148,33 +149,43 @@ def run(program: Program, group: ControlGroup, look: Callable[[], None]) -> int:
         stdout=_STANDARD_ERROR if program.aside else None,
     )
     try:
-        while process.poll() is None:
-            told = signal.sigtimedwait((*_PASSED_ON, signal.SIGCHLD), _LOOK_S)
-            # Positive codes are the kernel's own, such as those of a terminal (sigaction(2)).
-            if told is not None and told.si_signo in _PASSED_ON and told.si_code <= 0:
-                process.send_signal(told.si_signo)
-            look()
+        yield process
     finally:
         if process.poll() is None:
             process.kill()
             process.wait()
-    code = process.returncode
+
+
+def run(process: programs.Program[Any], look: Callable[[], None]) -> int:
+    """Wait for a program's end; its exit code, 128 + n where signal n ended it. ``look`` is called meanwhile.
+
+    To be called inside :func:`signals_held`: what this process is sent is passed on; what a terminal sends
+    reaches the program anyway, which is in the same process group.
+    """
+    while process.poll() is None:
+        told = signal.sigtimedwait((*_PASSED_ON, signal.SIGCHLD), _LOOK_S)
+        # Positive codes are the kernel's own, such as those of a terminal (sigaction(2)).
+        if told is not None and told.si_signo in _PASSED_ON and told.si_code <= 0:
+            process.send_signal(told.si_signo)
+        look()
+    code: int = process.returncode
     return code if code >= 0 else 128 - code
 
 
 def settle(
-    group: ControlGroup, relay: Relaying, look: Callable[[], None], tell: Callable[[str], None]
+    is_left: Callable[[], bool], relay: Relaying, look: Callable[[], None], tell: Callable[[str], None]
 ) -> None:
     """Wait until whatever the program started has ended, and everything it sent has arrived.
 
     Signals end that. To be called inside :func:`signals_held`.
     """
     is_told = False
-    while left := group.members():
+    while is_left():
         if not is_told:
             is_told = True
-            who = "a process" if len(left) == 1 else f"{len(left)} processes"
-            tell(f"the program has ended, {who} that it started not yet; Ctrl-C breaks off the connections")
+            tell(
+                "the program has ended, processes that it started have not; Ctrl-C breaks off the connections"
+            )
         if _is_interrupted():
             tell("interrupted: connections of programs that are still running are broken off")
             break

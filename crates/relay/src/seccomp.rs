@@ -1,0 +1,368 @@
+//! connect() of programs under a seccomp filter, answered here: the way without BPF programs and without root.
+//!
+//! The kernel hands each connect() over (seccomp_unotify(2)) and lets it wait. Where the destination is meant, the
+//! program's own socket begins to connect to the relay instead; every other call goes on as if there were no filter.
+//! That redirects, and confines nobody: a program can change an address after it was read here.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem::{self, offset_of};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use thiserror::Error;
+
+use crate::redirect::netns_cookie;
+use crate::rules::Rules;
+
+/// `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64` (linux/audit.h), which libc lacks.
+const ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
+    Some(0xc000_003e)
+} else if cfg!(target_arch = "aarch64") {
+    Some(0xc000_00b7)
+} else {
+    None
+};
+/// `TCP_CLOSE` (net/tcp_states.h): neither connected nor about to be.
+const TCP_CLOSE: u8 = 7;
+/// `SIN6_LEN_RFC2133`: the scope may be left out.
+const SHORTEST_SOCKADDR_IN6: usize = 24;
+/// Begun connections whose destinations are remembered: more do not wait at two listeners.
+const MOST_PENDING: usize = 2 * (crate::relay::BACKLOG as usize + 1);
+/// Processes that are told of, at one time.
+const MOST_UNSEEN: usize = 64;
+
+/// Why connections cannot be redirected in this way.
+#[derive(Debug, Error)]
+pub enum SeccompError {
+    /// Nobody has written the filter for this processor.
+    #[error("there is no seccomp filter for this processor")]
+    Processor,
+    /// The kernel does not do what is needed.
+    #[error(
+        "this kernel lacks what redirects connections by seccomp (Linux 5.14 with CONFIG_SECCOMP_FILTER)"
+    )]
+    Kernel(#[source] io::Error),
+    /// Sockets of other processes cannot be had.
+    #[error(
+        "this host does not let a process look into those that it starts, which redirects connections by seccomp \
+         (kernel.yama.ptrace_scope, CAP_SYS_PTRACE in a container)"
+    )]
+    Closed(#[source] io::Error),
+}
+
+/// The number of seccomp(2), and the filter for `SECCOMP_SET_MODE_FILTER` as in memory: connect() is notified, all
+/// else is allowed. Programs of another architecture, such as 32-bit ones, are left alone.
+///
+/// # Errors
+/// [`SeccompError::Processor`].
+pub fn connect_filter() -> Result<(i64, Vec<u8>), SeccompError> {
+    let architecture = ARCHITECTURE.ok_or(SeccompError::Processor)?;
+    let load = |at: usize| (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, at as u32);
+    let unless = |value: u32, skip: u8| (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, skip, value);
+    let program = [
+        load(offset_of!(libc::seccomp_data, arch)),
+        unless(architecture, 3),
+        load(offset_of!(libc::seccomp_data, nr)),
+        unless(libc::SYS_connect as u32, 1),
+        (libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_USER_NOTIF),
+        (libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    // struct sock_filter (linux/filter.h).
+    let bytes = program.iter().flat_map(|(code, skip, value)| {
+        let ([a, b], [e, f, g, h]) = ((*code as u16).to_ne_bytes(), value.to_ne_bytes());
+        [a, b, 0, *skip, e, f, g, h]
+    });
+    Ok((libc::SYS_seccomp, bytes.collect()))
+}
+
+/// What there is to tell of the programs under a filter.
+#[derive(Debug)]
+pub struct Watch {
+    /// Only the supervisor keeps it open: calls would wait for an answer when there is none any more.
+    listener: Weak<OwnedFd>,
+    unseen: Mutex<Vec<u32>>,
+}
+
+impl Watch {
+    /// All processes under the filter have ended.
+    pub fn has_ended(&self) -> bool {
+        let Some(listener) = self.listener.upgrade() else { return true };
+        let mut at = libc::pollfd { fd: listener.as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: one entry, whose descriptor is open.
+        unsafe { libc::poll(&raw mut at, 1, 0) == 1 && at.revents & libc::POLLHUP != 0 }
+    }
+
+    /// Threads whose calls could not be looked at since the last time.
+    pub fn unseen(&self) -> Vec<u32> {
+        mem::take(&mut *self.unseen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn add(&self, thread: u32) {
+        let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+        if unseen.len() < MOST_UNSEEN && !unseen.contains(&thread) {
+            unseen.push(thread);
+        }
+    }
+}
+
+/// A process under the filter that waits until it is answered for.
+#[derive(Debug)]
+pub struct Watched {
+    /// What seccomp(2) gave it.
+    pub listener: OwnedFd,
+    /// Its number.
+    pub process: u32,
+    /// One of its descriptors, to see whether they can be had.
+    pub open: RawFd,
+}
+
+/// Answers the calls of the programs under a filter.
+#[derive(Debug)]
+pub struct Supervisor {
+    listener: Arc<OwnedFd>,
+    netns: u64,
+    listeners: [u16; 2],
+    rules: Rules,
+    pending: VecDeque<(SocketAddr, SocketAddr)>,
+    watch: Arc<Watch>,
+}
+
+/// What becomes of a call.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    /// The kernel carries it out as it would have without a filter.
+    GoesOn,
+    /// It returns 0, or fails with this number.
+    Returns(i32),
+}
+
+impl Supervisor {
+    /// TCP connections in the network namespace with the cookie `netns` to destinations that `rules` take go to the
+    /// ports `listeners` of 127.0.0.1 and of ::1 (0: to none).
+    ///
+    /// # Minimum kernel version
+    /// 5.14: `SO_NETNS_COOKIE`. pidfd_getfd(2) needs 5.6, `POLLHUP` at the end of all programs 5.9.
+    pub fn start(
+        watched: Watched,
+        netns: u64,
+        listeners: [u16; 2],
+        rules: Rules,
+    ) -> Result<Self, SeccompError> {
+        let mut sizes =
+            libc::seccomp_notif_sizes { seccomp_notif: 0, seccomp_notif_resp: 0, seccomp_data: 0 };
+        // SAFETY: the kernel writes the three sizes.
+        let asked =
+            unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_NOTIF_SIZES, 0, &raw mut sizes) };
+        done(asked).map_err(SeccompError::Kernel)?;
+        if usize::from(sizes.seccomp_notif) != size_of::<libc::seccomp_notif>()
+            || usize::from(sizes.seccomp_notif_resp) != size_of::<libc::seccomp_notif_resp>()
+        {
+            return Err(SeccompError::Kernel(io::ErrorKind::Unsupported.into()));
+        }
+        copy_of(watched.process, watched.open).map_err(|e| match e.raw_os_error() {
+            Some(libc::ENOSYS) => SeccompError::Kernel(e),
+            _ => SeccompError::Closed(e),
+        })?;
+        let listener = Arc::new(watched.listener);
+        let watch = Arc::new(Watch { listener: Arc::downgrade(&listener), unseen: Mutex::default() });
+        Ok(Self { listener, netns, listeners, rules, pending: VecDeque::new(), watch })
+    }
+
+    /// What is told of the programs.
+    pub fn watch(&self) -> Arc<Watch> {
+        Arc::clone(&self.watch)
+    }
+
+    /// To poll: `POLLIN` is for [`Self::answer`], `POLLHUP` without it says that no program is left.
+    pub fn fd(&self) -> RawFd {
+        self.listener.as_raw_fd()
+    }
+
+    /// Where the connection that comes from `from` was to go; once. `None`: it was not redirected.
+    pub fn take(&mut self, from: SocketAddr) -> Option<SocketAddr> {
+        let from = plain(from);
+        // The newest first: those before it came to nothing.
+        let at = self.pending.iter().rposition(|(known, _)| *known == from)?;
+        self.pending.remove(at).map(|(_, to)| to)
+    }
+
+    /// Answers one call, which waits.
+    pub fn answer(&mut self) {
+        // SAFETY: of numbers alone, for which 0 is a value; the kernel wants zeros.
+        let mut call: libc::seccomp_notif = unsafe { mem::zeroed() };
+        // SAFETY: the kernel writes as much as it said in SECCOMP_GET_NOTIF_SIZES.
+        let got = unsafe { libc::ioctl(self.fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut call) };
+        if got != 0 {
+            // It was interrupted, or the program was killed.
+            return;
+        }
+        let (error, flags) = match self.decide(&call) {
+            Answer::GoesOn => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+            Answer::Returns(number) => (-number, 0),
+        };
+        let mut reply = libc::seccomp_notif_resp { id: call.id, val: 0, error, flags };
+        // SAFETY: the kernel reads the reply. Where nobody waits any more, there is nothing to do.
+        unsafe { libc::ioctl(self.fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut reply) };
+    }
+
+    fn decide(&mut self, call: &libc::seccomp_notif) -> Answer {
+        match self.look(call) {
+            Ok(Some((socket, given, relay))) => self.redirect(&socket, given, relay),
+            Ok(None) => Answer::GoesOn,
+            Err(e) => match e.raw_os_error() {
+                // It would go unnoticed past the relay; as connect(2) has it for what a host runs out of.
+                Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Answer::Returns(libc::EAGAIN),
+                Some(libc::EPERM | libc::EACCES) => {
+                    self.watch.add(call.pid);
+                    Answer::GoesOn
+                }
+                // No such descriptor, no such address: so the kernel will say.
+                _ => Answer::GoesOn,
+            },
+        }
+    }
+
+    /// Of a call that is to be redirected: a copy of its socket, where it was to go, and where it is to go.
+    fn look(&self, call: &libc::seccomp_notif) -> io::Result<Option<(Socket, SocketAddr, SocketAddr)>> {
+        let [fd, address, len, ..] = call.data.args;
+        let Some(given) = sockaddr(&read(call.pid, address, len as u32)?) else { return Ok(None) };
+        let Some(relay) = self.relay(given) else { return Ok(None) };
+        if !self.rules.takes(plain(given)) {
+            return Ok(None);
+        }
+        let socket = Socket::from(copy_of(call.pid, fd as RawFd)?);
+        // Whose number that was is the one who waits, if he does so still.
+        // SAFETY: the kernel reads the number.
+        let valid = unsafe { libc::ioctl(self.fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const call.id) };
+        let is_meant = valid == 0
+            && socket.domain()? == Domain::for_address(given)
+            && socket.r#type()? == Type::STREAM
+            && socket.protocol()? == Some(Protocol::TCP)
+            // In another namespace, nobody listens at this port.
+            && netns_cookie(&socket)? == self.netns
+            // Otherwise connect() tells how far it is, wherever it was to go.
+            && state(&socket)? == TCP_CLOSE;
+        Ok(is_meant.then_some((socket, given, relay)))
+    }
+
+    /// The relay for a destination as it was given: an address of IPv4 may be mapped into IPv6.
+    fn relay(&self, given: SocketAddr) -> Option<SocketAddr> {
+        let [port4, port6] = self.listeners;
+        let (ip, port) = match given.ip() {
+            IpAddr::V4(_) => (Ipv4Addr::LOCALHOST.into(), port4),
+            IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => {
+                (Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), port4)
+            }
+            IpAddr::V6(_) => (Ipv6Addr::LOCALHOST.into(), port6),
+        };
+        (port != 0).then(|| SocketAddr::new(ip, port))
+    }
+
+    /// Begins to connect to the relay, without waiting: a program that wants to wait does so in its own call, which
+    /// goes on, and finds its socket connecting.
+    fn redirect(&mut self, socket: &Socket, given: SocketAddr, relay: SocketAddr) -> Answer {
+        let Ok(is_nonblocking) = socket.nonblocking() else { return Answer::GoesOn };
+        let switch = |on| if is_nonblocking { Ok(()) } else { socket.set_nonblocking(on) };
+        let begun = switch(true).and_then(|()| socket.connect(&relay.into()));
+        if switch(false).is_err() {
+            return Answer::GoesOn;
+        }
+        let number = begun.map_or_else(|e| e.raw_os_error().unwrap_or(libc::EIO), |()| 0);
+        if number != 0 && number != libc::EINPROGRESS {
+            return Answer::Returns(number);
+        }
+        if let Some(from) = socket.local_addr().ok().and_then(|local| local.as_socket()) {
+            if self.pending.len() >= MOST_PENDING {
+                self.pending.pop_front();
+            }
+            self.pending.push_back((plain(from), plain(given)));
+        }
+        if number == 0 || is_nonblocking { Answer::Returns(number) } else { Answer::GoesOn }
+    }
+}
+
+fn done(returned: libc::c_long) -> io::Result<libc::c_long> {
+    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
+}
+
+/// Address and port alone, those of IPv4 as such.
+fn plain(at: SocketAddr) -> SocketAddr {
+    SocketAddr::new(at.ip().to_canonical(), at.port())
+}
+
+/// What connect() was given; empty where the kernel refuses the length.
+fn read(thread: u32, address: u64, len: u32) -> io::Result<Vec<u8>> {
+    if len as usize > size_of::<libc::sockaddr_storage>() {
+        return Ok(Vec::new());
+    }
+    let mut bytes = vec![0; size_of::<libc::sockaddr_in6>().min(len as usize)];
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as usize as *mut libc::c_void, iov_len: bytes.len() };
+    // SAFETY: the kernel writes at most as many bytes as there are.
+    let got = unsafe {
+        libc::process_vm_readv(thread as libc::pid_t, &raw const local, 1, &raw const remote, 1, 0)
+    };
+    bytes.truncate(done(got as libc::c_long)? as usize);
+    Ok(bytes)
+}
+
+/// Understands `struct sockaddr_in` and `struct sockaddr_in6`; nothing else is meant.
+fn sockaddr(bytes: &[u8]) -> Option<SocketAddr> {
+    let (family, rest) = bytes.split_first_chunk::<2>()?;
+    let (port, rest) = rest.split_first_chunk::<2>()?;
+    let port = u16::from_be_bytes(*port);
+    match libc::c_int::from(u16::from_ne_bytes(*family)) {
+        libc::AF_INET if bytes.len() >= size_of::<libc::sockaddr_in>() => {
+            Some(SocketAddrV4::new(rest.first_chunk().copied().map(Ipv4Addr::from_octets)?, port).into())
+        }
+        libc::AF_INET6 if bytes.len() >= SHORTEST_SOCKADDR_IN6 => {
+            let address = rest.get(4..)?.first_chunk().copied().map(Ipv6Addr::from_octets)?;
+            Some(SocketAddrV6::new(address, port, 0, 0).into())
+        }
+        _ => None,
+    }
+}
+
+/// A descriptor here of what is open as `fd` in a thread of another process.
+fn copy_of(thread: u32, fd: RawFd) -> io::Result<OwnedFd> {
+    let owner = match pidfd(thread, libc::PIDFD_THREAD) {
+        // Before Linux 6.9, processes can be opened, and not their threads.
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => pidfd(process_of(thread)?, 0),
+        found => found,
+    }?;
+    // SAFETY: of numbers alone.
+    let copy = done(unsafe { libc::syscall(libc::SYS_pidfd_getfd, owner.as_raw_fd(), fd, 0) })?;
+    // SAFETY: it was made just now, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy as RawFd) })
+}
+
+fn pidfd(number: u32, flags: u32) -> io::Result<OwnedFd> {
+    // SAFETY: of numbers alone.
+    let made = done(unsafe { libc::syscall(libc::SYS_pidfd_open, number, flags) })?;
+    // SAFETY: it was made just now, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(made as RawFd) })
+}
+
+/// The process that a thread belongs to.
+fn process_of(thread: u32) -> io::Result<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status"))?;
+    let number = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+    number.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Of a TCP connection: the first byte of `struct tcp_info`.
+fn state(socket: &Socket) -> io::Result<u8> {
+    let (mut state, mut len) = (0_u8, 1);
+    // SAFETY: the kernel writes at most one byte.
+    let asked = unsafe {
+        let to = (&raw mut state).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, &raw mut len)
+    };
+    done(asked.into()).map(|_| state)
+}
+
+#[cfg(test)]
+mod tests;
