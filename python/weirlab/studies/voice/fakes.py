@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ipaddress import ip_address
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from weirlab.studies.voice.configs.sipp import BYTES, PAYLOADS
 from weirlab.studies.voice.lab import engines
@@ -40,8 +40,6 @@ class FakeLab:
         Endpoints whose speech does not arrive.
     lies:
         By name, the entry of ENUM that name servers answer with instead of that of the plan.
-    way:
-        What is between the caller and everybody else.
     """
 
     lab = "fake"
@@ -54,18 +52,23 @@ class FakeLab:
         mute: frozenset[str] = frozenset(),
         unheard: frozenset[str] = frozenset(),
         lies: Mapping[str, Entry] | None = None,
-        way: Between | None = None,
     ) -> None:
-        self.way: Between = way or Direct()
+        self.way: Between = Direct()
         self.network = network
         self.folder = folder
         self.daemons: list[Daemon] = engines.daemons(network, str(folder))
-        self.facts: Mapping[str, object] = {"kamailio_version": "5.6.3", **self.way.facts}
+        self.facts: Mapping[str, object] = {"kamailio_version": "5.6.3"}
         self._astray, self._lies = astray or {}, lies or {}
         self._mute, self._unheard = mute, unheard
         self.called: list[str] = []
         self._logs = {daemon.name: "" for daemon in self.daemons}
         self._failing: tuple[str | None, Fault] = (None, OFF)
+
+    def through(self, way: Between) -> Self:
+        """With ``way`` between the caller and everybody else."""
+        self.way = way
+        self.facts = {**self.facts, **way.facts}
+        return self
 
     def said(self, name: str) -> str:
         return self._logs[name]

@@ -32,6 +32,14 @@ DateOption = Annotated[
 
 
 @dataclass(frozen=True)
+class PlanOptions:
+    """Which plan, and when."""
+
+    plan: PlanOption = DEFAULT_PLAN
+    day: DateOption = None
+
+
+@dataclass(frozen=True)
 class ThroughOptions(DeviceOptions):
     """The device that calls pass; none unless one is named."""
 

@@ -18,6 +18,7 @@ from weirlab.studies.voice.options import (
     DateOption,
     PlanArgument,
     PlanOption,
+    PlanOptions,
     ThroughOptions,
     chosen,
     day_of,
@@ -183,8 +184,7 @@ def prove(
     ctx: typer.Context,
     *,
     argument: PlanArgument = None,
-    plan: PlanOption = DEFAULT_PLAN,
-    day: DateOption = None,
+    asked: PlanOptions,
     calls: CallOptions,
     device: Annotated[ThroughOptions, only("dut", "rules", "stateful", "ruleset")],
     report: ReportOptions,
@@ -199,12 +199,12 @@ def prove(
     with result.session(ctx) as session:
         if report.plots is not None and report.out is None:
             raise InputError("--plots needs --out: plots belong to a report")
-        plan = chosen(plan, argument)
+        plan = chosen(asked.plan, argument)
         content = {
             "name": f"proof of {plan.stem}",
             "voice": {
                 "plan": str(plan),
-                "date": None if day is None else day_of(day).isoformat(),
+                "date": None if asked.day is None else day_of(asked.day).isoformat(),
                 "fall_back": calls.fall_back,
                 "talk_s": calls.talk,
                 "partly": calls.partly,

@@ -9,7 +9,7 @@ import typer
 
 from weirlab.cli.options import ReportOptions, ResultOptions, grouped, only
 from weirlab.errors import InputError
-from weirlab.studies.voice.options import DEFAULT_PLAN, DateOption, PlanOption, ThroughOptions, day_of
+from weirlab.studies.voice.options import PlanOptions, ThroughOptions, day_of
 
 LOAD = """Find how many calls per second the engines of a plan set up.
 
@@ -83,8 +83,7 @@ def add_to(voice: typer.Typer) -> None:
 def load(
     ctx: typer.Context,
     *,
-    plan: PlanOption = DEFAULT_PLAN,
-    day: DateOption = None,
+    asked: PlanOptions,
     rates: RateOptions,
     device: Annotated[ThroughOptions, only("dut", "rules", "stateful", "ruleset")],
     report: ReportOptions,
@@ -100,10 +99,10 @@ def load(
         if report.plots is not None and report.out is None:
             raise InputError("--plots needs --out: plots belong to a report")
         content = {
-            "name": f"load of {plan.stem}",
+            "name": f"load of {asked.plan.stem}",
             "voice_load": {
-                "plan": str(plan),
-                "date": None if day is None else day_of(day).isoformat(),
+                "plan": str(asked.plan),
+                "date": None if asked.day is None else day_of(asked.day).isoformat(),
                 "numbers": rates.number or [],
                 "setup_limit_ms": rates.setup_limit,
                 "bad_share": rates.bad / 100,

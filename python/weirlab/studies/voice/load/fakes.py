@@ -9,7 +9,6 @@ from weirlab.studies.voice.fakes import FakeLab
 from weirlab.studies.voice.lab.loading import Loaded, Offered
 from weirlab.studies.voice.lab.seen import Frame
 from weirlab.studies.voice.routing import Network
-from weirlab.studies.voice.through.passage import Between
 
 
 class FakeLoadLab(FakeLab):
@@ -32,10 +31,8 @@ class FakeLoadLab(FakeLab):
         capacity_per_s: float = 640,
         caller_per_s: float = 5000,
         slow_from_per_s: float = 1e9,
-        *,
-        way: Between | None = None,
     ) -> None:
-        super().__init__(network, folder, way=way)
+        super().__init__(network, folder)
         self._capacity, self._fastest = capacity_per_s, caller_per_s
         self._slow_from = slow_from_per_s
         self.rates: list[int] = []

@@ -137,7 +137,7 @@ def test_packets_that_do_not_pass_the_device_are_counted_once() -> None:
 def test_what_is_for_the_caller_counts_where_it_arrives(tmp_path: Path) -> None:
     net = ready_network("campus")
     call = planned(net, fall_back=False)[0]
-    lab = FakeLab(net, tmp_path, way=FakePassage())
+    lab = FakeLab(net, tmp_path).through(FakePassage())
     frames = lab.call(call.caller, call.test.number, 200, {})
     seen = packets.as_it_reached(frames, str(net.plan.engines["phone"].address))
     answers = [
@@ -157,7 +157,7 @@ def test_what_is_for_the_caller_counts_where_it_arrives(tmp_path: Path) -> None:
 def test_a_call_that_bypasses_the_device_is_not_as_planned(tmp_path: Path, missed: int, verdict: str) -> None:
     net = ready_network("campus")
     call = planned(net, fall_back=False)[0]
-    row, _, through = carried(FakeLab(net, tmp_path, way=FakePassage(missed)), call)
+    row, _, through = carried(FakeLab(net, tmp_path).through(FakePassage(missed)), call)
     assert row.verdict == verdict
     told = "3 of 100 packets from the caller bypassed nftables with 50 rules"
     assert row.why == (told if missed else "")
@@ -166,17 +166,17 @@ def test_a_call_that_bypasses_the_device_is_not_as_planned(tmp_path: Path, misse
 
 def test_a_trial_that_bypasses_the_device_is_an_error(tmp_path: Path) -> None:
     net = ready_network("campus")
-    assert len(_passed(FakeLoadLab(net, tmp_path, way=FakePassage()), 0)) == 2
+    assert len(_passed(FakeLoadLab(net, tmp_path).through(FakePassage()), 0)) == 2
     assert _passed(FakeLoadLab(net, tmp_path), 0) == []
     with pytest.raises(LabError, match="says nothing about nftables with 50 rules: 3 of 100 packets"):
-        _passed(FakeLoadLab(net, tmp_path, way=FakePassage(3)), 0)
+        _passed(FakeLoadLab(net, tmp_path).through(FakePassage(3)), 0)
 
 
 def test_a_run_tells_and_draws_its_device(
     voice: Voice, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def opened(net: Network, talk_s: float) -> FakeLab:
-        return FakeLab(net, tmp_path, way=FakePassage())
+        return FakeLab(net, tmp_path).through(FakePassage())
 
     monkeypatch.setitem(studies(), "voice", VoiceStudy(opened))
     monkeypatch.setenv("WEIR_STORE", str(tmp_path / "store"))
