@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from weirlab import programs
-from weirlab.errors import LabError, MissingCapability
+from weirlab.errors import LabError
 from weirlab.interrupts import shielded
 from weirlab.lab import clean, cores
 from weirlab.lab.host import HostReader
@@ -269,13 +269,9 @@ def opened(linger_s: float = LINGER_S) -> Iterator[Bed]:
     MissingCapability, LabError
         They cannot be made.
     """
-    from weirlab.lab.doctor import missing_for_namespaces
+    from weirlab.lab.doctor import need_namespaces
 
-    if (missing := missing_for_namespaces()) is not None:
-        raise MissingCapability(
-            f"endpoints need network namespaces, which do not work here ({missing}): run as root (sudo); "
-            "weir doctor says more"
-        )
+    need_namespaces("endpoints need")
     chosen = cores.choose()
     with ExitStack() as stack:
         with explained("a pair of endpoints"):

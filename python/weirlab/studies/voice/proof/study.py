@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from weirlab.errors import InputError, MissingCapability
+from weirlab.errors import InputError
 from weirlab.interrupts import owned, shielded
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.work import Work
@@ -74,13 +74,9 @@ def open_lab(network: Network, talk_s: float) -> VoiceLab:
 
 def check_namespaces() -> None:
     """Raises ``MissingCapability`` where there can be no lab."""
-    from weirlab.lab.doctor import missing_for_namespaces
+    from weirlab.lab.doctor import need_namespaces
 
-    if (missing := missing_for_namespaces()) is not None:
-        raise MissingCapability(
-            f"the voice lab needs network namespaces, which do not work here ({missing}): run as root "
-            "(sudo); weir doctor says more"
-        )
+    need_namespaces("the voice lab needs")
 
 
 @contextmanager
