@@ -23,13 +23,13 @@ from typing import Any, Final, Protocol
 from weirlab import programs
 from weirlab.errors import LabError
 from weirlab.interrupts import shielded
-from weirlab.lab import clean, cores
+from weirlab.lab import cores
 from weirlab.lab.host import HostReader
 from weirlab.lab.linux import interface, syscalls
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.linux.privilege import explained
-from weirlab.lab.wiring import QUIET, descriptor, mac_bytes
+from weirlab.lab.wiring import descriptor, mac_bytes, quiet
 from weirlab.studies.ipsec.endpoints import hog
 from weirlab.studies.ipsec.endpoints.figures import Times, times
 from weirlab.studies.ipsec.endpoints.plan import BYPASS, HOG, SOCKETS, Talk
@@ -275,13 +275,7 @@ def opened(linger_s: float = LINGER_S) -> Iterator[Bed]:
     chosen = cores.choose()
     with ExitStack() as stack:
         with explained("a pair of endpoints"):
-            clean.clean()
-            claim = clean.Claim()
-            stack.callback(claim.release)
-            near, far = (Namespace(claim.namespace_name(part)) for part in ("near", "far"))
-            for namespace in (near, far):
-                namespace.create()
-                namespace.call(partial(write_sysctls, QUIET))
+            near, far = stack.enter_context(quiet("near", "far"))
             with descriptor(far) as fd:
                 near.call(partial(interface.create_pair, _NEAR, _FAR, fd, MTU_BYTES))
             for namespace, port, other in ((near, _NEAR, _FAR), (far, _FAR, _NEAR)):
