@@ -101,7 +101,7 @@ OpenBed = Callable[[], AbstractContextManager[Bed]]
 
 
 @dataclass
-class NamespaceBed:
+class JoinedEndpoints:
     """The real one."""
 
     near: Namespace
@@ -280,7 +280,7 @@ def opened(linger_s: float = LINGER_S) -> Iterator[Bed]:
                 near.call(partial(interface.create_pair, _NEAR, _FAR, fd, MTU_BYTES))
             for namespace, port, other in ((near, _NEAR, _FAR), (far, _FAR, _NEAR)):
                 namespace.call(partial(_bring_up, port, other))
-        yield NamespaceBed(near, far, (chosen.sender, chosen.dut), linger_s)
+        yield JoinedEndpoints(near, far, (chosen.sender, chosen.dut), linger_s)
 
 
 def _bring_up(port: Port, other: Port) -> None:

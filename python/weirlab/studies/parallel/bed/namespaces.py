@@ -42,7 +42,7 @@ _ALL_LOST: Final = Random(1.0)
 
 
 @dataclass(frozen=True)
-class NamespaceBed:
+class EmulatedPaths:
     """Two hosts with as many paths as any case has."""
 
     hosts: Hosts
@@ -191,7 +191,7 @@ def opened(asked: Comparison) -> Iterator[Bed]:
             _prepare(namespace, asked.congestion)
         if not lacking:
             made.client.call(mptcp.accept_announced)
-        yield NamespaceBed(made, lacking)
+        yield EmulatedPaths(made, lacking)
 
 
 def _prepare(namespace: Namespace, congestion: str) -> None:
