@@ -31,6 +31,11 @@ class Port:
     """Address and prefix length, e.g. ``198.18.0.1/24``."""
     ipv6: str
 
+    @property
+    def address(self) -> str:
+        """The IPv4 address without its prefix length."""
+        return self.ipv4.partition("/")[0]
+
 
 @dataclass(frozen=True)
 class Route:

@@ -51,11 +51,6 @@ def server_port(path: int = 0) -> Port:
     return Port(f"s{path}", _mac(path, 2), f"198.18.{path}.2/24", f"2001:2:0:{path + 1:x}::2/120")
 
 
-def address(port: Port) -> str:
-    """The IPv4 address without its prefix length."""
-    return port.ipv4.partition("/")[0]
-
-
 def _near(path: int) -> Port:
     return Port(f"near{path}", _mac(path, 3), "", "")
 

@@ -244,7 +244,7 @@ def _bring_up_edge(network: Network) -> None:
         netlink.addr("add", index=index, address=address, prefixlen=int(length))
         for number in (bridge, index):
             netlink.link("set", index=number, state="up")
-        gateway = network.port.ipv4.partition("/")[0]
+        gateway = network.port.address
         interface.add_neighbour(netlink, gateway, network.port.mac, index)
         for behind in network.behind:
             netlink.route("add", dst=behind, gateway=gateway, oif=index)

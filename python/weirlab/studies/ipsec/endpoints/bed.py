@@ -185,8 +185,7 @@ class JoinedEndpoints:
                 namespace.call(partial(_leave_to_pollers, port))
 
     def _place(self, namespace: Namespace, port: Port, number: int) -> tuple[str, str, bytes, str, int]:
-        address = port.ipv4.partition("/")[0]
-        return namespace.name, port.name, mac_bytes(port.mac), address, self.cpus[number]
+        return namespace.name, port.name, mac_bytes(port.mac), port.address, self.cpus[number]
 
 
 def _security(talk: Talk) -> Mapping[str, Any]:

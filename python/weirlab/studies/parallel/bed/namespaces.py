@@ -108,7 +108,7 @@ class EmulatedPaths:
             streams = 1 if course.method == TCP else course.streams
             return carriers.connections(self.hosts, paths, PORT, carriers.Sockets(course.congestion, streams))
         if course.method == MPTCP:
-            further = [hosts.address(hosts.server_port(path - 1)) for path in paths[1:]]
+            further = [hosts.server_port(path - 1).address for path in paths[1:]]
             self.hosts.server.call(partial(mptcp.announce, further))
             one = carriers.Sockets(course.congestion, protocol=mptcp.PROTOCOL)
             return carriers.connections(self.hosts, paths[:1], PORT, one)
