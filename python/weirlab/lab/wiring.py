@@ -77,6 +77,13 @@ QUIET: Final = {
     "net/ipv6/conf/all/forwarding": 0,
 }
 ROUTER: Final = {**QUIET, "net/ipv4/ip_forward": 1, "net/ipv6/conf/all/forwarding": 1}
+WITHOUT_IPV6: Final = {"net/ipv6/conf/all/disable_ipv6": 1, "net/ipv6/conf/default/disable_ipv6": 1}
+SWITCH: Final = {
+    # What a switch forwards is no firewall's business; some hosts have it so for containers.
+    "net/bridge/bridge-nf-call-iptables": 0,
+    "net/bridge/bridge-nf-call-ip6tables": 0,
+    "net/bridge/bridge-nf-call-arptables": 0,
+}
 
 
 @contextmanager
