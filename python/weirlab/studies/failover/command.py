@@ -51,7 +51,9 @@ class PairOptions:
     ] = "keepalived"
     advert_s: Annotated[
         float | None,
-        typer.Option("--advert", min=0, max=limits.LONGEST_S, help="Seconds between advertisements (1)."),
+        typer.Option(
+            "--advert", min=0, max=limits.LONGEST_ADVERT_S, help="Seconds between advertisements (1)."
+        ),
     ] = None
     states: Annotated[
         Literal["direct", "cached", "off"],
