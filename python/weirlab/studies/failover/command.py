@@ -18,7 +18,6 @@ from weirlab.cli.options import (
     grouped,
     only,
 )
-from weirlab.errors import InputError
 
 FAILOVER = """Measure what happens to ongoing calls when the active firewall of a pair goes down.
 
@@ -173,8 +172,7 @@ def failover(
     from weirlab.studies.failover.section import FailoverScenario
 
     with result.session(ctx) as session:
-        if report.plots is not None and report.out is None:
-            raise InputError("--plots needs --out: plots belong to a report")
+        report.check()
         content: dict[str, Any] = {
             "name": f"failover of {pair.protocol}",
             "lab": {"backend": bed.backend},

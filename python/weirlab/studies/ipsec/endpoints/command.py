@@ -9,7 +9,6 @@ import typer
 
 from weirlab import limits
 from weirlab.cli.options import ReportOptions, ResultOptions, SeedOption, grouped, listed
-from weirlab.errors import InputError
 
 ENDPOINTS = """Measure jitter and delay between endpoints that bypass the system, and between ordinary ones.
 
@@ -125,8 +124,7 @@ def endpoints(
     from weirlab.studies.ipsec.endpoints.section import EndpointScenario
 
     with result.session(ctx) as session:
-        if report.plots is not None and report.out is None:
-            raise InputError("--plots needs --out: plots belong to a report")
+        report.check()
         content: dict[str, Any] = {
             "name": f"endpoints with {kinds.suite}",
             "endpoints": {
