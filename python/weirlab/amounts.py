@@ -13,6 +13,7 @@ _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SIZE: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([kmgt]?b|[kmgt]ib|[kmgt]|)", re.IGNORECASE)
 _MOST_BYTES: Final = 1 << 62
 _MOST_S: Final = 1e9
+_WEEK_S: Final = 7 * 24 * 3600.0
 _TIME_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TIME: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*(ms|s|min|m|h|d|)")
 _LINE: Final = re.compile(r"(\d{1,12}(?:\.\d+)?)([kmg]?)(?:bit/s|bps|bit|b/s)?")
@@ -37,6 +38,14 @@ def parse_time(text: str, option: str) -> float:
     value = float(match[1]) * _TIME_UNITS_S[match[2]] if match else 0.0
     if not 0 < value <= _MOST_S:
         raise InputError(f"{option} {quoted(text)} is no time; accepted are 90s, 5min, 1h, 10 (seconds)")
+    return value
+
+
+def parse_budget(text: str, option: str = "the time budget") -> float:
+    """The same, at most a week: more is a slip of the pen."""
+    value = parse_time(text, option)
+    if value > _WEEK_S:
+        raise InputError(f"{option} {quoted(text)} is more than a week")
     return value
 
 

@@ -21,6 +21,9 @@ LONGEST_LOSS_RUN: Final = 10_000
 LONGEST_S: Final = 3600.0
 """Of anything that lasts within a trial, in s; in ns it is the most for a time of a simulated device."""
 
+LONGEST_ADVERT_S: Final = 255
+"""Between two advertisements of VRRP version 2 (RFC 3768, section 5.3.7) or of CARP: 8 bits."""
+
 MOST_REPETITIONS: Final = 10_000
 
 MOST_ATTEMPTS: Final = 1000

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
-from weirlab.studies.ipsec.endpoints.bed import NamespaceBed, hogged, opened
+from weirlab.studies.ipsec.endpoints.bed import JoinedEndpoints, hogged, opened
 from weirlab.studies.ipsec.endpoints.figures import figures
 from weirlab.studies.ipsec.endpoints.plan import talk
 from weirlab.studies.ipsec.endpoints.section import ArmName, Endpoints
@@ -47,7 +47,7 @@ def sent_by(namespace: Namespace, interface: str) -> Mapping[str, int]:
 @pytest.mark.parametrize("mode", ["transport", "tunnel"])
 def test_every_packet_arrives_as_it_was_sent_and_as_long_as_the_formulas_say(made: Made, mode: str) -> None:
     with opened(LINGER_S) as bed:
-        assert isinstance(bed, NamespaceBed)
+        assert isinstance(bed, JoinedEndpoints)
         for suite in SUITES if mode == "transport" else SUITES[1:]:
             for arm in ARMS:
                 asked = Endpoints(suite=suite, mode=mode, warmup_s=0.0)  # type: ignore[arg-type]

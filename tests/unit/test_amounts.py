@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.amounts import parse_line, parse_size, parse_time
+from weirlab.amounts import parse_budget, parse_line, parse_size, parse_time
 from weirlab.errors import InputError
 
 
@@ -36,3 +36,11 @@ def test_sizes_that_only_look_like_some_are_refused(text: str) -> None:
 def test_what_is_no_line_rate_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="line rate"):
         parse_line(text)
+
+
+def test_a_time_budget_has_at_most_a_week() -> None:
+    assert parse_budget("7d") == 7 * 86400.0
+    with pytest.raises(InputError, match="--time-budget '200h' is more than a week"):
+        parse_budget("200h", "--time-budget")
+    with pytest.raises(InputError, match="--time-budget 'soon' is no time"):
+        parse_budget("soon", "--time-budget")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
+from weirlab.amounts import parse_budget
 from weirlab.errors import InputError
 from weirlab.jobs.progress import StoppedEarly
 from weirlab.jobs.spoiled import reasons
@@ -22,7 +23,6 @@ from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.measure.verdict import QUIETER, Verdict
 from weirlab.records import SIMULATION, TrialSpec
 from weirlab.scenario import HeldOut, Scenario
-from weirlab.scenario.times import seconds
 from weirlab.store import Run
 
 NOISY_LIMITS: Final = replace(
@@ -90,7 +90,7 @@ def budget(scenario: Scenario, bed: TestBed, expected_s: float) -> Budget | None
     """
     simulated = bed.lab == SIMULATION
     if scenario.time_budget is not None:
-        return Budget(seconds(scenario.time_budget), clock, gives_up=not simulated)
+        return Budget(parse_budget(scenario.time_budget), clock, gives_up=not simulated)
     return None if simulated else Budget(RATIO * expected_s, clock)
 
 
@@ -98,7 +98,7 @@ def refuse_short_budget(scenario: Scenario, specs: Iterable[TrialSpec]) -> None:
     """Raise ``InputError`` where the budget does not suffice for each setting of ``specs`` once."""
     once = {setting_of(spec): spec for spec in specs}
     least_s = estimate_s(once.values())
-    if scenario.time_budget is not None and seconds(scenario.time_budget) < least_s:
+    if scenario.time_budget is not None and parse_budget(scenario.time_budget) < least_s:
         raise InputError(
             f"time budget {scenario.time_budget}: one trial of each of the {len(once):,} settings takes "
             f"{least_s:.0f} s when nothing is disturbed; give "

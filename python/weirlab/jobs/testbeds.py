@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
-from weirlab.errors import InputError, MissingCapability
+from weirlab.errors import InputError
 from weirlab.interrupts import shielded
 from weirlab.jobs.progress import Progress
 from weirlab.lab.base import TestBed
@@ -43,31 +43,26 @@ def choose(lab: Lab, dut: Dut, progress: Progress) -> Literal["netns", "sim"]:
     MissingCapability, InputError
         The simulated lab would have to stand in for the user's own rules, or for a cable.
     """
+    from weirlab.lab import doctor
+
     if lab.kind == "netns":
         return "netns"
-    missing = _missing() if lab.kind == "auto" else None
-    if lab.kind == "auto" and missing is None:
-        return "netns"
-    if dut.name in ("ruleset", "image", NO_DEVICE):
-        if lab.kind == "auto":
-            raise MissingCapability(
-                f"the device {dut.name!r} needs network namespaces, which do not work here ({missing}): "
-                "run as root (sudo); weir doctor says more"
-            )
+    is_real = dut.name in ("ruleset", "image", NO_DEVICE)
+    why = ""
+    if lab.kind == "auto":
+        if is_real:
+            doctor.need_namespaces(f"the device {dut.name!r} needs")
+            return "netns"
+        if (missing := doctor.missing_for_namespaces()) is None:
+            return "netns"
+        why = f"network namespaces do not work here ({missing}): "
+    elif is_real:
         raise InputError(f"the simulated lab cannot replace the device {dut.name!r}; use --lab netns as root")
-    why = f"network namespaces do not work here ({missing}): " if lab.kind == "auto" else ""
     progress.note(
         f"{why}simulating a device in place of {dut.name}; nothing real is measured. For the real one, use "
         "--lab netns as root"
     )
     return "sim"
-
-
-def _missing() -> str | None:
-    """Why the namespaces lab does not work here; root alone does not settle it in a container."""
-    from weirlab.lab.doctor import missing_for_namespaces
-
-    return missing_for_namespaces()
 
 
 @contextmanager

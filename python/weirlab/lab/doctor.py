@@ -87,6 +87,15 @@ def missing_for_namespaces() -> str | None:
     return None
 
 
+def need_namespaces(who_needs: str) -> None:
+    """Raises ``MissingCapability`` where the namespaces lab cannot work: ``endpoints need`` it, say."""
+    if (missing := missing_for_namespaces()) is not None:
+        raise MissingCapability(
+            f"{who_needs} network namespaces, which do not work here ({missing}): run as root (sudo); "
+            "weir doctor says more"
+        )
+
+
 def _capabilities() -> Finding:
     name = "privileges"
     match = re.search(r"^CapEff:\s*([0-9a-f]+)", Path("/proc/self/status").read_text(), re.M)

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
+from weirlab.interrupts import shielded
 from weirlab.lab import clean
 from weirlab.lab.linux import interface, napi, syscalls
 from weirlab.lab.linux.interface import Port, Route
@@ -76,6 +77,29 @@ QUIET: Final = {
     "net/ipv6/conf/all/forwarding": 0,
 }
 ROUTER: Final = {**QUIET, "net/ipv4/ip_forward": 1, "net/ipv6/conf/all/forwarding": 1}
+WITHOUT_IPV6: Final = {"net/ipv6/conf/all/disable_ipv6": 1, "net/ipv6/conf/default/disable_ipv6": 1}
+SWITCH: Final = {
+    # What a switch forwards is no firewall's business; some hosts have it so for containers.
+    "net/bridge/bridge-nf-call-iptables": 0,
+    "net/bridge/bridge-nf-call-ip6tables": 0,
+    "net/bridge/bridge-nf-call-arptables": 0,
+}
+
+
+@contextmanager
+@shielded
+def quiet(*parts: str) -> Iterator[list[Namespace]]:
+    """Namespaces of a lab of their own, for as long as the block lasts; nothing is sent in them by itself."""
+    clean.clean()
+    claim = clean.Claim()
+    try:
+        made = [Namespace(claim.namespace_name(part)) for part in parts]
+        for namespace in made:
+            namespace.create()
+            namespace.call(partial(write_sysctls, QUIET))
+        yield made
+    finally:
+        claim.release()
 
 
 def build_through_device(

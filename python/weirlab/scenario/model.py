@@ -14,10 +14,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from weirlab import limits
+from weirlab.amounts import parse_budget
 from weirlab.errors import InputError
 from weirlab.lab.sim import SimDevice
 from weirlab.quoting import quoted
-from weirlab.scenario.times import seconds
 from weirlab.traffic.spec import Arrivals
 
 NO_DEVICE: Final = "none"
@@ -116,7 +116,7 @@ SizesText = Annotated[
 TimeText = Annotated[
     str,
     BeforeValidator(_number_as_text),
-    readable(seconds),
+    readable(parse_budget),
     Field(json_schema_extra=_text_or_number("number", "6min", "90s", "1h")),
 ]
 

@@ -10,6 +10,7 @@ import typer
 
 from weirlab.cli import completing
 from weirlab.cli.output import Session
+from weirlab.errors import InputError
 
 if TYPE_CHECKING:
     from weirlab.jobs.work import Work
@@ -68,6 +69,11 @@ class ReportOptions:
 
     out: OutOption = None
     plots: PlotsOption = None
+
+    def check(self) -> None:
+        """Raises ``InputError`` for plots without a report."""
+        if self.plots is not None and self.out is None:
+            raise InputError("--plots needs --out: plots belong to a report")
 
 
 def work_of(session: Session) -> Work:

@@ -31,6 +31,11 @@ class Port:
     """Address and prefix length, e.g. ``198.18.0.1/24``."""
     ipv6: str
 
+    @property
+    def address(self) -> str:
+        """The IPv4 address without its prefix length."""
+        return self.ipv4.partition("/")[0]
+
 
 @dataclass(frozen=True)
 class Route:
@@ -60,14 +65,31 @@ def create_pair(here: Port, there: Port, there_netns_fd: int, mtu_bytes: int) ->
         )
 
 
+def create_bridge(netlink: Any, name: str, mtu_bytes: int, mac: str) -> int:
+    """Make a bridge, which is down yet; its index.
+
+    Neither spanning tree nor multicast snooping: ports forward at once, everything that is multicast, and the
+    bridge sends no frames of its own.
+    """
+    netlink.link(
+        "add", ifname=name, kind="bridge", address=mac, mtu=mtu_bytes, br_stp_state=0, br_mcast_snooping=0
+    )
+    return index_of(netlink, name)
+
+
+def index_of(netlink: Any, name: str) -> int:
+    """Of the interface with that name, which is there."""
+    return int(netlink.link_lookup(ifname=name)[0])
+
+
 def create_probe_pair() -> int:
     """Make a veth pair without addresses, up and with GRO, to try things on; index of one end."""
     with IPRoute() as netlink:
         netlink.link("add", ifname="probe0", kind="veth", peer="probe1")
         for name in ("probe0", "probe1"):
             set_offloads(name, gro=True)
-            netlink.link("set", index=_index(netlink, name), state="up")
-        return _index(netlink, "probe0")
+            netlink.link("set", index=index_of(netlink, name), state="up")
+        return index_of(netlink, "probe0")
 
 
 def bring_up(ports: Iterable[Port], routes: Iterable[Route]) -> None:
@@ -76,7 +98,7 @@ def bring_up(ports: Iterable[Port], routes: Iterable[Route]) -> None:
         netlink.link("set", index=1, state="up")
         index: dict[str, int] = {}
         for port in ports:
-            index[port.name] = _index(netlink, port.name)
+            index[port.name] = index_of(netlink, port.name)
             for address in (port.ipv4, port.ipv6):
                 ip, _, length = address.partition("/")
                 add_address(netlink, index[port.name], ip, int(length))
@@ -102,7 +124,7 @@ def know(neighbour: Port, name: str) -> None:
     """Enter the addresses of ``neighbour``, which is behind the interface ``name``, for ever."""
     with IPRoute() as netlink:
         for address in (neighbour.ipv4, neighbour.ipv6):
-            add_neighbour(netlink, address.partition("/")[0], neighbour.mac, _index(netlink, name))
+            add_neighbour(netlink, address.partition("/")[0], neighbour.mac, index_of(netlink, name))
 
 
 def send_through(name: str, networks: Iterable[str], mtu_bytes: int) -> bool:
@@ -198,7 +220,3 @@ def _write(sysfs: int, path: str, value: str) -> None:
         os.write(fd, value.encode())
     finally:
         os.close(fd)
-
-
-def _index(netlink: Any, name: str) -> int:
-    return int(netlink.link_lookup(ifname=name)[0])

@@ -47,7 +47,7 @@ class Session:
 
     def __init__(self, device: Namespace, station: Namespace, cores: Cores, listing: Sequence[str]) -> None:
         self._programs: list[programs.Program[str]] = []
-        address = wiring.MANAGED.ipv4.partition("/")[0]
+        address = wiring.MANAGED.address
         command = [*listing]
         if command:
             command[0] = programs.find(command[0]) or command[0]

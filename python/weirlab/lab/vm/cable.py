@@ -31,7 +31,7 @@ def plug_in(port: str, tap: str, mtu_bytes: int) -> None:
     _make_tap(tap)
     interface.set_offloads(tap, gro=False)
     with IPRoute() as netlink:
-        ends = [int(netlink.link_lookup(ifname=name)[0]) for name in (port, tap)]
+        ends = [interface.index_of(netlink, name) for name in (port, tap)]
         netlink.link("set", index=ends[1], mtu=mtu_bytes, state="up")
         for here, there in (ends, reversed(ends)):
             _redirect(netlink, here, there)

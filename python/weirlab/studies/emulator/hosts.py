@@ -18,12 +18,11 @@ from functools import partial
 from typing import Final
 
 from weirlab.interrupts import shielded
-from weirlab.lab import clean
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
-from weirlab.lab.linux.namespace import Namespace, write_sysctls
+from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import explained
-from weirlab.lab.wiring import QUIET, descriptor
+from weirlab.lab.wiring import descriptor, quiet
 from weirlab.studies.emulator.running import End
 
 MTU_BYTES: Final = 1500
@@ -52,11 +51,6 @@ def server_port(path: int = 0) -> Port:
     return Port(f"s{path}", _mac(path, 2), f"198.18.{path}.2/24", f"2001:2:0:{path + 1:x}::2/120")
 
 
-def address(port: Port) -> str:
-    """The IPv4 address without its prefix length."""
-    return port.ipv4.partition("/")[0]
-
-
 def _near(path: int) -> Port:
     return Port(f"near{path}", _mac(path, 3), "", "")
 
@@ -81,15 +75,7 @@ def connected(paths: int = 1) -> Iterator[Hosts]:
     """
     with ExitStack() as stack:
         with explained("an emulated path"):
-            clean.clean()
-            claim = clean.Claim()
-            stack.callback(claim.release)
-            client, link, server = (
-                Namespace(claim.namespace_name(part)) for part in ("client", "link", "server")
-            )
-            for namespace in (client, link, server):
-                namespace.create()
-                namespace.call(partial(write_sysctls, QUIET))
+            client, link, server = stack.enter_context(quiet("client", "link", "server"))
             for path in range(paths):
                 _wire(client, link, server, path)
         yield Hosts(client, link, server)

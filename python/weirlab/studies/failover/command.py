@@ -18,7 +18,6 @@ from weirlab.cli.options import (
     grouped,
     only,
 )
-from weirlab.errors import InputError
 
 FAILOVER = """Measure what happens to ongoing calls when the active firewall of a pair goes down.
 
@@ -51,7 +50,9 @@ class PairOptions:
     ] = "keepalived"
     advert_s: Annotated[
         float | None,
-        typer.Option("--advert", min=0, max=limits.LONGEST_S, help="Seconds between advertisements (1)."),
+        typer.Option(
+            "--advert", min=0, max=limits.LONGEST_ADVERT_S, help="Seconds between advertisements (1)."
+        ),
     ] = None
     states: Annotated[
         Literal["direct", "cached", "off"],
@@ -171,8 +172,7 @@ def failover(
     from weirlab.studies.failover.section import FailoverScenario
 
     with result.session(ctx) as session:
-        if report.plots is not None and report.out is None:
-            raise InputError("--plots needs --out: plots belong to a report")
+        report.check()
         content: dict[str, Any] = {
             "name": f"failover of {pair.protocol}",
             "lab": {"backend": bed.backend},

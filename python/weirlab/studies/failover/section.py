@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from weirlab import limits
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
 from weirlab.scenario.calls import CallShape, CodecText
@@ -57,7 +58,7 @@ class PairSection(Section):
     ``DisableExternalCache``), ``cached`` (committed by the script of a new master) or ``off``."""
     nat: bool = False
     """Translate the callers' addresses."""
-    advert_s: Annotated[float, Field(gt=0, le=255, allow_inf_nan=False)] | None = None
+    advert_s: Annotated[float, Field(gt=0, le=limits.LONGEST_ADVERT_S, allow_inf_nan=False)] | None = None
     """Time between advertisements; ucarp knows whole seconds only."""
     preempt: bool | None = None
     """Does the preferred firewall take over again when it comes back?"""

@@ -303,14 +303,10 @@ def _connections(traffic: Traffic) -> int:
 
 def _opener(scenario: FailoverScenario, pairs: tuple[Pair, ...]) -> OpenPair:
     """Builds pairs in network namespaces; raises ``MissingCapability`` naming what is not there."""
-    from weirlab.lab.doctor import missing_for_namespaces
+    from weirlab.lab.doctor import need_namespaces
     from weirlab.studies.failover.bed import RedundantLab
 
-    if (missing := missing_for_namespaces()) is not None:
-        raise MissingCapability(
-            f"a redundant pair needs network namespaces, which do not work here ({missing}): run as root "
-            "(sudo); weir doctor says more"
-        )
+    need_namespaces("a redundant pair needs")
     lacking = [text for pair in pairs for text in (*pair.protocol.check(), *pair.states.check())]
     if lacking:
         raise MissingCapability("; ".join(dict.fromkeys(lacking)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.documents import typed
-from weirlab.errors import InputError, MissingCapability, TrialError
+from weirlab.errors import InputError, TrialError
 from weirlab.interrupts import owned, shielded
 from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
@@ -259,12 +259,8 @@ def _search_s(what: Monitor, writer: RunWriter) -> float:
 
 def _opener() -> OpenLab:
     """Builds links in network namespaces; raises ``MissingCapability`` where that cannot work."""
-    from weirlab.lab.doctor import missing_for_namespaces
+    from weirlab.lab.doctor import need_namespaces
     from weirlab.studies.monitor.bed import LinkLab
 
-    if (missing := missing_for_namespaces()) is not None:
-        raise MissingCapability(
-            f"a monitored link needs network namespaces, which do not work here ({missing}): run as root "
-            "(sudo); weir doctor says more"
-        )
+    need_namespaces("a monitored link needs")
     return lambda settings: owned(lambda: LinkLab(settings))

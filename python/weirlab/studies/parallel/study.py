@@ -41,14 +41,10 @@ def opened(asked: ParallelScenario, work: Work, open_bed: OpenBed | None) -> Ite
 
 
 def _in_namespaces(asked: Comparison) -> Any:
-    from weirlab.lab.doctor import missing_for_namespaces
+    from weirlab.lab.doctor import need_namespaces
     from weirlab.studies.parallel.bed import namespaces
 
-    if (missing := missing_for_namespaces()) is not None:
-        raise MissingCapability(
-            f"emulated paths need network namespaces, which do not work here ({missing}): run as root "
-            "(sudo); weir doctor says more"
-        )
+    need_namespaces("emulated paths need")
     return namespaces.opened(asked)
 
 

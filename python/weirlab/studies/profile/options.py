@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -21,9 +21,6 @@ from weirlab.cli.options import (
     reading,
 )
 from weirlab.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -122,13 +119,10 @@ class AdaptiveOptions:
 
     def checked_time(self) -> str | None:
         """``--time-budget`` as it is, if it is a time."""
-        from weirlab.scenario.times import seconds
+        from weirlab.amounts import parse_budget
 
-        try:
-            if self.time_budget is not None:
-                seconds(self.time_budget)
-        except ValueError as error:
-            raise InputError(f"--time-budget: {error}") from None
+        if self.time_budget is not None:
+            parse_budget(self.time_budget, "--time-budget")
         return self.time_budget
 
 

@@ -11,7 +11,6 @@ import typer
 from weirlab import limits
 from weirlab.cli.options import JsonOption, ReportOptions, ResultOptions, grouped, only
 from weirlab.cli.output import Session
-from weirlab.errors import InputError
 from weirlab.quantities import NOTHING
 from weirlab.studies.voice.options import (
     DEFAULT_PLAN,
@@ -197,8 +196,7 @@ def prove(
     from weirlab.studies.voice.section import VoiceScenario
 
     with result.session(ctx) as session:
-        if report.plots is not None and report.out is None:
-            raise InputError("--plots needs --out: plots belong to a report")
+        report.check()
         plan = chosen(asked.plan, argument)
         content = {
             "name": f"proof of {plan.stem}",

@@ -62,6 +62,7 @@ def test_what_stays_spoiled_is_an_error_after_the_result(weir: Weir, pairs: list
     ("arguments", "message"),
     [
         (("--protocol", "ucarp", "--advert", "0.5"), "ucarp advertises every 1, 2, ... s"),
+        (("--advert", "256"), "'--advert': Input should be less than or equal to 255"),
         (("--kinds", "soft,sudden"), "must be 'soft', 'hard' or 'return' (found 'sudden')"),
         (("--nat",), "goes with 'directions: forward' only"),
         (("--codec", "g711:7.5ms"), "calls.codec"),

@@ -288,13 +288,13 @@ class Tunnel(Encapsulating):
             namespace = Namespace(netns)
             machine = Machine(name, namespace, site.cpu)
             self._machines.append(machine)
-            made.append(Gateway(machine, namespace, _address(here), _address(there), own, networks))
+            made.append(Gateway(machine, namespace, here.address, there.address, own, networks))
         near, far = made
         return near, far
 
     def _open_probe(self, site: Site, near: Gateway, far: Gateway) -> None:
         """Sockets of the gateways' own, with addresses that lie behind the tunnel."""
-        addresses = [(_address(port), _PORT) for port in (site.inward, site.outward)]
+        addresses = [(port.address, _PORT) for port in (site.inward, site.outward)]
         opened = []
         for gateway, address in zip((near, far), addresses, strict=True):
             opened.append(gateway.namespace.call(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)))
@@ -337,10 +337,6 @@ class Tunnel(Encapsulating):
             for name in sorted(machine.running)
         ]
         return "; ".join(words) or "there is no daemon to ask"
-
-
-def _address(port: interface.Port) -> str:
-    return port.ipv4.partition("/")[0]
 
 
 def _sent(source: socket.socket, destination: socket.socket, token: bytes) -> bool:

@@ -16,7 +16,6 @@ from weirlab.interrupts import interruptible, shielded
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut.vm import site as sites
-from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.vm import disk, qemu
 from weirlab.lab.vm.guest import Guest
@@ -126,7 +125,7 @@ class Appliance(Driver):
                     raise LabError(
                         f"the virtual machine forwards nothing for {patience_s:g} s from "
                         f"{wiring.SENDERS[0]} at its first interface to {wiring.RECEIVERS[0]} by way of "
-                        f"{_address(wiring.RX0)} at its second; {self._guest.console()}"
+                        f"{wiring.RX0.address} at its second; {self._guest.console()}"
                     )
 
     def _passes(self, into: socket.socket, out_of: socket.socket) -> bool:
@@ -175,7 +174,3 @@ def _ends(namespace: Namespace, taps: Sequence[str]) -> Iterator[tuple[socket.so
             found[-1].bind((tap, _EVERY))
             found[-1].settimeout(_ANSWER_S)
         yield found[0], found[1]
-
-
-def _address(port: Port) -> str:
-    return port.ipv4.partition("/")[0]

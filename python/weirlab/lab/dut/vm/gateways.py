@@ -47,12 +47,12 @@ class End:
     @property
     def address(self) -> str:
         """On the cable between the gateways."""
-        return _address(self.port)
+        return self.port.address
 
     @property
     def peer(self) -> str:
         """Address of the other gateway there."""
-        return _address(self.beyond)
+        return self.beyond.address
 
 
 class VirtualTunnel(Encapsulating):
@@ -103,8 +103,8 @@ class VirtualTunnel(Encapsulating):
             sites.begin(guest, sides)
         behind = wiring.SENDERS, wiring.RECEIVERS
         self._ends = (
-            End(guests[0], wiring.NEAR, wiring.FAR, _address(site.inward), *behind),
-            End(guests[1], wiring.FAR, wiring.NEAR, _address(site.outward), *reversed(behind)),
+            End(guests[0], wiring.NEAR, wiring.FAR, site.inward.address, *behind),
+            End(guests[1], wiring.FAR, wiring.NEAR, site.outward.address, *reversed(behind)),
         )
         self.connect(*self._ends)
         self.settle()
@@ -158,7 +158,3 @@ class VirtualTunnel(Encapsulating):
             **self.described("nftables"),
             **sites.facts(self._guests if self._ends else ()),
         }
-
-
-def _address(port: Port) -> str:
-    return port.ipv4.partition("/")[0]

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from pyroute2 import IPRoute
 
@@ -52,15 +52,8 @@ _HOST: Final[dict[Firewall, int]] = {"a": 2, "b": 3}
 _BRIDGE: Final = "br0"
 _BRIDGE_MAC: Final[dict[Side, str]] = {"lan": "02:77:65:69:72:10", "wan": "02:77:65:69:72:20"}
 
-_IPV4_ONLY: Final = {"net/ipv6/conf/all/disable_ipv6": 1, "net/ipv6/conf/default/disable_ipv6": 1}
-_FIREWALL: Final = {**single.ROUTER, **_IPV4_ONLY}
-_EDGE: Final = {
-    **_FIREWALL,
-    # What a switch forwards is no firewall's business; some hosts have it so for containers.
-    "net/bridge/bridge-nf-call-iptables": 0,
-    "net/bridge/bridge-nf-call-ip6tables": 0,
-    "net/bridge/bridge-nf-call-arptables": 0,
-}
+_FIREWALL: Final = {**single.ROUTER, **single.WITHOUT_IPV6}
+_EDGE: Final = {**_FIREWALL, **single.SWITCH}
 
 
 @dataclass(frozen=True)
@@ -183,9 +176,9 @@ def plug_in() -> None:
     with IPRoute() as netlink:
         netlink.link("set", index=1, state="up")
         for name in LINKS:
-            netlink.link("set", index=_index(netlink, name), state="up")
+            netlink.link("set", index=interface.index_of(netlink, name), state="up")
         for network in NETWORKS.values():
-            index = _index(netlink, network.link)
+            index = interface.index_of(netlink, network.link)
             interface.add_neighbour(netlink, network.router, _BRIDGE_MAC[network.side], index)
             for behind in network.behind:
                 netlink.route("replace", dst=behind, gateway=network.router, oif=index)
@@ -194,16 +187,7 @@ def plug_in() -> None:
 def make_bridge(side: Side) -> None:
     """Make the switch of a side. Call inside its namespace."""
     with IPRoute() as netlink:
-        # Neither spanning tree nor multicast snooping: ports forward at once, everything that is multicast.
-        netlink.link(
-            "add",
-            ifname=_BRIDGE,
-            kind="bridge",
-            address=_BRIDGE_MAC[side],
-            mtu=single.MTU_BYTES,
-            br_stp_state=0,
-            br_mcast_snooping=0,
-        )
+        interface.create_bridge(netlink, _BRIDGE, single.MTU_BYTES, _BRIDGE_MAC[side])
 
 
 def _make_cable(here: str, there: str, there_fd: int, bridge: str | None = None) -> None:
@@ -218,8 +202,8 @@ def _make_cable(here: str, there: str, there_fd: int, bridge: str | None = None)
         )
         interface.set_offloads(here, gro=False)
         if bridge is not None:
-            index = _index(netlink, here)
-            netlink.link("set", index=index, master=_index(netlink, bridge), state="up")
+            index = interface.index_of(netlink, here)
+            netlink.link("set", index=index, master=interface.index_of(netlink, bridge), state="up")
 
 
 def _bring_up_firewall(firewall: Firewall) -> None:
@@ -227,7 +211,7 @@ def _bring_up_firewall(firewall: Firewall) -> None:
     with IPRoute() as netlink:
         for name, address in {**addresses, SYNC_LINK: sync_address(firewall)}.items():
             interface.set_offloads(name, gro=False)
-            index = _index(netlink, name)
+            index = interface.index_of(netlink, name)
             netlink.link("set", index=index, group=LINK_GROUP)
             netlink.addr("add", index=index, address=address, prefixlen=PREFIX_LENGTH)
     plug_in()
@@ -238,20 +222,16 @@ def _bring_up_edge(network: Network) -> None:
     interface.set_offloads(entry.name, gro=True)
     with IPRoute() as netlink:
         netlink.link("set", index=1, state="up")
-        bridge, index = _index(netlink, _BRIDGE), _index(netlink, entry.name)
+        bridge, index = (interface.index_of(netlink, name) for name in (_BRIDGE, entry.name))
         netlink.addr("add", index=bridge, address=network.router, prefixlen=PREFIX_LENGTH)
         address, _, length = entry.ipv4.partition("/")
         netlink.addr("add", index=index, address=address, prefixlen=int(length))
         for number in (bridge, index):
             netlink.link("set", index=number, state="up")
-        gateway = network.port.ipv4.partition("/")[0]
+        gateway = network.port.address
         interface.add_neighbour(netlink, gateway, network.port.mac, index)
         for behind in network.behind:
             netlink.route("add", dst=behind, gateway=gateway, oif=index)
         for beyond in network.beyond:
             netlink.route("add", dst=beyond, gateway=network.virtual, oif=bridge)
     single.thread_receiving((entry,))
-
-
-def _index(netlink: Any, name: str) -> int:
-    return int(netlink.link_lookup(ifname=name)[0])

@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from weirlab import programs
-from weirlab.errors import LabError, MissingCapability
+from weirlab.errors import LabError
 from weirlab.interrupts import shielded
-from weirlab.lab import clean, cores
+from weirlab.lab import cores
 from weirlab.lab.host import HostReader
 from weirlab.lab.linux import interface, syscalls
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.linux.privilege import explained
-from weirlab.lab.wiring import QUIET, descriptor, mac_bytes
+from weirlab.lab.wiring import descriptor, mac_bytes, quiet
 from weirlab.studies.ipsec.endpoints import hog
 from weirlab.studies.ipsec.endpoints.figures import Times, times
 from weirlab.studies.ipsec.endpoints.plan import BYPASS, HOG, SOCKETS, Talk
@@ -101,7 +101,7 @@ OpenBed = Callable[[], AbstractContextManager[Bed]]
 
 
 @dataclass
-class NamespaceBed:
+class JoinedEndpoints:
     """The real one."""
 
     near: Namespace
@@ -185,8 +185,7 @@ class NamespaceBed:
                 namespace.call(partial(_leave_to_pollers, port))
 
     def _place(self, namespace: Namespace, port: Port, number: int) -> tuple[str, str, bytes, str, int]:
-        address = port.ipv4.partition("/")[0]
-        return namespace.name, port.name, mac_bytes(port.mac), address, self.cpus[number]
+        return namespace.name, port.name, mac_bytes(port.mac), port.address, self.cpus[number]
 
 
 def _security(talk: Talk) -> Mapping[str, Any]:
@@ -269,28 +268,18 @@ def opened(linger_s: float = LINGER_S) -> Iterator[Bed]:
     MissingCapability, LabError
         They cannot be made.
     """
-    from weirlab.lab.doctor import missing_for_namespaces
+    from weirlab.lab.doctor import need_namespaces
 
-    if (missing := missing_for_namespaces()) is not None:
-        raise MissingCapability(
-            f"endpoints need network namespaces, which do not work here ({missing}): run as root (sudo); "
-            "weir doctor says more"
-        )
+    need_namespaces("endpoints need")
     chosen = cores.choose()
     with ExitStack() as stack:
         with explained("a pair of endpoints"):
-            clean.clean()
-            claim = clean.Claim()
-            stack.callback(claim.release)
-            near, far = (Namespace(claim.namespace_name(part)) for part in ("near", "far"))
-            for namespace in (near, far):
-                namespace.create()
-                namespace.call(partial(write_sysctls, QUIET))
+            near, far = stack.enter_context(quiet("near", "far"))
             with descriptor(far) as fd:
                 near.call(partial(interface.create_pair, _NEAR, _FAR, fd, MTU_BYTES))
             for namespace, port, other in ((near, _NEAR, _FAR), (far, _FAR, _NEAR)):
                 namespace.call(partial(_bring_up, port, other))
-        yield NamespaceBed(near, far, (chosen.sender, chosen.dut), linger_s)
+        yield JoinedEndpoints(near, far, (chosen.sender, chosen.dut), linger_s)
 
 
 def _bring_up(port: Port, other: Port) -> None:

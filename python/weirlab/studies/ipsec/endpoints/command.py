@@ -9,13 +9,12 @@ import typer
 
 from weirlab import limits
 from weirlab.cli.options import ReportOptions, ResultOptions, SeedOption, grouped, listed
-from weirlab.errors import InputError
 
 ENDPOINTS = """Measure jitter and delay between endpoints that bypass the system, and between ordinary ones.
 
-Two endpoints in network namespaces, joined by a veth pair, talk in calls. Both
-ends send and receive in one thread each, on a CPU each, with ESP (in UDP) by
-Weir's library. The kinds of endpoints (--arms) take turns in one run:
+Two endpoints in network namespaces, joined by a veth pair, talk in calls.
+Both ends send and receive in one thread each, on a CPU each, with ESP (in
+UDP) by Weir's library. The kinds of endpoints (--arms) take turns in one run:
 bypass (AF_XDP sockets that real-time threads poll), sockets (UDP sockets of
 ordinary threads), and sockets-real-time (UDP sockets of real-time threads).
 Each kind is measured at idle, and beside a CPU hog: a program of ordinary
@@ -125,8 +124,7 @@ def endpoints(
     from weirlab.studies.ipsec.endpoints.section import EndpointScenario
 
     with result.session(ctx) as session:
-        if report.plots is not None and report.out is None:
-            raise InputError("--plots needs --out: plots belong to a report")
+        report.check()
         content: dict[str, Any] = {
             "name": f"endpoints with {kinds.suite}",
             "endpoints": {

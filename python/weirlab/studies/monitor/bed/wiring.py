@@ -19,13 +19,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from pyroute2 import IPRoute
 
 from weirlab.lab import clean
 from weirlab.lab import wiring as single
 from weirlab.lab.linux import interface, napi
+from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.studies.monitor.bed.base import Method
 
@@ -50,14 +51,7 @@ _STATIC: Final = 0x40
 _OF_BRIDGE: Final = 0x04
 """NTF_MASTER."""
 
-_SILENT: Final = {
-    **single.QUIET,
-    "net/ipv6/conf/all/disable_ipv6": 1,
-    "net/ipv6/conf/default/disable_ipv6": 1,
-    "net/bridge/bridge-nf-call-iptables": 0,
-    "net/bridge/bridge-nf-call-ip6tables": 0,
-    "net/bridge/bridge-nf-call-arptables": 0,
-}
+_SILENT: Final = {**single.QUIET, **single.WITHOUT_IPV6, **single.SWITCH}
 
 
 def parts(method: Method) -> tuple[str, ...]:
@@ -103,20 +97,8 @@ def build(netns: Mapping[str, Namespace], method: Method, cpu: int) -> list[int]
 
 
 def _cable(here: str, here_mac: str, there: str, there_mac: str, there_fd: int) -> None:
-    with IPRoute() as netlink:
-        netlink.link(
-            "add",
-            ifname=here,
-            kind="veth",
-            address=here_mac,
-            mtu=single.MTU_BYTES,
-            peer={
-                "ifname": there,
-                "address": there_mac,
-                "mtu": single.MTU_BYTES,
-                "net_ns_fd": there_fd,
-            },
-        )
+    ends = Port(here, here_mac, "", ""), Port(there, there_mac, "", "")
+    interface.create_pair(*ends, there_fd, single.MTU_BYTES)
 
 
 def _bring_up_middle(bridged: bool, mirrored: bool) -> None:
@@ -124,26 +106,16 @@ def _bring_up_middle(bridged: bool, mirrored: bool) -> None:
         interface.set_offloads(name, gro=True)
     with IPRoute() as netlink:
         if bridged:
-            # Neither spanning tree nor multicast snooping: no frames of the bridge's own, and no delay.
-            netlink.link(
-                "add",
-                ifname=_BRIDGE,
-                kind="bridge",
-                address=_BRIDGE_MAC,
-                mtu=single.MTU_BYTES,
-                br_stp_state=0,
-                br_mcast_snooping=0,
-            )
-            bridge = _index(netlink, _BRIDGE)
+            bridge = interface.create_bridge(netlink, _BRIDGE, single.MTU_BYTES, _BRIDGE_MAC)
             for name in (IN, OUT):
-                netlink.link("set", index=_index(netlink, name), master=bridge)
+                netlink.link("set", index=interface.index_of(netlink, name), master=bridge)
             netlink.link("set", index=bridge, state="up")
         for name in (IN, OUT, *((MIRROR,) if mirrored else ())):
-            netlink.link("set", index=_index(netlink, name), state="up")
+            netlink.link("set", index=interface.index_of(netlink, name), state="up")
         if bridged:
             # Known from the start: flooding would cost the first frames more than the others.
             for name, mac in ((IN, TX_MAC), (OUT, RX_MAC)):
-                index = _index(netlink, name)
+                index = interface.index_of(netlink, name)
                 netlink.fdb("replace", ifindex=index, lladdr=mac, state=_STATIC, flags=_OF_BRIDGE)
     single.thread_receiving((single.IN0, single.OUT0))
 
@@ -153,9 +125,5 @@ def _up(names: tuple[str, ...], *, gro: bool) -> None:
         for name in names:
             # In this order: a veth tells its peer that it takes XDP frames when GRO is switched on while
             # it is up.
-            netlink.link("set", index=_index(netlink, name), state="up")
+            netlink.link("set", index=interface.index_of(netlink, name), state="up")
             interface.set_offloads(name, gro=gro)
-
-
-def _index(netlink: Any, name: str) -> int:
-    return int(netlink.link_lookup(ifname=name)[0])

@@ -227,7 +227,7 @@ def connections(made: Hosts, paths: Sequence[int], port: int, sockets: Sockets) 
 
 def _ends(path: int) -> tuple[str, str]:
     """The sender's address on a path and the receiver's."""
-    return hosts.address(hosts.client_port(path - 1)), hosts.address(hosts.server_port(path - 1))
+    return hosts.client_port(path - 1).address, hosts.server_port(path - 1).address
 
 
 def _listen(address: str, port: int, sockets: Sockets) -> socket.socket:

@@ -42,7 +42,7 @@ _ALL_LOST: Final = Random(1.0)
 
 
 @dataclass(frozen=True)
-class NamespaceBed:
+class EmulatedPaths:
     """Two hosts with as many paths as any case has."""
 
     hosts: Hosts
@@ -108,7 +108,7 @@ class NamespaceBed:
             streams = 1 if course.method == TCP else course.streams
             return carriers.connections(self.hosts, paths, PORT, carriers.Sockets(course.congestion, streams))
         if course.method == MPTCP:
-            further = [hosts.address(hosts.server_port(path - 1)) for path in paths[1:]]
+            further = [hosts.server_port(path - 1).address for path in paths[1:]]
             self.hosts.server.call(partial(mptcp.announce, further))
             one = carriers.Sockets(course.congestion, protocol=mptcp.PROTOCOL)
             return carriers.connections(self.hosts, paths[:1], PORT, one)
@@ -191,7 +191,7 @@ def opened(asked: Comparison) -> Iterator[Bed]:
             _prepare(namespace, asked.congestion)
         if not lacking:
             made.client.call(mptcp.accept_announced)
-        yield NamespaceBed(made, lacking)
+        yield EmulatedPaths(made, lacking)
 
 
 def _prepare(namespace: Namespace, congestion: str) -> None:

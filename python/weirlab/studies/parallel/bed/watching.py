@@ -55,11 +55,11 @@ class ByPath:
 
     def retransmissions(self, path: int) -> int | None:
         """Segments that the sender sent again over ``path``; None where no connection was seen."""
-        found = self.retransmitted.get(hosts.address(hosts.client_port(path - 1)), [])
+        found = self.retransmitted.get(hosts.client_port(path - 1).address, [])
         return sum(each.last for each in found) if found else None
 
     def _at_server(self, path: int) -> list[Counter]:
-        return self.arrived.get(hosts.address(hosts.server_port(path - 1)), [])
+        return self.arrived.get(hosts.server_port(path - 1).address, [])
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from weirlab.cli import layout
+from weirlab.cli import layout, live
 from weirlab.cli.options.sockets import shown
-from weirlab.cli.progress import LINE_EVERY_S
-from weirlab.cli.streams import console, tell
 from weirlab.quantities import NOTHING, duration
 from weirlab.studies.tcp.show.tables import WAYS_IN_WORDS, owner
 from weirlab.studies.tcp.watching import Observer, Samples, Tally
 from weirlab.tables import Table
 from weirlab.trace.quantities import bit_rate, count, plural
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 SHOW_EVERY_S: Final = 0.25
+_WAITING: Final = "waiting for a connection that fits; Ctrl-C ends it"
 MOST_ROWS: Final = 30
 MOST_COLUMNS: Final = 10
 """Fields that a terminal has room for; where more are kept, the usual columns are shown."""
@@ -30,70 +32,54 @@ def screen(stream: TextIO, names: Sequence[str], *, quiet: bool) -> Iterator[Obs
     if quiet or not stream.isatty():
         yield Lines(stream, quiet=quiet)
         return
-    live = Screen(stream, names)
+    drawing = Screen(stream, names)
     try:
-        yield live
+        yield drawing
     finally:
-        live.close()
+        drawing.close()
 
 
-class Lines:
+class Lines(live.Lines):
     """A plain line at most every ten seconds."""
 
     def __init__(
         self, stream: TextIO, *, quiet: bool = False, now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        self._stream, self._quiet, self._now_s = stream, quiet, now_s
-        self._last_s = now_s()
+        super().__init__(stream, now_s)
+        self._quiet = quiet
 
     def waiting(self) -> None:
-        self._tell("waiting for a connection that fits; Ctrl-C ends it")
+        self.note(_WAITING)
 
     def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
-        if self._quiet or self._now_s() - self._last_s < LINE_EVERY_S:
-            return
-        self._last_s = self._now_s()
-        self._tell(sentence(progress, noun(samples)))
-
-    def _tell(self, text: str) -> None:
-        with suppress(OSError):
-            tell(f"weir: {text}", self._stream)
+        if not self._quiet:
+            self.line(lambda: sentence(progress, noun(samples)))
 
 
-class Screen:
+class Screen(live.Screen):
     """A row per connection, drawn anew four times a second."""
 
     def __init__(
         self, stream: TextIO, names: Sequence[str], now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        from rich.live import Live
-
-        self._names, self._now_s = tuple(names), now_s
+        super().__init__(stream, SHOW_EVERY_S, now_s)
+        self._names = tuple(names)
         self._noun = "sample"
-        self._shown_s = float("-inf")
         self._latest: dict[int, dict[str, int]] = {}
         self._before: dict[int, tuple[int, dict[str, int]]] = {}
-        self._live = Live(console=console(stream), auto_refresh=False, transient=True)
-        self._live.start()
 
     def waiting(self) -> None:
-        self._live.update("waiting for a connection that fits; Ctrl-C ends it", refresh=True)
+        self.draw(lambda _: _WAITING)
 
     def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
         self._keep(samples)
         self._noun = noun(samples)
-        if self._now_s() - self._shown_s < SHOW_EVERY_S or not tallies:
-            return
-        self._shown_s = self._now_s()
-        table = self._chosen(progress) if self._names else self._usual(progress, tallies)
-        with suppress(OSError):
-            self._live.update(
-                _drawn(table, sentence(progress, self._noun), self._live.console.width), refresh=True
-            )
+        if tallies:
+            self.draw(lambda columns: self._drawn(progress, tallies, columns))
 
-    def close(self) -> None:
-        with suppress(OSError):
-            self._live.stop()
+    def _drawn(self, progress: Mapping[str, Any], tallies: Sequence[Tally], columns: int) -> RenderableType:
+        table = self._chosen(progress) if self._names else self._usual(progress, tallies)
+        return _drawn(table, sentence(progress, self._noun), columns)
 
     def _keep(self, samples: Samples) -> None:
         """The latest row of each connection; later ones take the place of earlier ones."""
@@ -208,7 +194,7 @@ def sentence(progress: Mapping[str, Any], counted: str = "sample") -> str:
     )
 
 
-def _drawn(table: Table, below: str, columns: int) -> Any:
+def _drawn(table: Table, below: str, columns: int) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 

@@ -59,7 +59,7 @@ def built(asked: TcpSection) -> Iterator[Place]:
         # Between namespaces all is known beforehand; what was changed on interfaces is nobody's worry.
         emulated = stack.enter_context(emulated_link(*made.ends(), path.read("up"), path.read("down")))
         token = secrets.token_hex(16)
-        host = hosts.address(SERVER)
+        host = SERVER.address
         folder = stack.enter_context(TemporaryDirectory(prefix="weir-serve-"))
         service = made.server.call(partial(_serve, host, asked, token, folder))
         stack.callback(service.stop)

@@ -69,7 +69,7 @@ def build(switch: Namespace, hosts: Mapping[str, Namespace]) -> None:
 def set_link(number: int, *, up: bool) -> None:
     """Set the switch's port to a host up or down. Call inside the switch."""
     with IPRoute() as netlink:
-        netlink.link("set", index=index_of(netlink, port(number)), state="up" if up else "down")
+        netlink.link("set", index=interface.index_of(netlink, port(number)), state="up" if up else "down")
 
 
 def _make_bridge() -> None:
@@ -81,7 +81,7 @@ def make_bridge(netlink: Any, name: str) -> None:
     """Make a bridge and set it up."""
     # Without spanning tree, ports forward at once.
     netlink.link("add", ifname=name, kind="bridge", br_stp_state=0, br_mcast_snooping=0)
-    netlink.link("set", index=index_of(netlink, name), mtu=MTU_BYTES, state="up")
+    netlink.link("set", index=interface.index_of(netlink, name), mtu=MTU_BYTES, state="up")
 
 
 def _make_cable(number: int, there_fd: int) -> None:
@@ -90,7 +90,12 @@ def _make_cable(number: int, there_fd: int) -> None:
         peer = {"ifname": LINK, "address": mac(number), "mtu": MTU_BYTES, "net_ns_fd": there_fd}
         netlink.link("add", ifname=name, kind="veth", mtu=MTU_BYTES, peer=peer)
         interface.set_offloads(name, gro=False)
-        netlink.link("set", index=index_of(netlink, name), master=index_of(netlink, BRIDGE), state="up")
+        netlink.link(
+            "set",
+            index=interface.index_of(netlink, name),
+            master=interface.index_of(netlink, BRIDGE),
+            state="up",
+        )
 
 
 def mac(number: int) -> str:
@@ -107,18 +112,13 @@ def _bring_up(address: str, everybody: Sequence[str]) -> None:
     six = ip_address(address).version == 6
     with IPRoute() as netlink:
         netlink.link("set", index=1, state="up")
-        index = index_of(netlink, LINK)
+        index = interface.index_of(netlink, LINK)
         interface.add_address(netlink, index, address, 128 if six else 32)
         netlink.link("set", index=index, state="up")
         netlink.route("add", dst="::/0" if six else "0.0.0.0/0", oif=index, scope=0 if six else 253)
         for number, neighbour in enumerate(everybody):
             if neighbour != address and (":" in neighbour) == six:
                 interface.add_neighbour(netlink, neighbour, mac(number), index)
-
-
-def index_of(netlink: Any, name: str) -> int:
-    """Of the interface with that name."""
-    return int(netlink.link_lookup(ifname=name)[0])
 
 
 def bound(port_number: int, transport: str = "udp") -> bool:

@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar
 import typer
 
 from weirlab.cli.options import ReportOptions, ResultOptions, grouped, only
-from weirlab.errors import InputError
 from weirlab.studies.voice.options import PlanOptions, ThroughOptions, day_of
 
 LOAD = """Find how many calls per second the engines of a plan set up.
@@ -96,8 +95,7 @@ def load(
     from weirlab.studies.voice.section import LoadScenario
 
     with result.session(ctx) as session:
-        if report.plots is not None and report.out is None:
-            raise InputError("--plots needs --out: plots belong to a report")
+        report.check()
         content = {
             "name": f"load of {asked.plan.stem}",
             "voice_load": {

@@ -9,7 +9,7 @@ from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from weirlab.errors import InputError, MissingCapability
+from weirlab.errors import InputError
 from weirlab.interrupts import owned, shielded
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.work import Work
@@ -78,13 +78,9 @@ def open_lab(network: Network, talk_s: float, device: Device | None = None) -> V
 
 def check_namespaces() -> None:
     """Raises ``MissingCapability`` where there can be no lab."""
-    from weirlab.lab.doctor import missing_for_namespaces
+    from weirlab.lab.doctor import need_namespaces
 
-    if (missing := missing_for_namespaces()) is not None:
-        raise MissingCapability(
-            f"the voice lab needs network namespaces, which do not work here ({missing}): run as root "
-            "(sudo); weir doctor says more"
-        )
+    need_namespaces("the voice lab needs")
 
 
 @contextmanager

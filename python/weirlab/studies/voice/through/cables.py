@@ -41,10 +41,10 @@ def plug_in(near_fd: int, far_fd: int) -> None:
             peer = {"ifname": port.name, "address": port.mac, "mtu": wire.MTU_BYTES, "net_ns_fd": fd}
             netlink.link("add", ifname=name, kind="veth", mtu=wire.MTU_BYTES, peer=peer)
             interface.set_offloads(name, gro=False)
-            index, master = wire.index_of(netlink, name), wire.index_of(netlink, bridge)
+            index, master = interface.index_of(netlink, name), interface.index_of(netlink, bridge)
             netlink.link("set", index=index, master=master, state="up")
         # The device gets what is for it, and none of what the bridge floods: its ports count calls alone.
-        index = wire.index_of(netlink, _FAR)
+        index = interface.index_of(netlink, _FAR)
         netlink.brport("set", index=index, unicast_flood=0)
         netlink.fdb("add", ifindex=index, lladdr=wiring.OUT0.mac, flags=_MASTER, state=_BEHIND_IT)
 
@@ -61,14 +61,14 @@ def plug_host(number: int, *, aside: bool) -> None:
 
 def _set_master(number: int, bridge: str | None) -> None:
     with IPRoute() as netlink:
-        master = 0 if bridge is None else wire.index_of(netlink, bridge)
-        netlink.link("set", index=wire.index_of(netlink, wire.port(number)), master=master)
+        master = 0 if bridge is None else interface.index_of(netlink, bridge)
+        netlink.link("set", index=interface.index_of(netlink, wire.port(number)), master=master)
 
 
 def know(neighbours: Mapping[str, str]) -> None:
     """Let a host send what is for these addresses to their MAC addresses. Call inside the host."""
     with IPRoute() as netlink:
-        index = wire.index_of(netlink, wire.LINK)
+        index = interface.index_of(netlink, wire.LINK)
         for address, mac in neighbours.items():
             interface.add_neighbour(netlink, address, mac, index)
 
