@@ -317,17 +317,16 @@ impl Worker {
     /// Asks the kernel about every connection, and tells it how fast that may be.
     fn look(&mut self, state: &mut State, now: u64) {
         let next = self.looked_ns.saturating_add(LOOK_NS);
-        if now < next && !state.session.wants_to_send() {
-            self.next_look_ns = next;
-            return;
-        }
-        (self.looked_ns, self.next_look_ns) = (now, u64::MAX);
+        let is_due = now >= next || state.session.wants_to_send();
+        (self.looked_ns, self.next_look_ns) = if is_due { (now, u64::MAX) } else { (self.looked_ns, next) };
         for connection in &mut self.connections {
-            let Some(stats) = observe(&connection.stream) else { continue };
-            state.session.set_stats(connection.id, stats, now);
             let totals = state.session.stream_totals(connection.id);
             if let Some(Tracked { report, .. }) = state.streams.get_mut(connection.report) {
                 report.totals = totals.unwrap_or(report.totals);
+            }
+            let Some(stats) = is_due.then(|| observe(&connection.stream)).flatten() else { continue };
+            state.session.set_stats(connection.id, stats, now);
+            if let Some(Tracked { report, .. }) = state.streams.get_mut(connection.report) {
                 report.srtt_ns = stats.srtt_ns;
                 report.retransmitted_segments = stats.retransmitted_segments;
             }
