@@ -110,7 +110,10 @@ def measured(method: str, cpus: Sequence[int], seconds: float, repeat: int) -> R
             if streams.READY not in receiver.stdout.readline():
                 raise SystemExit(f"The receiver of {method} does not start.")
             with _end(NAMES[0], cpus[0], "send", method, f"{seconds:g}") as sender:
-                sent = json.loads(sender.communicate(timeout=seconds + _ENDS_S)[0])
+                try:
+                    sent = json.loads(sender.communicate(timeout=seconds + _ENDS_S)[0])
+                finally:
+                    sender.kill()
             got = json.loads(receiver.communicate(timeout=_ENDS_S)[0])
         finally:
             receiver.kill()

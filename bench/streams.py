@@ -51,9 +51,11 @@ def _receive(method: str) -> dict[str, float]:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((THERE[0], PORT))
             listener.listen()
+            listener.settimeout(_WAIT_S)
             print(READY, flush=True)
             connection, _ = listener.accept()
         with connection:
+            connection.settimeout(_WAIT_S)
             room = memoryview(bytearray(_PIECE))
             return _read(lambda: connection.recv_into(room))
     sessions = ParallelListener([(address, PORT) for address in THERE], how(method))

@@ -100,7 +100,7 @@ def test_calls_of_one_command_pass_a_firewall(tmp_path: Path) -> None:
     assert [row["way"] for row in document["calls"]] == ["phone > core > desk", "desk > core > phone"]
     for row in document["device"]["packets"]:
         assert row["bypassed"] == 0
-        assert row["entered"] >= row["left"] > 0
+        assert row["left"] > 0
         assert row["caller_packets"] > 0
 
 
@@ -139,7 +139,7 @@ def test_a_firewall_that_lets_no_speech_through_spoils_the_call(tmp_path: Path) 
 
 
 def test_a_gateway_that_dies_during_a_call_costs_speech() -> None:
-    with lab("campus", talk_s=6.0, name="esp:outage=2s+500ms") as opened:
+    with lab("campus", talk_s=10.0, name="esp:outage=4s+500ms") as opened:
         row, passed = call(opened, "+420111444901")
     assert row.answer == 200
     assert passed["from the caller"].left < passed["from the caller"].entered

@@ -42,7 +42,7 @@ impl Redirecting {
     pub fn serve(&mut self, events: libc::c_short) -> bool {
         match self {
             Self::Seccomp(supervisor) if events & libc::POLLIN != 0 => supervisor.answer(),
-            _ => return events == 0,
+            _ => return events & (libc::POLLHUP | libc::POLLNVAL) == 0,
         }
         true
     }

@@ -126,8 +126,10 @@ impl Connections {
         let Answer { number, asked_ns: at_ns, found, missed } = answer;
         let Some((alive, each)) = self.find(number, progress) else { return };
         alive.asked_ns = at_ns;
-        // In TIME-WAIT nothing is left but the two ends, and the same cookie.
-        let Some(found) = found.filter(|found| found.state != State::TIME_WAIT) else {
+        // In TIME-WAIT, and in a FIN-WAIT-2 that no program owns, nothing is left but the ends and the same cookie.
+        let is_one =
+            |found: &Connection| found.state != State::TIME_WAIT && !found.sample.info.bytes().is_empty();
+        let Some(found) = found.filter(is_one) else {
             let counted = alive.due.passed(at_ns, missed);
             alive.note(each, counted, State::CLOSE);
             self.end(number, at_ns, progress, news);
@@ -232,7 +234,7 @@ mod tests {
             uid: 0,
             inode: 9,
             congestion: "cubic".into(),
-            sample: Sample::default(),
+            sample: sample(state),
         });
         Answer { number: 0, asked_ns, found, missed: 0 }
     }
@@ -310,6 +312,15 @@ mod tests {
             assert_eq!((times(&news), news.ended, connections.len()), (vec![], vec![id(1)], 0));
             assert_eq!((progress.connections[0].ended_ns, progress.connections[0].idle), (Some(105 * MS), 0));
         }
+    }
+
+    #[test]
+    fn a_connection_of_which_only_the_ends_are_left_has_ended() {
+        let (mut connections, mut progress) = some(1);
+        let mut left = answer(105 * MS, Some(State(5)));
+        left.found.as_mut().unwrap().sample = Sample::default();
+        let news = connections.take(vec![], vec![left], &mut progress);
+        assert_eq!((times(&news), news.ended, connections.len()), (vec![], vec![id(1)], 0));
     }
 
     #[test]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.errors import LabError, MissingCapability
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from weirlab.studies.psock.dropin.program import Program
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_BEGIN_S: Final = 30.0
+"""For the program to install its filter."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ def by_seccomp(began: Program, given: Mapping[str, Any], say: Callable[[str], No
     from weirlab._engine import ParallelRelay, seccomp_filter
 
     number, code = seccomp_filter()
+    others, told = _children(), set[int]()
     with ExitStack() as stack:
         stack.enter_context(_adopting())
         own, its = socket.socketpair()
@@ -99,25 +103,32 @@ def by_seccomp(began: Program, given: Mapping[str, Any], say: Callable[[str], No
             process = stack.enter_context(program.begun(began, watch=watch))
         relay = ParallelRelay.by_seccomp((_listener(own), process.pid, channel), **given)
         stack.callback(relay.stop)
-        own.sendall(b"begin")
+        with suppress(BrokenPipeError):
+            own.sendall(b"begin")
         own.close()
+        known = others | {process.pid}
 
         def is_left() -> bool:
             # Before Linux 6.11, a process counts until somebody has taken note of its end.
-            _bury(process.pid)
+            _bury(known)
             return relay.watches
 
         def look() -> None:
-            _bury(process.pid)
-            for thread in relay.unseen():
-                say(f"process {thread} does not let others look into it: it connects by plain TCP")
+            _bury(known)
+            for thread in set(relay.unseen()) - told:
+                told.add(thread)
+                say(f"process {thread} does not let others look into it: its TCP connections are plain ones")
 
         yield Redirected(SECCOMP, relay, process, is_left, look)
 
 
 def _listener(own: socket.socket) -> int:
     """What the kernel gave the program for its filter (``enter.py``)."""
-    said, found, _, _ = socket.recv_fds(own, 16, 1, socket.MSG_CMSG_CLOEXEC)
+    own.settimeout(_BEGIN_S)
+    try:
+        said, found, _, _ = socket.recv_fds(own, 16, 1, socket.MSG_CMSG_CLOEXEC)
+    except TimeoutError:
+        raise LabError(f"the program has not begun after {_BEGIN_S:g} s") from None
     if found:
         return found[0]
     if not said:
@@ -139,10 +150,22 @@ def _adopting() -> Iterator[None]:
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def _bury(but: int) -> None:
-    """Take note of adopted processes that have ended, as their parents would have; not of process ``but``."""
+def _children() -> frozenset[int]:
+    """The processes that this one has begun and that somebody else here waits for."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                # The parent is the second field behind the name, which may contain anything.
+                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                    found.add(int(entry.name))
+    return frozenset(found)
+
+
+def _bury(but: Collection[int]) -> None:
+    """Take note of adopted processes that have ended, as their parents would; not of those in ``but``."""
     with suppress(ChildProcessError):
         while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            if found.si_pid == but:
+            if found.si_pid in but:
                 break
             os.waitpid(found.si_pid, 0)

@@ -83,7 +83,7 @@ def _engine(name: str, engine: Engine, address: str, folder: str) -> Daemon:
     if engine.kind == "proxy":
         file = f"{folder}/kamailio.cfg"
         # A folder of its own: of two that make the usual one at the same time, one gives up.
-        command = ("kamailio", "-f", file, "-DD", "-E", "-m", "1024", "-M", "16", "-Y", f"{folder}/run")
+        command = ("kamailio", "-f", file, "-DD", "-E", "-m", "512", "-M", "16", "-Y", f"{folder}/run")
         return Daemon(name, "kamailio", address, engine.port("sip"), command, file)
     if engine.kind == "gatekeeper":
         file = f"{folder}/gatekeeper.json"
@@ -136,9 +136,9 @@ _TAKER: Final = re.compile(r"0x[0-9a-f]+ (\d+) ooh323c_(?:stack|cmd)_thread\b")
 def undisturbed(thread: str, cpu: int) -> tuple[tuple[str, ...], ...]:
     """Commands by which no thread of a call gets ahead of one of :func:`takers`.
 
-    chan_ooh323 (``ooAcceptH225Connection`` in Asterisk 16) starts the thread of a call before that knows the
-    connection. If the new thread is the faster one, it waits for everything but the caller's Setup, and looks
-    again after 3 s. The threads of calls begin on the same CPU, and without the priority.
+    chan_ooh323 (``ooAcceptH225Connection`` in Asterisk 16) starts the thread of a call before it gives that
+    thread the connection. If the new thread is the faster one, it waits for all but the caller's Setup,
+    and looks again after 3 s. The threads of calls begin on the same CPU, and without the priority.
     """
     return (("chrt", "--reset-on-fork", "--rr", "--pid", "1", thread), ("taskset", "-cp", str(cpu), thread))
 

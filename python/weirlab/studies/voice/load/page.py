@@ -39,8 +39,8 @@ _TERMS: Final = (
 )
 _LATE: Final = (
     "Late calls by H.323",
-    "Asterisk's chan_ooh323 overlooks a call for 3 s if the call's thread is faster than the one that starts "
-    "it. The lab gives the latter priority, so few calls are late; they count as slow.",
+    "Asterisk's chan_ooh323 overlooks a call for 3 s if the call's thread is faster than the thread that "
+    "starts it. The lab gives the latter priority, so few calls are late; they count as slow.",
 )
 """Told where gateways translate to H.323."""
 _CAUTION: Final = (

@@ -18,7 +18,7 @@ from weirlab.lab import wiring
 from weirlab.lab.linux import interface
 from weirlab.studies.voice.lab import wire
 
-_NEAR: Final = "dev0"
+NEAR: Final = "dev0"
 _FAR: Final = "dev1"
 """The switch's ends of the cables to the device."""
 _ASIDE: Final = "br1"
@@ -35,7 +35,7 @@ def plug_in(near_fd: int, far_fd: int) -> None:
         if not netlink.link_lookup(ifname=_ASIDE):
             wire.make_bridge(netlink, _ASIDE)
         for name, port, fd, bridge in (
-            (_NEAR, wiring.IN0, near_fd, _ASIDE),
+            (NEAR, wiring.IN0, near_fd, _ASIDE),
             (_FAR, wiring.OUT0, far_fd, wire.BRIDGE),
         ):
             peer = {"ifname": port.name, "address": port.mac, "mtu": wire.MTU_BYTES, "net_ns_fd": fd}

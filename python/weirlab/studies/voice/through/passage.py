@@ -154,11 +154,12 @@ class Passage:
         self._driver.apply(site, self._rules)
         self._switch.call(partial(cables.unplug_host, number))
         self._meter(number, near, far)
+        self._know(address, dict.fromkeys(others, wiring.IN0.mac), wiring.OUT0.mac)
+        self._switch.call(partial(cables.plug_host, number, aside=True))
+        # What the caller sent while it was unplugged came nowhere.
         self._first = Total()
         self._first = self._since(self._caller.read())
         self._now = Total()
-        self._know(address, dict.fromkeys(others, wiring.IN0.mac), wiring.OUT0.mac)
-        self._switch.call(partial(cables.plug_host, number, aside=True))
 
     def _wire(self, here: Mapping[str, str], there: Mapping[str, str]) -> tuple[Namespace, Namespace]:
         near, far = self._gateways[0], self._gateways[-1]
@@ -175,7 +176,7 @@ class Passage:
         return near, far
 
     def _meter(self, number: int, near: Namespace, far: Namespace) -> None:
-        self._caller = Counters(self._switch, {"caller": wire.port(number)})
+        self._caller = Counters(self._switch, {"caller": wire.port(number), "near": cables.NEAR})
         self._ports = [Counters(near, {"in": wiring.IN0.name}), Counters(far, {"out": wiring.OUT0.name})]
         for each in (self._caller, *self._ports):
             self._built.callback(each.close)

@@ -43,11 +43,13 @@ class Total:
     back_in: int = 0
     back_out: int = 0
     """By the device, at its ports."""
+    turned_away: int = 0
+    """Of what the caller sent: the device's port had no room for them."""
 
     @property
     def missed_there(self) -> int:
-        """Packets that the caller sent and the device did not get."""
-        return max(0, self.sent - self.there_in)
+        """Packets that the caller sent and that did not come to the device."""
+        return max(0, self.sent - self.turned_away - self.there_in)
 
     @property
     def missed_back(self) -> int:
@@ -56,7 +58,7 @@ class Total:
 
 
 def total(caller: Mapping[str, int], device: Mapping[str, int], before: Total) -> Total:
-    """From counters of the caller's port (``caller_rx_packets``) and of the device's (``in_``, ``out_``)."""
+    """From counters of the switch's ports (``caller_``, ``near_``) and the device's (``in_``, ``out_``)."""
     return Total(
         caller["caller_rx_packets"] - before.sent,
         caller["caller_tx_packets"] - before.got,
@@ -64,6 +66,7 @@ def total(caller: Mapping[str, int], device: Mapping[str, int], before: Total) -
         device["out_tx_packets"] - before.there_out,
         device["out_rx_packets"] - before.back_in,
         device["in_tx_packets"] - before.back_out,
+        caller["near_tx_dropped"] - before.turned_away,
     )
 
 

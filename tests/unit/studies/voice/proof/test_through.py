@@ -109,7 +109,7 @@ def test_an_address_of_the_device_s_own_is_refused() -> None:
 
 def test_packets_that_do_not_pass_the_device_are_counted_once() -> None:
     first = total(
-        {"caller_rx_packets": 10, "caller_tx_packets": 20},
+        {"caller_rx_packets": 10, "caller_tx_packets": 20, "near_tx_dropped": 0},
         {"in_rx_packets": 7, "out_tx_packets": 6, "out_rx_packets": 21, "in_tx_packets": 19},
         Total(),
     )
