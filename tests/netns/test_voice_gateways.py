@@ -39,7 +39,8 @@ def _needs_engines() -> None:
 
 @pytest.fixture(scope="module")
 def translations(_needs_engines: None) -> Iterator[VoiceLab]:
-    with VoiceLab(_network("translations"), 0.3) as opened:
+    # Gateways may take some time after the answer before speech passes both ways.
+    with VoiceLab(_network("translations"), 2.0) as opened:
         yield opened
 
 
