@@ -152,9 +152,11 @@ class Guest:
     def check(self) -> None:
         """Raise ``LabError`` with the console's last lines if QEMU has ended."""
         # Its answer comes after the news of every end before.
-        said = self.machine.said(QEMU)
+        self.machine.said(QEMU)
         if QEMU in self.machine.running:
             return
+        # It may have ended since, with words that the first answer lacks.
+        said = self.machine.said(QEMU)
         if panic := [line for line in said if _PANIC in line]:
             raise LabError(f"{self.name}: its kernel panicked: {panic[0].strip()}; {_told(said)}")
         raise LabError(f"{self.name}: QEMU has ended; {_told(said)}")
