@@ -159,10 +159,12 @@ fn a_server_limits_the_streams_of_a_session() {
         thread::yield_now();
     }
     // The second has been let in, and is taken by the session's own thread.
-    while server.report().streams.len() < 2 {
+    // One that stood still may have been replaced, and is reported as well.
+    let alive = || server.report().streams.iter().filter(|stream| stream.ended.is_empty()).count();
+    while alive() < 2 {
         thread::yield_now();
     }
-    assert_eq!(server.report().streams.len(), 2);
+    assert_eq!(alive(), 2);
     let none = Options { most_streams: 0, ..Options::default() };
     assert!(matches!(Listener::bind(&[LOOPBACK], none), Err(OpenError::Streams(0))));
     drop(client);
