@@ -55,7 +55,6 @@ def _receive(method: str) -> dict[str, float]:
             print(READY, flush=True)
             connection, _ = listener.accept()
         with connection:
-            connection.settimeout(_WAIT_S)
             room = memoryview(bytearray(_PIECE))
             return _read(lambda: connection.recv_into(room))
     sessions = ParallelListener([(address, PORT) for address in THERE], how(method))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from weirlab.store import Run
 
 COMPARE: Final = "compare"
+_JITTER: Final = {"mean": "mean jitter", "max": "maximum jitter"}
 _SPREADS: Final = (
     "late_p50_ns", "late_p99_ns", "late_max_ns", "delay_p50_ns", "delay_p99_ns", "delay_max_ns",
     "jitter_mean_ns", "jitter_max_ns", "delta_p99_ns", "delta_max_ns", "cpu_ns", "work_ns", "cpu_share",
@@ -146,13 +147,25 @@ class EndpointFindings:
         return complete[len(complete) // 2] if complete else None
 
     def sentences(self) -> list[str]:
-        """The comparison, at idle and beside a hog; then the most calls."""
+        """Mean and maximum jitter, at idle and beside a hog; then the most calls."""
         found = []
         if (calls := self.spoken_of) is not None:
-            parts = [_compared(self.of(beside, calls), beside) for beside in self.asked.beside]
-            found.append(f"{plural(calls, 'call')}, {self._secured()}: {'; '.join(parts)}.")
+            found.append(f"{plural(calls, 'call')}, {self._secured()}: {self._jitter(calls, 'mean')}.")
+            found.append(f"{_first(self._jitter(calls, 'max'))}.")
         found += [f"{told}." for beside in self.asked.beside if (told := self._most(beside))]
         return found or ["No attempt counted."]
+
+    def _jitter(self, calls: int, which: str) -> str:
+        """``mean jitter is a at idle and b beside a CPU hog at bypassing endpoints; c and d at ...``."""
+        shown: dict[str, list[str]] = {}
+        for beside in self.asked.beside:
+            for each in self.of(beside, calls):
+                shown.setdefault(each.arm, []).append(duration(each.spread[f"jitter_{which}_ns"].median))
+        (first, values), *others = shown.items()
+        pairs = zip(values, self.asked.beside, strict=True)
+        where = words([f"{value} {WHERE[beside]}" for value, beside in pairs])
+        rest = [f"; {words(values)} at {NAMES[arm]}" for arm, values in others]
+        return f"{_JITTER[which]} is {where} at {NAMES[first]}{''.join(rest)}"
 
     def _secured(self) -> str:
         if self.asked.suite == CLEAR:
@@ -195,22 +208,6 @@ class EndpointFindings:
                 "In attempts that count, the hypervisor took "
                 f"{percent(stolen.median)} of the endpoints' CPUs (up to {percent(stolen.high)})."
             )
-
-
-def _compared(groups: Sequence[Group], beside: str) -> str:
-    """``at idle, mean jitter is a at bypassing endpoints, against b at ...; its maximum is c, against d``."""
-    mean = _against([f"{_of(each, 'jitter_mean_ns')} at {NAMES[each.arm]}" for each in groups])
-    most = _against([_of(each, "jitter_max_ns") for each in groups])
-    return f"{WHERE[beside]}, mean jitter is {mean}, and its maximum is {most}"
-
-
-def _against(parts: Sequence[str]) -> str:
-    """``a against b and c``."""
-    return " against ".join([parts[0], *([words(parts[1:])] if parts[1:] else [])])
-
-
-def _of(group: Group, name: str) -> str:
-    return group.spread[name].text(duration)
 
 
 def said(row: LimitRow) -> str:
