@@ -17,7 +17,8 @@ from weirlab import programs
 from weirlab.errors import LabError, MissingCapability
 from weirlab.lab import clean
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
-from weirlab.studies.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp, machine, pair
+from weirlab.lab.redundant import machine, pair
+from weirlab.studies.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp
 from weirlab.traffic.spec import Rate, Traffic
 
 from .conftest import wait_until
@@ -47,7 +48,7 @@ def test_a_daemon_that_dies_is_named_with_its_last_words(made: Any) -> None:
 def test_a_configuration_that_a_daemon_refuses_is_told_in_its_words(
     monkeypatch: pytest.MonkeyPatch, made: Any
 ) -> None:
-    from weirlab.studies.failover.bed import ucarp
+    from weirlab.lab.redundant import ucarp
 
     monkeypatch.setattr(ucarp, "_HOST_ID", {"lan": 51, "wan": 999})
     with pytest.raises(LabError, match=r"ucarp wan on firewall a ended by itself .*last words: .*id"):

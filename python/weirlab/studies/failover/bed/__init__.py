@@ -1,11 +1,11 @@
 """A redundant pair of firewalls in namespaces: VRRP or CARP for the addresses, conntrackd for the states."""
 
-from weirlab.studies.failover.bed.base import AddressProtocol, Event, Transition
-from weirlab.studies.failover.bed.conntrackd import Conntrackd
-from weirlab.studies.failover.bed.keepalived import Keepalived
+from weirlab.lab.redundant.base import AddressProtocol, Event, Transition
+from weirlab.lab.redundant.conntrackd import Conntrackd
+from weirlab.lab.redundant.keepalived import Keepalived
+from weirlab.lab.redundant.terms import FIREWALLS, SIDES, EventKind, Firewall, Side
+from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.studies.failover.bed.lab import RedundantLab
-from weirlab.studies.failover.bed.terms import FIREWALLS, SIDES, EventKind, Firewall, Side
-from weirlab.studies.failover.bed.ucarp import Ucarp
 
 __all__ = [
     "FIREWALLS",

@@ -11,11 +11,11 @@ from weirlab.lab.dut import nftables, tool
 from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.linux.namespace import in_thread
-from weirlab.studies.failover.bed import filter as rules
-from weirlab.studies.failover.bed import wiring
-from weirlab.studies.failover.bed.conntrackd import Conntrackd
-from weirlab.studies.failover.bed.keepalived import Keepalived
-from weirlab.studies.failover.bed.ucarp import Ucarp
+from weirlab.lab.redundant import filter as rules
+from weirlab.lab.redundant import wiring
+from weirlab.lab.redundant.conntrackd import Conntrackd
+from weirlab.lab.redundant.keepalived import Keepalived
+from weirlab.lab.redundant.ucarp import Ucarp
 
 
 def finding() -> Finding:

@@ -12,13 +12,13 @@ from weirlab.lab import wiring as single
 from weirlab.lab.beside import Beside
 from weirlab.lab.cores import Cores
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
+from weirlab.lab.redundant import wiring
+from weirlab.lab.redundant.base import AddressProtocol, Event, Transition
+from weirlab.lab.redundant.conntrackd import Conntrackd
+from weirlab.lab.redundant.pair import Pair
+from weirlab.lab.redundant.terms import FIREWALLS, Firewall, Side
 from weirlab.records import EngineResult, RuleSetup
-from weirlab.studies.failover.bed import wiring
-from weirlab.studies.failover.bed.base import AddressProtocol, Event, Transition
-from weirlab.studies.failover.bed.conntrackd import Conntrackd
-from weirlab.studies.failover.bed.pair import Pair
 from weirlab.studies.failover.bed.schedule import compiled
-from weirlab.studies.failover.bed.terms import FIREWALLS, Firewall, Side
 from weirlab.traffic.plan import Plan
 from weirlab.traffic.spec import Traffic
 

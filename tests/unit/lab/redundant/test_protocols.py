@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from weirlab.errors import InputError
+from weirlab.lab.redundant.conntrackd import config as states_config
+from weirlab.lab.redundant.conntrackd import script
+from weirlab.lab.redundant.keepalived import config
+from weirlab.lab.redundant.terms import Role
+from weirlab.lab.redundant.ucarp import change, command
 from weirlab.studies.failover.bed import Conntrackd, Keepalived, Ucarp
-from weirlab.studies.failover.bed.conntrackd import config as states_config
-from weirlab.studies.failover.bed.conntrackd import script
-from weirlab.studies.failover.bed.keepalived import config
-from weirlab.studies.failover.bed.terms import Role
-from weirlab.studies.failover.bed.ucarp import change, command
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.machines import machine
-from weirlab.studies.failover.bed.terms import Firewall
+from weirlab.lab.redundant.terms import Firewall
 
 
 class Machine(machine.Machine):

@@ -11,9 +11,9 @@ from weirlab import programs
 from weirlab.errors import InputError
 from weirlab.lab.dut import tool
 from weirlab.lab.machines.machine import CRITICAL, NEWS
-from weirlab.studies.failover.bed import wiring
-from weirlab.studies.failover.bed.machine import Machine
-from weirlab.studies.failover.bed.terms import FIREWALLS, SIDES, Firewall, Role, Side
+from weirlab.lab.redundant import wiring
+from weirlab.lab.redundant.machine import Machine
+from weirlab.lab.redundant.terms import FIREWALLS, SIDES, Firewall, Role, Side
 
 _DAEMON: Final = "keepalived"
 _CONFIG: Final = "/run/keepalived.conf"

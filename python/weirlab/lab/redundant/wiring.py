@@ -33,7 +33,7 @@ from weirlab.lab import wiring as single
 from weirlab.lab.linux import interface, napi
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.studies.failover.bed.terms import FIREWALLS, SIDES, Firewall, Side
+from weirlab.lab.redundant.terms import FIREWALLS, SIDES, Firewall, Side
 
 PARTS: Final = ("tx", "lan", "fwa", "fwb", "wan", "rx")
 

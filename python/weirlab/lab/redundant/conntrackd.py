@@ -9,9 +9,9 @@ from typing import Final, Literal
 from weirlab import programs
 from weirlab.errors import InputError, LabError
 from weirlab.lab.dut import tool
-from weirlab.studies.failover.bed import wiring
-from weirlab.studies.failover.bed.machine import Machine
-from weirlab.studies.failover.bed.terms import ROLES, Firewall, Role
+from weirlab.lab.redundant import wiring
+from weirlab.lab.redundant.machine import Machine
+from weirlab.lab.redundant.terms import ROLES, Firewall, Role
 
 _DAEMON: Final = "conntrackd"
 _CONFIG: Final = "/run/conntrackd.conf"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from weirlab.studies.failover.bed.machine import Machine
-from weirlab.studies.failover.bed.terms import EventKind, Firewall, Role, Side
+    from weirlab.lab.redundant.machine import Machine
+from weirlab.lab.redundant.terms import EventKind, Firewall, Role, Side
 
 
 @dataclass(frozen=True)

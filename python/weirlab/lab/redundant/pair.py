@@ -15,14 +15,14 @@ from weirlab.interrupts import interruptible, shielded
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.studies.failover.bed import filter as rules
-from weirlab.studies.failover.bed import wiring
-from weirlab.studies.failover.bed.base import AddressProtocol, Event, Transition
-from weirlab.studies.failover.bed.conntrackd import Conntrackd
-from weirlab.studies.failover.bed.links import Plugs
-from weirlab.studies.failover.bed.machine import Machine
-from weirlab.studies.failover.bed.terms import FIREWALLS, SIDES, EventKind, Firewall, Role, Side
-from weirlab.studies.failover.bed.watch import AddressWatch
+from weirlab.lab.redundant import filter as rules
+from weirlab.lab.redundant import wiring
+from weirlab.lab.redundant.base import AddressProtocol, Event, Transition
+from weirlab.lab.redundant.conntrackd import Conntrackd
+from weirlab.lab.redundant.links import Plugs
+from weirlab.lab.redundant.machine import Machine
+from weirlab.lab.redundant.terms import FIREWALLS, SIDES, EventKind, Firewall, Role, Side
+from weirlab.lab.redundant.watch import AddressWatch
 
 _PATIENCE_S: Final = 15.0
 """Beyond what the protocol itself may take."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from weirlab.studies.failover.bed import wiring
-from weirlab.studies.failover.bed.base import AddressProtocol
+from weirlab.lab.redundant import wiring
+from weirlab.lab.redundant.base import AddressProtocol
 
 SYSCTLS: Final = {
     # A silent stream must not lose its state during a trial, and neither must a replica.
