@@ -199,7 +199,7 @@ def test_with_nat_calls_leave_by_the_shared_address_wherever_it_is() -> None:
 
         with Sockets(lab) as sockets:
             sockets.caller.sendto(b"hello", CALLED)
-            assert sockets.heard(sockets.called)[1][0] == "203.0.113.254"
+            assert sockets.heard(sockets.called)[1][0] == "100.64.2.254"
             with pytest.raises(InputError, match="NAT"):
                 lab.run(calls(1))
             lab.clear_states()

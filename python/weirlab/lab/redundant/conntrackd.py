@@ -94,11 +94,6 @@ class Conntrackd:
 def config(settings: Conntrackd, firewall: Firewall) -> str:
     """The configuration file of one firewall (conntrackd.conf(5))."""
     cache = "no" if settings.external_cache else "yes"
-    ignored = [
-        address
-        for network in wiring.NETWORKS.values()
-        for address in (network.router, network.virtual, *(network.address(f) for f in ("a", "b")))
-    ]
     lines = [
         "Sync {",
         "  Mode FTFW {",
@@ -133,7 +128,7 @@ def config(settings: Conntrackd, firewall: Firewall) -> str:
         "      TCP",
         "    }",
         "    Address Ignore {",
-        *(f"      IPv4_address {address}" for address in ignored),
+        *(f"      IPv4_address {address}" for address in sorted(wiring.ADDRESSES)),
         "    }",
         "  }",
         "}",

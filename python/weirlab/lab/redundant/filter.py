@@ -1,11 +1,13 @@
-"""The rules of both firewalls: stateful, calls begin on the LAN side."""
+"""The rules of both firewalls: stateful."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from weirlab.lab.redundant import wiring
 from weirlab.lab.redundant.base import AddressProtocol
+from weirlab.lab.redundant.terms import Side
 
 SYSCTLS: Final = {
     # A silent stream must not lose its state during a trial, and neither must a replica.
@@ -17,9 +19,15 @@ OPEN: Final = "add rule ip weir admission accept\n"
 CLOSE: Final = "flush chain ip weir admission\n"
 
 
-def ruleset(protocol: AddressProtocol, nat: bool) -> str:
-    """In the language of nft; ``nat`` puts all calls behind the virtual address of the WAN side."""
-    lan = ", ".join(f'"{link}"' for link in protocol.links("lan"))
+def ruleset(
+    protocol: AddressProtocol, translated: str | None = None, admits: Sequence[Side] = ("lan",)
+) -> str:
+    """In the language of nft.
+
+    ``translated`` is a network whose calls are put behind the virtual address of the WAN side. Calls may
+    begin on the sides that are in ``admits``.
+    """
+    sources = ", ".join(f'"{link}"' for side in admits for link in protocol.links(side))
     lines = [
         "table ip weir {",
         "  chain admission {",
@@ -29,7 +37,7 @@ def ruleset(protocol: AddressProtocol, nat: bool) -> str:
         # Known calls. To ask for "established" would leave out those in which only one side has spoken.
         "    ct status confirmed accept",
         "    ct state invalid drop",
-        f"    iifname {{ {lan} }} jump admission",
+        f"    iifname {{ {sources} }} jump admission",
         "  }",
         # Only what is forwarded gets a state: the pair's own messages are nobody's call.
         "  chain own {",
@@ -42,13 +50,13 @@ def ruleset(protocol: AddressProtocol, nat: bool) -> str:
         "    ip daddr 224.0.0.0/4 notrack",
         "  }",
     ]
-    if nat:
+    if translated is not None:
         wan = wiring.NETWORKS["wan"]
         links = ", ".join(f'"{link}"' for link in protocol.links("wan"))
         lines += [
             "  chain translate {",
             "    type nat hook postrouting priority srcnat; policy accept;",
-            f"    ip saddr {wiring.NETWORKS['lan'].behind[0]} oifname {{ {links} }} snat to {wan.virtual}",
+            f"    ip saddr {translated} oifname {{ {links} }} snat to {wan.virtual}",
             "  }",
         ]
     return "\n".join([*lines, "}"]) + "\n"

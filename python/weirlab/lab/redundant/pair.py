@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -40,10 +40,18 @@ class Pair:
     ----------
     netns:
         By firewall.
-    protocol, states, nat:
-        As for :class:`weirlab.studies.failover.bed.RedundantLab`.
+    protocol:
+        ``Keepalived(...)`` or ``Ucarp(...)``: which firewall has the virtual addresses.
+    states:
+        How connection states are synchronised.
     cpu:
         Where the daemons run.
+    behind:
+        Networks behind the pair.
+    nat:
+        Whether the calls leave by the virtual address of the WAN side.
+    admits:
+        On which sides calls may begin.
     """
 
     def __init__(
@@ -51,13 +59,17 @@ class Pair:
         netns: Mapping[Firewall, Namespace],
         protocol: AddressProtocol,
         states: Conntrackd,
-        nat: bool,
         cpu: int,
+        behind: wiring.Behind,
+        *,
+        nat: bool = False,
+        admits: Sequence[Side] = ("lan",),
     ) -> None:
         self._netns = netns
         self._protocol = protocol
         self._states = states
         self._cpu = cpu
+        self._behind = behind
         self._machines: dict[Firewall, Machine] = {}
         self._roles: dict[tuple[Firewall, Side], Role] = {}
         self._changed_ns = time.monotonic_ns()
@@ -71,11 +83,13 @@ class Pair:
             virtual = {side: wiring.NETWORKS[side].virtual for side in SIDES}
             self._watch = AddressWatch(netns, virtual)
             self._opened.callback(self._watch.close)
+            translated = behind["lan"][0] if nat else None
+            text = nftables.FLUSH + rules.ruleset(protocol, translated, admits) + rules.OPEN
             self._plugs: dict[Firewall, Plugs] = {}
             for firewall in FIREWALLS:
                 self._plugs[firewall] = plugs = Plugs(netns[firewall], wiring.LINK_GROUP)
                 self._opened.callback(plugs.close)
-                self._load(firewall, nftables.FLUSH + rules.ruleset(protocol, nat) + rules.OPEN)
+                self._load(firewall, text)
                 netns[firewall].call(partial(write_sysctls, rules.SYSCTLS))
             # The preferred master first: where nobody preempts, the first one up stays master.
             preferred = protocol.preferred
@@ -156,7 +170,7 @@ class Pair:
         raise LabError("nothing to restore: no firewall stepped down or was cut")
 
     def open_admission(self) -> None:
-        """Admit new calls from the LAN side."""
+        """Admit new calls."""
         for firewall in FIREWALLS:
             self._load(firewall, rules.CLOSE + rules.OPEN)
         self._ongoing = None
@@ -231,7 +245,7 @@ class Pair:
         netns.call(wiring.forget_past)
         netns.call(forget_connections)
         self._states.prepare_return(self._machines[_OTHER[firewall]])
-        netns.call(wiring.plug_in)
+        netns.call(partial(wiring.plug_in, self._behind))
         self._power_on(firewall)
         self._dead = None
         return {"how": "links up, daemons started, no states of its own"}

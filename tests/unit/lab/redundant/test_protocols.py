@@ -103,7 +103,7 @@ def test_keepalived_gets_one_keyword_a_line() -> None:
     assert {"    lan", "    wan", "  notify_master /run/m", "  notify_backup /run/b"} <= set(group)
     assert "sync_group_tracking_weight" in found["vrrp_sync_group pair"]
     instance = [line.strip() for line in found["vrrp_instance wan"].split("\n")]
-    for line in ("interface wan0", "priority 100", "advert_int 0.1", "203.0.113.254/24", "state BACKUP"):
+    for line in ("interface wan0", "priority 100", "advert_int 0.1", "100.64.2.254/24", "state BACKUP"):
         assert line in instance
     assert not any(line.startswith(("notify", "nopreempt", "use_vmac")) for line in instance)
 
@@ -163,8 +163,8 @@ def test_ucarp_gets_the_options_of_its_side_and_firewall() -> None:
     assert words[0] == "ucarp"
     for option in (
         "--interface=lan0",
-        "--srcip=192.0.2.3",
-        "--addr=192.0.2.254",
+        "--srcip=100.64.1.3",
+        "--addr=100.64.1.254",
         "--advbase=2",
         "--advskew=40",
         "--deadratio=5",
@@ -177,7 +177,7 @@ def test_ucarp_gets_the_options_of_its_side_and_firewall() -> None:
 def test_a_change_of_role_moves_the_address_before_anything_else() -> None:
     lines = change("wan", "master", "/run/states-master").splitlines()
     assert lines[0] == "#!/bin/sh"
-    assert re.fullmatch(r"\S*ip address add 203\.0\.113\.254/24 dev wan0 2>/dev/null", lines[1])
+    assert re.fullmatch(r"\S*ip address add 100\.64\.2\.254/24 dev wan0 2>/dev/null", lines[1])
     assert lines[2:] == ["echo ucarp wan master >/run/news", "exec /run/states-master"]
     assert "address del" in change("wan", "backup", None)
 
@@ -198,7 +198,7 @@ def test_without_one_nothing_is_sent_while_packets_may_still_take_the_old_way() 
 
 def test_each_conntrackd_talks_to_the_other_one() -> None:
     here, there = states_config(Conntrackd(), "a"), states_config(Conntrackd(external_cache=True), "b")
-    assert "IPv4_address 198.51.100.2\n    IPv4_Destination_Address 198.51.100.3" in here
-    assert "IPv4_address 198.51.100.3\n    IPv4_Destination_Address 198.51.100.2" in there
+    assert "IPv4_address 100.64.3.2\n    IPv4_Destination_Address 100.64.3.3" in here
+    assert "IPv4_address 100.64.3.3\n    IPv4_Destination_Address 100.64.3.2" in there
     assert "DisableExternalCache yes" in here
     assert "DisableExternalCache no" in there

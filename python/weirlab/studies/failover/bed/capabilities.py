@@ -31,7 +31,7 @@ def missing() -> list[str]:
     """One sentence each with the way out, empty if pairs can be built; the kernel's part is tried."""
     protocol, states = Keepalived(), Conntrackd()
     lacking = [*protocol.check(), *Ucarp().check(), *states.check()]
-    lacking += tool.probe("nftables", nftables.COMMAND, rules.ruleset(protocol, nat=True) + rules.OPEN)
+    lacking += tool.probe("nftables", nftables.COMMAND, rules.ruleset(protocol, "192.0.2.0/24") + rules.OPEN)
 
     def build() -> None:
         syscalls.unshare_net()

@@ -12,12 +12,13 @@ from weirlab.lab import wiring as single
 from weirlab.lab.beside import Beside
 from weirlab.lab.cores import Cores
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
-from weirlab.lab.redundant import wiring
 from weirlab.lab.redundant.base import AddressProtocol, Event, Transition
 from weirlab.lab.redundant.conntrackd import Conntrackd
 from weirlab.lab.redundant.pair import Pair
 from weirlab.lab.redundant.terms import FIREWALLS, Firewall, Side
+from weirlab.lab.redundant.wiring import NETWORKS
 from weirlab.records import EngineResult, RuleSetup
+from weirlab.studies.failover.bed import wiring
 from weirlab.studies.failover.bed.schedule import compiled
 from weirlab.traffic.plan import Plan
 from weirlab.traffic.spec import Traffic
@@ -85,8 +86,8 @@ class RedundantLab(NamespaceBed):
         try:
             # Warming up floods whatever is there, and would leave states.
             self._loaded_engine()
-            netns = {firewall: self._netns[wiring.part(firewall)] for firewall in FIREWALLS}
-            self._pair_or_none = Pair(netns, protocol, self._states, nat, self._cores.dut)
+            netns = wiring.firewalls(self._netns)
+            self._pair_or_none = Pair(netns, protocol, self._states, self._cores.dut, wiring.BEHIND, nat=nat)
         except BaseException:
             self.close()
             raise
@@ -213,10 +214,10 @@ class RedundantLab(NamespaceBed):
     def _build(self) -> None:
         self._threads = wiring.build(self._netns, self._cores.dut)
         self._host.watch(self._threads)
-        for side, network in wiring.NETWORKS.items():
-            self._add_meter(side, {side: network.entry.name})
+        for side, edge in wiring.EDGES.items():
+            self._add_meter(side, {side: edge.entry.name})
         for firewall in FIREWALLS:
-            links = {f"{firewall}_{network.side}": network.link for network in wiring.NETWORKS.values()}
+            links = {f"{firewall}_{network.side}": network.link for network in NETWORKS.values()}
             self._add_meter(wiring.part(firewall), links)
 
     def _refuse(self, plan: Plan) -> None:
