@@ -21,8 +21,8 @@ from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.netns import NetnsLab
 
 ALONE = {
-    "test_failover", "test_monitor", "test_parallel", "test_partition", "test_planted", "test_redundant",
-    "test_scheduling", "test_search", "test_tcp_study",
+    "test_failover", "test_monitor", "test_pair", "test_parallel", "test_partition", "test_planted",
+    "test_redundant", "test_scheduling", "test_search", "test_tcp_study",
 }  # fmt: skip
 """Files that ask how long something takes, or what there is on this machine."""
 

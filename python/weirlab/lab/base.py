@@ -114,6 +114,10 @@ class Site:
     hosts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """Networks behind ``inward`` and ``outward`` beside those of test traffic: a tunnel has to carry them."""
 
+    def further(self, part: str) -> str:
+        """Name for another network namespace of the driver's, which is removed with the lab; letters only."""
+        return f"{self.netns.rpartition('-')[0]}-{part}"
+
 
 class DutDriver(Protocol):
     """A device under test: what forwards packets between its two ports, and the rules in its way.
@@ -131,6 +135,14 @@ class DutDriver(Protocol):
     @property
     def gateways(self) -> Literal[1, 2]:
         """Of how many gateways the device consists; of two, each has a namespace, see :class:`Site`."""
+
+    @property
+    def joined(self) -> bool:
+        """Whether a cable joins two gateways; otherwise what is between them is the driver's."""
+
+    @property
+    def carries(self) -> Sequence[Literal[4, 6]]:
+        """IP versions that pass the device."""
 
     @property
     def takes_turns(self) -> bool:
@@ -175,6 +187,9 @@ class DutDriver(Protocol):
     def counters(self) -> Mapping[str, int]:
         """What the device itself counts, cumulative, by names of its own; empty where it counts nothing."""
 
+    def events(self) -> int:
+        """How often something has happened to the device beside traffic, as its name asks: an outage, say."""
+
     def facts(self) -> Mapping[str, object]:
         """Tool versions and how the rules are laid out."""
 
@@ -188,6 +203,8 @@ class Driver(ABC):
     name: str
     forwards = False
     gateways: Literal[1, 2] = 1
+    joined = True
+    carries: Sequence[Literal[4, 6]] = (4, 6)
     takes_turns = False
 
     @abstractmethod
@@ -223,3 +240,6 @@ class Driver(ABC):
 
     def counters(self) -> Mapping[str, int]:
         return {}
+
+    def events(self) -> int:
+        return 0

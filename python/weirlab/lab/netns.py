@@ -224,6 +224,7 @@ class NetnsLab(NamespaceBed):
             self._ports,
             self._networks(),
             forwards=not driver.forwards,
+            joined=driver.joined,
         )
         into, out_of = self._ports
         self._opened.callback(driver.stop)

@@ -15,6 +15,7 @@ from weirlab.lab.dut import iptables
 from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.iptables import Iptables
 from weirlab.lab.dut.nftables import Nftables
+from weirlab.lab.dut.pair import KeepalivedPair, UcarpPair
 from weirlab.lab.dut.ruleset import Ruleset
 from weirlab.lab.dut.tunnels import strongswan, wireguard
 from weirlab.lab.dut.tunnels.esp import Esp, EspInUdp
@@ -61,7 +62,17 @@ VARIANTS: Final = frozenset(
 """Tunnels of which one is enough: ``strongswan`` and ``wireguard`` are whichever works here, ``esp`` tells of
 ``esp-udp`` as well, and ``vm`` of all virtual machines."""
 
-WITH_VARIETIES: Final[dict[str, Callable[[str | None], DutDriver]]] = {**TUNNELS, "vm": VirtualFilter}
+PAIRS: Final[dict[str, Callable[[str | None], DutDriver]]] = {
+    "keepalived": KeepalivedPair,
+    "ucarp": UcarpPair,
+}
+"""Redundant pairs of firewalls; the argument has their settings, and what the master is to do."""
+
+WITH_VARIETIES: Final[dict[str, Callable[[str | None], DutDriver]]] = {
+    **TUNNELS,
+    **PAIRS,
+    "vm": VirtualFilter,
+}
 """Devices that may have something behind a colon: tunnels a cipher suite, a virtual machine its filter."""
 
 

@@ -7,15 +7,18 @@ from typing import Literal
 from weirlab.errors import InputError
 from weirlab.lab import wiring
 from weirlab.lab.base import DutDriver
+from weirlab.quoting import quoted
 from weirlab.traffic.calls.codecs import ETHERNET_BYTES
 from weirlab.units import FCS_BYTES
 
 
 def check_fit(driver: DutDriver, frame_bytes: int, ip: Literal[4, 6]) -> None:
-    """Raise ``InputError`` for frames that the device would fragment or drop because of their length.
+    """Raise ``InputError`` for frames that the device would drop or fragment, whatever its rules.
 
     What happens to them tells nothing about those that fit.
     """
+    if ip not in driver.carries:
+        raise InputError(f"the device {quoted(driver.name)} does not carry IPv{ip}")
     longest = driver.longest_packet_bytes(ip)
     packet_bytes = frame_bytes - ETHERNET_BYTES - FCS_BYTES
     if longest is not None and packet_bytes > longest:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -33,6 +34,16 @@ _Detail = Mapping[str, int | str]
 _COUNT: Final = Path("/proc/sys/net/netfilter/nf_conntrack_count")
 
 
+@dataclass(frozen=True)
+class Policy:
+    """Which calls pass the firewalls, and how."""
+
+    nat: bool = False
+    """Calls leave by the virtual address of the WAN side."""
+    admits: tuple[Side, ...] = ("lan",)
+    """On which sides they may begin."""
+
+
 class Pair:
     """Two firewalls in namespaces that are wired up already.
 
@@ -48,10 +59,8 @@ class Pair:
         Where the daemons run.
     behind:
         Networks behind the pair.
-    nat:
-        Whether the calls leave by the virtual address of the WAN side.
-    admits:
-        On which sides calls may begin.
+    policy:
+        Which calls pass.
     """
 
     def __init__(
@@ -61,9 +70,7 @@ class Pair:
         states: Conntrackd,
         cpu: int,
         behind: wiring.Behind,
-        *,
-        nat: bool = False,
-        admits: Sequence[Side] = ("lan",),
+        policy: Policy,
     ) -> None:
         self._netns = netns
         self._protocol = protocol
@@ -83,8 +90,8 @@ class Pair:
             virtual = {side: wiring.NETWORKS[side].virtual for side in SIDES}
             self._watch = AddressWatch(netns, virtual)
             self._opened.callback(self._watch.close)
-            translated = behind["lan"][0] if nat else None
-            text = nftables.FLUSH + rules.ruleset(protocol, translated, admits) + rules.OPEN
+            translated = behind["lan"][0] if policy.nat else None
+            text = nftables.FLUSH + rules.ruleset(protocol, translated, policy.admits) + rules.OPEN
             self._plugs: dict[Firewall, Plugs] = {}
             for firewall in FIREWALLS:
                 self._plugs[firewall] = plugs = Plugs(netns[firewall], wiring.LINK_GROUP)
@@ -108,6 +115,16 @@ class Pair:
     def events(self) -> list[Event]:
         """Everything done to the pair so far, in order."""
         return [*self._events]
+
+    @property
+    def processes(self) -> list[int]:
+        """Process numbers of everything that runs in the firewalls."""
+        return [process for machine in self._machines.values() for process in machine.processes]
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether a firewall stepped down or was cut, and has not been restored."""
+        return self._dead is not None or self._lowered is not None
 
     def holders(self) -> dict[Side, frozenset[Firewall]]:
         """Who holds the virtual address of each side."""
@@ -146,7 +163,7 @@ class Pair:
             if master is not None and time.monotonic_ns() - since_ns >= stable_s * 1e9:
                 return master
             if time.monotonic() > end_s:
-                raise LabError(f"no master and backup within {deadline_s:.0f} s: {self._describe()}")
+                raise LabError(f"no master and backup within {deadline_s:.0f} s: {self.describe()}")
             time.sleep(_LOOK_S)
 
     def step_down(self) -> Event:
@@ -283,7 +300,7 @@ class Pair:
         self.check()
         master = self.master()
         if master is None or master == "both":
-            raise LabError(f"there is no single master: {self._describe()}")
+            raise LabError(f"there is no single master: {self.describe()}")
         return master
 
     def _forget_roles(self, firewall: Firewall) -> None:
@@ -310,7 +327,7 @@ class Pair:
     def _load(self, firewall: Firewall, text: str) -> None:
         tool.load(self._netns[firewall].name, nftables.COMMAND, text, source="rules of the pair")
 
-    def _describe(self) -> str:
+    def describe(self) -> str:
         """Who holds what, and what the daemons say."""
         held = ", ".join(
             f"{side} by {' and '.join(sorted(found)) or 'nobody'}" for side, found in self.holders().items()

@@ -197,6 +197,9 @@ class Tunnel(Encapsulating):
             return {}
         return {"near_outages": len(self._outages), "near_outage_us": sum(self._outages) // 1000}
 
+    def events(self) -> int:
+        return len(self._outages)
+
     def check_alive(self) -> None:
         for machine in self._machines:
             # Its answer comes after the news of every end before.

@@ -14,7 +14,7 @@ from weirlab.lab.cores import Cores
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
 from weirlab.lab.redundant.base import AddressProtocol, Event, Transition
 from weirlab.lab.redundant.conntrackd import Conntrackd
-from weirlab.lab.redundant.pair import Pair
+from weirlab.lab.redundant.pair import Pair, Policy
 from weirlab.lab.redundant.terms import FIREWALLS, Firewall, Side
 from weirlab.lab.redundant.wiring import NETWORKS
 from weirlab.records import EngineResult, RuleSetup
@@ -87,7 +87,9 @@ class RedundantLab(NamespaceBed):
             # Warming up floods whatever is there, and would leave states.
             self._loaded_engine()
             netns = wiring.firewalls(self._netns)
-            self._pair_or_none = Pair(netns, protocol, self._states, self._cores.dut, wiring.BEHIND, nat=nat)
+            self._pair_or_none = Pair(
+                netns, protocol, self._states, self._cores.dut, wiring.BEHIND, Policy(nat)
+            )
         except BaseException:
             self.close()
             raise

@@ -22,6 +22,7 @@ from weirlab.studies.voice.configs.parts import address
 from weirlab.studies.voice.kept import PLAN, keep_plan
 from weirlab.studies.voice.lab.engines import Daemon
 from weirlab.studies.voice.lab.loading import Loaded, LoadingLab, Offered
+from weirlab.studies.voice.lab.seen import Frame
 from weirlab.studies.voice.load import targets
 from weirlab.studies.voice.load.counted import Counted, counted, edges
 from weirlab.studies.voice.load.findings import LoadFindings, said
@@ -31,7 +32,7 @@ from weirlab.studies.voice.load.trials import left_out, searched
 from weirlab.studies.voice.plan import load, ready
 from weirlab.studies.voice.proof.planned import NO_TESTS, Planned, planned
 from weirlab.studies.voice.proof.study import check_namespaces
-from weirlab.studies.voice.proof.wire import heard
+from weirlab.studies.voice.proof.wire import heard, silence
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.section import Load, LoadScenario
 from weirlab.studies.voice.through.asked import Device, device
@@ -140,10 +141,10 @@ def measured(
         def measure(rate: int, each: Target = each, number: str = number) -> TrialRow:
             done = sum(row.number == number for row in trials)
             progress.advance(done, done + 1, f"{number} at {rate} calls/s")
-            row, more = trial(lab, each.planned, what, len(trials), rate)
+            row, more, passed = trial(lab, each.planned, what, len(trials), rate)
             trials.append(row)
             work.extend(more)
-            through.extend(_passed(lab, row.index))
+            through.extend(passed)
             if lab.way.title:
                 writer.put_table(DEVICE, frame_of(DeviceRow, through))
             writer.put_table(WORK, frame_of(WorkRow, work))
@@ -158,17 +159,17 @@ def measured(
     return LoadFindings(plan, tuple(trials), tuple(work), tuple(limits), lab.way.title, tuple(through))
 
 
-def _passed(lab: LoadLab, index: int) -> list[DeviceRow]:
+def _passed(lab: LoadLab, index: int, frames: Sequence[Frame], caller: str) -> list[DeviceRow]:
     """What passed the device in the trial that was made last; raises ``LabError`` if calls bypassed it."""
     rows = lab.way.passed(index)
     if missed := bypassing(rows, lab.way.title):
         raise LabError(f"the trial says nothing about {lab.way.title}: {'; '.join(missed)}")
-    return rows
+    return silence.beside(rows, frames, address(lab.network, caller))
 
 
 def trial(
     lab: LoadLab, planned: Planned, asked: Load, index: int, rate: int
-) -> tuple[TrialRow, list[WorkRow]]:
+) -> tuple[TrialRow, list[WorkRow], list[DeviceRow]]:
     """Make a trial."""
     caller, callee, number = planned.caller, planned.way.end.engine, planned.test.number
     seconds, limit_ms = asked.trial_s, asked.setup_limit_ms
@@ -185,7 +186,7 @@ def trial(
         WorkRow(index, name, programs.get(name, name), share)
         for name, share in sorted(left.cpu_share.items())
     ]
-    return row, work
+    return row, work, _passed(lab, index, left.frames, caller)
 
 
 def _row(index: int, number: str, rate: int, counts: Counted, streams: Sequence[heard.Heard]) -> TrialRow:

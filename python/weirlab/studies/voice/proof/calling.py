@@ -19,15 +19,19 @@ from weirlab.studies.voice.proof import kinds, ways
 from weirlab.studies.voice.proof.planned import Planned
 from weirlab.studies.voice.proof.rows import AS_PLANNED, NOT_AS_PLANNED, NOT_TRIED, CallRow, MessageRow
 from weirlab.studies.voice.proof.ways import Taken
-from weirlab.studies.voice.proof.wire import calls, heard, packets, questions, signalling
+from weirlab.studies.voice.proof.wire import calls, heard, packets, questions, signalling, silence
 from weirlab.studies.voice.proof.wire.heard import Heard
 from weirlab.studies.voice.proof.wire.questions import Question
 from weirlab.studies.voice.proof.wire.signalling import Message, Told
+from weirlab.studies.voice.proof.wire.silence import Silence
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.through.passage import Between
 from weirlab.studies.voice.through.rows import DeviceRow, bypassing
 
 _MS: Final = 1e6
+_S: Final = 1e9
+_STOPPED_NS: Final = 500_000_000
+"""Speech that does not get through for so long before its end has stopped."""
 
 
 class CallLab(Protocol):
@@ -76,6 +80,8 @@ class _Attempt:
     """What the name servers were asked."""
     passed: Sequence[DeviceRow] = ()
     """What passed the device, if there is one."""
+    silences: tuple[Silence | None, Silence | None] = (None, None)
+    """Speech that did not get through the device, from the caller and to the caller."""
 
 
 def made(lab: CallLab, planned: Planned, others: Sequence[Planned] = ()) -> tuple[CallRow, list[MessageRow]]:
@@ -107,6 +113,7 @@ def carried(
         *_not_early(lab.network, planned, attempt),
         *_name_servers(lab, planned, attempt.asked),
         *bypassing(attempt.passed, lab.way.title),
+        *_falling_silent(attempt.silences),
     ]
     servers = _servers(lab)
     if differs:
@@ -164,7 +171,9 @@ def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
     silent = [name for name, stream in ((planned.caller, there), (found.end, back)) if stream is None]
     mute = [name for name in silent if not signalling.speaks(frames, address(network, name))]
     early = _early(frames, listed, caller)
-    return _Attempt(found, told, there, back, tuple(mute), early, asked, passed)
+    passed = silence.beside(passed, frames, caller)
+    quiet = silence.silences(frames, caller) if passed else (None, None)
+    return _Attempt(found, told, there, back, tuple(mute), early, asked, passed, quiet)
 
 
 def not_tried(network: Network, planned: Planned, others: Sequence[Planned] = ()) -> CallRow:
@@ -216,6 +225,16 @@ def _silence(attempt: _Attempt) -> list[str]:
     speech = (("caller to callee", attempt.there), ("callee to caller", attempt.back))
     mute = [f"{name} sent no speech" for name in attempt.mute]
     return mute or [f"no speech from {way}" for way, stream in speech if stream is None]
+
+
+def _falling_silent(silences: Sequence[Silence | None]) -> list[str]:
+    """Speech that got through the device at first, and not any more at the end."""
+    ways = ("from the caller", "to the caller")
+    return [
+        f"speech {way} stopped {each.last_ns / _S:.1f} s before its end"
+        for way, each in zip(ways, silences, strict=True)
+        if each is not None and each.last_ns > _STOPPED_NS
+    ]
 
 
 def _early(frames: Sequence[Frame], listed: Sequence[Message], caller: str) -> bool:

@@ -9,7 +9,7 @@ from weirlab.errors import NotMet
 from weirlab.quantities import plural
 from weirlab.studies.voice.proof import kinds
 from weirlab.studies.voice.proof.rows import NOT_AS_PLANNED, NOT_TRIED, CallRow, titled
-from weirlab.studies.voice.through.rows import DeviceRow
+from weirlab.studies.voice.through.rows import DeviceRow, silent
 
 if TYPE_CHECKING:
     from weirlab.store import Run
@@ -54,7 +54,7 @@ class ProofFindings:
         tried = len(self.rows) - len(self.left_out)
         said = f"{len(self.proved)} of {plural(tried, 'call')} went as the plan {self.plan} says"
         if self.device:
-            said += f", through {self.device}"
+            said += f", through {self.device}{silent(self.passed)}"
         if listed := self.kinds:
             good = sum(kind.good for kind in listed)
             said += f"; {good} of {plural(len(listed), 'kind')} of routes are proved"

@@ -12,8 +12,10 @@ from weirlab.lab import wiring
 from weirlab.lab.base import DutDriver
 from weirlab.lab.dut import make
 from weirlab.lab.dut.forward import Forward
+from weirlab.lab.dut.pair import RedundantPair
 from weirlab.lab.dut.rules import FAMILIES, Family, fillers
 from weirlab.lab.dut.ruleset import Ruleset, family
+from weirlab.lab.redundant import wiring as redundant
 from weirlab.quantities import rules as in_words
 from weirlab.quoting import quoted
 from weirlab.records import RuleSetup
@@ -68,15 +70,21 @@ def device(asked: Through | None, network: Network) -> Device | None:
             "the networks of test traffic; choose a filter of this kernel or a tunnel, e.g. nftables or esp"
         )
     hosts = addresses(network)
-    if own := [each for each in hosts if each in _own_addresses()]:
+    if other := next((each for each in hosts if _family(each) not in driver.carries), None):
+        raise InputError(
+            f"{network.book.name}: {other} is IPv{_family(other)}, which the device {quoted(driver.name)} "
+            "does not carry; choose another device, e.g. nftables"
+        )
+    if own := [each for each in hosts if each in _own_addresses(driver)]:
         raise InputError(
             f"{network.book.name}: {own[0]} is an address of the device's own ports; give the engine another"
         )
     if isinstance(driver, Ruleset):
         _check_ruleset(driver, asked, hosts)
         return Device(driver, RuleSetup())
-    if isinstance(driver, Forward) and (asked.rules or asked.stateful):
-        raise InputError("the device 'forward' has no rules: leave them out, or choose e.g. nftables")
+    if isinstance(driver, Forward | RedundantPair) and (asked.rules or asked.stateful):
+        why = "has no rules" if isinstance(driver, Forward) else "has rules of its own"
+        raise InputError(f"the device {quoted(driver.name)} {why}: give none, or choose e.g. nftables")
     rules = RuleSetup(asked.rules, asked.stateful, both_ways=True)
     if asked.rules:
         _check_fillers(network, hosts, asked.rules)
@@ -109,8 +117,9 @@ def _family(address: str) -> Family:
     return 6 if ":" in address else 4
 
 
-def _own_addresses() -> set[str]:
-    return {each.partition("/")[0] for port in _PORTS for each in (port.ipv4, port.ipv6)}
+def _own_addresses(driver: DutDriver) -> set[str]:
+    found = {each.partition("/")[0] for port in _PORTS for each in (port.ipv4, port.ipv6)}
+    return found | redundant.ADDRESSES if isinstance(driver, RedundantPair) else found
 
 
 def _check_ruleset(driver: Ruleset, asked: Through, hosts: Iterable[str]) -> None:

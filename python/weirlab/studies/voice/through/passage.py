@@ -99,6 +99,8 @@ class Passage:
         self._built = ExitStack()
         self._at: str | None = None
         self._first = self._before = self._now = Total()
+        self._events = 0
+        """What happened to the device while something was carried last."""
 
     @property
     def facts(self) -> Mapping[str, object]:
@@ -117,7 +119,9 @@ class Passage:
         else:
             self._place(address)
         self._before = self._now
+        events = self._driver.events()
         yield
+        self._events = self._driver.events() - events
         self._driver.check_alive()
         self._now = self._counted()
 
@@ -127,7 +131,7 @@ class Passage:
 
     def passed(self, index: int) -> list[DeviceRow]:
         """What passed when something was carried last, for the call with that number."""
-        return passed(index, self._before, self._now)
+        return passed(index, self._before, self._now, self._events)
 
     @shielded
     def close(self) -> None:
@@ -169,7 +173,7 @@ class Passage:
             gateway.call(partial(write_sysctls, wiring.ROUTER))
         with wiring.descriptor(near) as near_fd, wiring.descriptor(far) as far_fd:
             self._switch.call(partial(cables.plug_in, near_fd, far_fd))
-        if near is not far:
+        if near is not far and self._driver.joined:
             wiring.join(near, far)
         near.call(partial(cables.bring_up, wiring.IN0, here))
         far.call(partial(cables.bring_up, wiring.OUT0, there))

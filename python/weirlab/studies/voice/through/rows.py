@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from weirlab.quantities import plural
 
 DEVICE: Final = "voice_device"
 """The table of rows; only runs with a device have it."""
@@ -29,6 +32,10 @@ class DeviceRow:
     """Packets that the device's port on the other side sent out."""
     bypassed: int
     """Packets at the caller's port that did not pass the device."""
+    events: int = 0
+    """How often the device failed meanwhile, as its name asks: a switch of a pair, an outage of a gateway."""
+    silence_ms: float = math.nan
+    """Longest time in which no speech got through although it was sent; null if none was sent."""
 
 
 @dataclass(frozen=True)
@@ -70,20 +77,30 @@ def total(caller: Mapping[str, int], device: Mapping[str, int], before: Total) -
     )
 
 
-def passed(index: int, before: Total, now: Total) -> list[DeviceRow]:
-    """What passed between two counts, in both directions."""
+def passed(index: int, before: Total, now: Total, events: int = 0) -> list[DeviceRow]:
+    """What passed between two counts, in both directions; the device failed ``events`` times meanwhile."""
     there = max(0, now.missed_there - before.missed_there)
     back = max(0, now.missed_back - before.missed_back)
     return [
         DeviceRow(
             index, THERE, now.sent - before.sent, now.there_in - before.there_in,
-            now.there_out - before.there_out, there,
+            now.there_out - before.there_out, there, events,
         ),
         DeviceRow(
             index, BACK, now.got - before.got, now.back_in - before.back_in, now.back_out - before.back_out,
-            back,
+            back, events,
         ),
     ]  # fmt: skip
+
+
+def silent(rows: Sequence[DeviceRow]) -> str:
+    """For how long speech was silent where the device failed; empty if it never did."""
+    failed = [row for row in rows if row.events]
+    longest_ms = max((row.silence_ms for row in failed if not math.isnan(row.silence_ms)), default=math.nan)
+    if math.isnan(longest_ms):
+        return ""
+    times = plural(len({row.index for row in failed}), "time")
+    return f" (failed {times}, speech silent for up to {longest_ms:,.0f} ms)"
 
 
 def bypassing(rows: Sequence[DeviceRow], title: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -9,11 +10,15 @@ from weirlab.quantities import count
 from weirlab.studies.voice.through.rows import THERE, DeviceRow
 from weirlab.tables import Table
 
-_COLUMNS: Final = ("Direction", "At the caller", "Into the device", "Out of the device", "Bypassed")
+_COLUMNS: Final = (
+    "Direction", "At the caller", "Into the device", "Out of the device", "Bypassed", "Longest silence",
+)  # fmt: skip
+_EVENTS: Final = "Failures"
 
 
 def packets(rows: Sequence[DeviceRow], what: str, titles: Mapping[int, str], device: str) -> Table | None:
     """Two rows per call or trial, ``what`` and its title by index; None if nothing passed a device."""
+    failing = any(row.events for row in rows)
     cells = [
         (
             titles[row.index],
@@ -22,8 +27,11 @@ def packets(rows: Sequence[DeviceRow], what: str, titles: Mapping[int, str], dev
             count(row.entered),
             count(row.left),
             count(row.bypassed),
+            "" if math.isnan(row.silence_ms) else f"{row.silence_ms:,.0f} ms",
+            *([count(row.events)] if failing else []),
         )
         for row in rows
         if row.index in titles
     ]
-    return Table(f"Packets through {device}", (what, *_COLUMNS), cells, details=True) if cells else None
+    columns = (what, *_COLUMNS, *([_EVENTS] if failing else []))
+    return Table(f"Packets through {device}", columns, cells, details=True) if cells else None

@@ -115,7 +115,7 @@ def test_the_search_ends_where_calls_fail_or_are_slow(
 
 def test_a_trial_has_set_up_times_speech_and_the_work_of_the_engines(tmp_path: Path) -> None:
     lab = FakeLoadLab(ready_network("campus"), tmp_path)
-    row, work = trial(lab, target().planned, ASKED, 3, 500)
+    row, work, _ = trial(lab, target().planned, ASKED, 3, 500)
     assert (row.index, row.rate_per_s, row.calls, row.failed, row.bad) == (3, 500, 500, 0, 0)
     assert (row.setup_p50_ms, row.setup_p99_ms) == (5, 5)
     assert (row.media_calls, row.media_lost_ratio) == (1, 0)

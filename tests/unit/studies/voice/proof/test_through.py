@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from weirlab.store import Store
 from weirlab.studies.registry import studies
 from weirlab.studies.voice import VoiceStudy
 from weirlab.studies.voice.fakes import FakeLab
+from weirlab.studies.voice.lab.seen import Frame
 from weirlab.studies.voice.load.fakes import FakeLoadLab
 from weirlab.studies.voice.load.study import _passed
 from weirlab.studies.voice.proof.calling import carried
@@ -107,6 +109,55 @@ def test_an_address_of_the_device_s_own_is_refused() -> None:
         device(Through(name="forward"), network(("address: 192.0.2.5,", "address: 198.18.0.1,")))
 
 
+def test_a_redundant_pair_carries_plans_without_ipv6_and_has_rules_of_its_own() -> None:
+    found = device(Through(name="keepalived:advert=100ms:hard=1s"), ready_network("campus"))
+    assert found is not None
+    assert found.title == "keepalived:advert=100ms:hard=1s"
+    with pytest.raises(InputError, match=r"2001:db8:94::\d+ is IPv6, which the device 'keepalived' does not"):
+        device(Through(name="keepalived"), ready_network("carriers"))
+    with pytest.raises(InputError, match="the device 'ucarp' has rules of its own: give none"):
+        device(Through(name="ucarp", rules=5), ready_network("campus"))
+    mine = network(("address: 192.0.2.5,", "address: 100.64.1.254,"))
+    with pytest.raises(InputError, match=r"100\.64\.1\.254 is an address of the device's own ports"):
+        device(Through(name="ucarp"), mine)
+    assert device(Through(name="nftables"), mine) is not None
+
+
+@pytest.mark.parametrize(
+    ("lost", "silence_ms", "why"),
+    [
+        (range(20, 30), 220, ""),
+        (range(15, 50), 700, "speech to the caller stopped 0.7 s before its end"),
+    ],
+    ids=["comes back", "stops"],
+)
+def test_speech_that_stops_before_its_end_is_not_as_planned(
+    tmp_path: Path, lost: range, silence_ms: float, why: str
+) -> None:
+    net = ready_network("campus")
+    planned_call = planned(net, fall_back=False)[0]
+    phone = ip_address(str(net.plan.engines["phone"].address)).packed
+
+    class Interrupted(FakeLab):
+        """Packets ``lost`` of the speech to the caller do not get through."""
+
+        def call(
+            self, name: str, number: str, answer: int, codecs: Mapping[str, str], meanwhile: int = 0
+        ) -> list[Frame]:
+            frames = super().call(name, number, answer, codecs, meanwhile)
+            spoken = [
+                each for each in frames
+                if each.delivered and each.content[30:34] == phone and each.content[42:43] == b"\x80"
+            ]  # fmt: skip
+            gone = [spoken[index] for index in lost]
+            return [each for each in frames if each not in gone]
+
+    row, _, (there, back) = carried(Interrupted(net, tmp_path).through(FakePassage()), planned_call)
+    assert (row.verdict, row.why) == (NOT_AS_PLANNED if why else AS_PLANNED, why)
+    assert back.silence_ms == pytest.approx(silence_ms)
+    assert there.silence_ms == pytest.approx(20)
+
+
 def test_packets_that_do_not_pass_the_device_are_counted_once() -> None:
     first = total(
         {"caller_rx_packets": 10, "caller_tx_packets": 20, "near_tx_dropped": 0},
@@ -166,10 +217,10 @@ def test_a_call_that_bypasses_the_device_is_not_as_planned(tmp_path: Path, misse
 
 def test_a_trial_that_bypasses_the_device_is_an_error(tmp_path: Path) -> None:
     net = ready_network("campus")
-    assert len(_passed(FakeLoadLab(net, tmp_path).through(FakePassage()), 0)) == 2
-    assert _passed(FakeLoadLab(net, tmp_path), 0) == []
+    assert len(_passed(FakeLoadLab(net, tmp_path).through(FakePassage()), 0, [], "phone")) == 2
+    assert _passed(FakeLoadLab(net, tmp_path), 0, [], "phone") == []
     with pytest.raises(LabError, match="says nothing about nftables with 50 rules: 3 of 100 packets"):
-        _passed(FakeLoadLab(net, tmp_path).through(FakePassage(3)), 0)
+        _passed(FakeLoadLab(net, tmp_path).through(FakePassage(3)), 0, [], "phone")
 
 
 def test_a_run_tells_and_draws_its_device(

@@ -1,0 +1,247 @@
+"""A redundant pair of firewalls as a device, between two edge routers; the master may fail during traffic."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, Literal
+
+from weirlab.amounts import parse_time
+from weirlab.errors import InputError, LabError
+from weirlab.interrupts import shielded
+from weirlab.lab import wiring as single
+from weirlab.lab.base import Driver, Site
+from weirlab.lab.beside import Beside
+from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.redundant import wiring
+from weirlab.lab.redundant.base import AddressProtocol
+from weirlab.lab.redundant.conntrackd import Conntrackd
+from weirlab.lab.redundant.keepalived import Keepalived
+from weirlab.lab.redundant.pair import Pair, Policy
+from weirlab.lab.redundant.terms import FIREWALLS, Firewall, Side
+from weirlab.lab.redundant.ucarp import Ucarp
+from weirlab.quoting import quoted
+from weirlab.records import RuleSetup
+
+Kind = Literal["soft", "hard"]
+
+_MTU_BYTES: Final = 9000
+"""Of all cables of the pair: whatever a lab lets in passes in one piece."""
+_PATIENCE_S: Final = 15.0
+"""For the other firewall to take over, beyond what the protocol itself may take."""
+_LOOK_S: Final = 0.01
+_WORD: Final = re.compile(r"(advert|states|soft|hard)=(.+)")
+_STATES: Final[dict[str, Conntrackd]] = {
+    "direct": Conntrackd(),
+    "cached": Conntrackd(external_cache=True),
+    "off": Conntrackd(mode="off"),
+}
+
+
+@dataclass(frozen=True)
+class Switch:
+    """What the master does, and how long after traffic began."""
+
+    kind: Kind
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What stands behind the name of a pair, and a colon."""
+
+    advert_s: float | None = None
+    states: str = "direct"
+    switch: Switch | None = None
+
+
+def understood(name: str, text: str | None) -> Asked:
+    """What ``text`` asks of the pair called ``name``; raises ``InputError`` for what is not understood."""
+    found = Asked()
+    given = set()
+    for word in (text or "").split(":") if text is not None else ():
+        match = _WORD.fullmatch(word)
+        key = "switch" if match and match[1] in ("soft", "hard") else match and match[1]
+        if match is None or (match[1] == "states" and match[2] not in _STATES):
+            raise InputError(
+                f"{quoted(word)} of {name} not understood; accepted are e.g. 'advert=1s', "
+                f"'states=off' ({', '.join(_STATES)}), and 'hard=2s' or 'soft=2s': the master dies or "
+                "steps down 2 s after traffic begins"
+            )
+        if key in given:
+            raise InputError(f"{quoted(word)} of {name} says again what an earlier word says: leave one out")
+        given.add(key)
+        if match[1] == "advert":
+            found = replace(found, advert_s=parse_time(match[2], "advert"))
+        elif match[1] == "states":
+            found = replace(found, states=match[2])
+        else:
+            kind: Kind = "soft" if match[1] == "soft" else "hard"
+            found = replace(found, switch=Switch(kind, parse_time(match[2], match[1])))
+    return found
+
+
+class RedundantPair(Driver):
+    """Two firewalls that share addresses and connection states, between two edge routers.
+
+    The near gateway is the router on the side of the sender, the far one that of the receiver. Both firewalls
+    track connections, which may begin on either side.
+
+    Parameters
+    ----------
+    asked:
+        Settings and what the master is to do while packets pass, with colons between
+        (``advert=100ms:hard=2s``); None for the usual settings, and nothing to happen.
+
+    Raises
+    ------
+    InputError
+        ``asked`` is not understood, or the protocol cannot do it.
+    """
+
+    gateways = 2
+    joined = False
+    carries = (4,)
+    takes_turns = True
+
+    def __init__(self, asked: str | None) -> None:
+        wanted = understood(self.name, asked)
+        self._protocol = self._made(wanted.advert_s)
+        self._states = _STATES[wanted.states]
+        self.switch = wanted.switch
+        self.name = f"{self.name}:{asked}" if asked else self.name
+        self._beside = Beside()
+        self._firewalls: dict[Firewall, Namespace] = {}
+        self._pair: Pair | None = None
+        self._takeovers_ns: list[int] = []
+        """Of each switch, how long after it began the other firewall had both addresses."""
+
+    @staticmethod
+    @abstractmethod
+    def _made(advert_s: float | None) -> AddressProtocol:
+        """The protocol, with this advertisement interval; None for the usual one."""
+
+    def check(self) -> list[str]:
+        return [*self._protocol.check(), *self._states.check()]
+
+    @shielded
+    def start(self, site: Site) -> Sequence[int]:
+        assert site.far is not None
+        senders, receivers = (*single.SENDERS, *site.hosts[0]), (*single.RECEIVERS, *site.hosts[1])
+        behind: wiring.Behind = {"lan": _of_ipv4(senders), "wan": _of_ipv4(receivers)}
+        self._firewalls = {each: Namespace(site.further(f"fw{each}")) for each in FIREWALLS}
+        edges: dict[Side, Namespace] = {"lan": Namespace(site.netns), "wan": Namespace(site.far)}
+        # The switches' names are those of the cable that joins the gateways of other devices.
+        wiring.build(edges, self._firewalls, behind, single.NEAR.name, _MTU_BYTES)
+        policy = Policy(admits=("lan", "wan"))
+        self._pair = Pair(self._firewalls, self._protocol, self._states, site.cpu, behind, policy)
+        self._pair.settle()
+        return self._pair.processes
+
+    @shielded
+    def stop(self) -> None:
+        pair, self._pair = self._pair, None
+        if pair is not None:
+            pair.close()
+        firewalls, self._firewalls = self._firewalls, {}
+        for namespace in firewalls.values():
+            namespace.remove()
+
+    @contextmanager
+    def beside_traffic(self) -> Iterator[None]:
+        """The master steps down or dies, unless the traffic is over before."""
+        if self.switch is None:
+            yield
+            return
+        over = threading.Event()
+        with self._beside.running(partial(self._switch_over, self.switch, over)):
+            try:
+                yield
+            finally:
+                over.set()
+
+    def check_alive(self) -> None:
+        if self._pair is not None:
+            self._pair.check()
+
+    def settle(self) -> None:
+        """Bring back what an earlier switch took away, and wait for one master and one backup."""
+        assert self._pair is not None
+        if self._pair.is_reduced:
+            self._pair.restore()
+        if self.switch is not None:
+            self._pair.settle()
+
+    def apply(self, site: Site, rules: RuleSetup) -> None:
+        if replace(rules, both_ways=False) != RuleSetup():
+            raise InputError(
+                f"the pair {quoted(self.name)} has rules of its own, and tracks connections: only matching "
+                "position 0 is possible; choose another device, for example nftables"
+            )
+
+    def counters(self) -> Mapping[str, int]:
+        """How often the master went, and how long, in all, until the other one had its addresses."""
+        if self.switch is None:
+            return {}
+        return {"pair_switches": len(self._takeovers_ns), "pair_takeover_us": sum(self._takeovers_ns) // 1000}
+
+    def events(self) -> int:
+        return len(self._takeovers_ns)
+
+    def facts(self) -> Mapping[str, object]:
+        switch = {} if self.switch is None else {"switch": f"{self.switch.kind} {self.switch.at_s:g} s"}
+        return {
+            "layout": "two firewalls between two routers; connections may begin on both sides",
+            **{f"protocol_{name}": value for name, value in self._protocol.facts().items()},
+            **{f"states_{name}": value for name, value in self._states.facts().items()},
+            **switch,
+        }
+
+    def _switch_over(self, switch: Switch, over: threading.Event) -> None:
+        """Let the master go when it is time, and wait until the other firewall has the addresses."""
+        pair = self._pair
+        assert pair is not None
+        if over.wait(switch.at_s):
+            return
+        event = pair.cut() if switch.kind == "hard" else pair.step_down()
+        end_s = time.monotonic() + self._protocol.patience_s + _PATIENCE_S
+        while (master := pair.master()) in (None, "both", event.firewall):
+            if time.monotonic() > end_s:
+                raise LabError(f"{self.name}: the other firewall did not take over; {pair.describe()}")
+            time.sleep(_LOOK_S)
+        moved = [each.at_ns for each in pair.transitions if each.firewall == master and each.holds]
+        self._takeovers_ns.append(max(0, moved[-1] - event.began_ns))
+
+
+class KeepalivedPair(RedundantPair):
+    """With VRRP by keepalived."""
+
+    name = "keepalived"
+
+    @staticmethod
+    def _made(advert_s: float | None) -> AddressProtocol:
+        return Keepalived() if advert_s is None else Keepalived(advert_s=advert_s)
+
+
+class UcarpPair(RedundantPair):
+    """With CARP by ucarp."""
+
+    name = "ucarp"
+
+    @staticmethod
+    def _made(advert_s: float | None) -> AddressProtocol:
+        if advert_s is None:
+            return Ucarp()
+        if advert_s != int(advert_s):
+            raise InputError(f"an advertisement interval of {advert_s:g} s: ucarp has whole seconds")
+        return Ucarp(advbase_s=int(advert_s))
+
+
+def _of_ipv4(networks: Sequence[str]) -> tuple[str, ...]:
+    return tuple(each for each in networks if ":" not in each)

@@ -1,0 +1,69 @@
+"""Speech that was sent and did not get through: for how long nothing was heard. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+from weirlab.studies.voice.lab.seen import Frame
+from weirlab.studies.voice.proof.wire import packets
+from weirlab.studies.voice.through.rows import DeviceRow
+
+_MS: Final = 1e6
+_RTP: Final = 0x80
+"""First byte of SIPp's and the gateways' RTP packets: version 2, nothing else (RFC 3550, 5.1)."""
+_RTCP: Final = range(72, 77)
+"""Payload types that a packet of RTCP would have as one of RTP (RFC 5761, 4)."""
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Of one direction, while speech was sent."""
+
+    longest_ns: int
+    """Longest time in which nothing got through; the first packet that was sent begins it."""
+    last_ns: int
+    """For how long nothing got through at the end."""
+
+
+def beside(rows: Sequence[DeviceRow], frames: Sequence[Frame], caller: str) -> list[DeviceRow]:
+    """``rows`` of both directions, from and to the caller, with the longest silence of each."""
+    if not rows:
+        return []
+    return [
+        replace(row, silence_ms=math.nan if each is None else each.longest_ns / _MS)
+        for row, each in zip(rows, silences(frames, caller), strict=True)
+    ]
+
+
+def silences(frames: Sequence[Frame], caller: str) -> tuple[Silence | None, Silence | None]:
+    """From the caller and to the caller, an address; None where no speech was sent."""
+    sent = [*_speech(frame for frame in frames if not frame.delivered)]
+    heard = [*_speech(frame._replace(delivered=False) for frame in frames if frame.delivered)]
+    there = _silence(
+        [each.at_ns for each in sent if each.source.address == caller],
+        [each.at_ns for each in heard if each.source.address == caller],
+    )
+    back = _silence(
+        [each.at_ns for each in sent if each.target.address == caller],
+        [each.at_ns for each in heard if each.target.address == caller],
+    )
+    return there, back
+
+
+def _speech(frames: Iterable[Frame]) -> Iterable[packets.Payload]:
+    for each in packets.datagrams(frames):
+        if len(each.content) > 12 and each.content[0] == _RTP and each.content[1] & 0x7F not in _RTCP:
+            yield each
+
+
+def _silence(sent_ns: Sequence[int], heard_ns: Sequence[int]) -> Silence | None:
+    if not sent_ns:
+        return None
+    # What was sent before and arrived after the last packet sent is no silence.
+    times = [min(sent_ns), *sorted(heard_ns), max([*sent_ns, *heard_ns])]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    return Silence(max(gaps), gaps[-1])

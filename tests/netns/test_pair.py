@@ -1,0 +1,104 @@
+"""A redundant pair of firewalls as a device under test, for test traffic and for calls between real engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import pytest
+
+from weirlab.errors import InputError
+from weirlab.lab.dut import make
+from weirlab.lab.dut.pair import RedundantPair
+from weirlab.lab.netns import NetnsLab
+from weirlab.studies.voice.lab import VoiceLab, engines
+from weirlab.studies.voice.plan import load, ready
+from weirlab.studies.voice.proof.calling import carried
+from weirlab.studies.voice.proof.planned import planned
+from weirlab.studies.voice.proof.rows import AS_PLANNED
+from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.section import Through
+from weirlab.studies.voice.through.asked import device
+from weirlab.studies.voice.through.rows import silent
+from weirlab.traffic.sizes import Constant
+from weirlab.traffic.spec import Flows, Rate, Traffic
+
+from .conftest import PlainTraffic
+
+pytestmark = pytest.mark.netns
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_daemons() -> None:
+    if missing := [*make("keepalived").check(), *make("ucarp").check()]:
+        pytest.skip("; ".join(missing))
+
+
+def traffic(duration_s: float) -> Traffic:
+    return Traffic(Rate(1000), flows=Flows(count=20), warmup_s=0.0, duration_s=duration_s)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[NetnsLab]:
+    with NetnsLab(make("keepalived:advert=200ms:hard=500ms")) as opened:
+        yield opened
+
+
+def test_a_master_that_dies_interrupts_traffic_and_is_back_for_the_next_trial(lab: NetnsLab) -> None:
+    for trial in (1, 2):
+        lab.settle()
+        result = lab.run(traffic(2.0))
+        counted = lab.counters()
+        assert counted["pair_switches"] == trial
+        assert 0 < result.received < result.sent
+    # The timers leave 0.4 to 0.72 s for each; a machine that is away makes it longer.
+    assert counted["pair_takeover_us"] > 2 * 400_000
+    lab.settle()
+    driver = lab._driver
+    assert isinstance(driver, RedundantPair)
+    assert driver._pair is not None
+    assert driver._pair.master() == "a"
+    assert not driver._pair.is_reduced
+
+
+def test_the_master_stays_if_traffic_is_over_before(lab: NetnsLab) -> None:
+    lab.settle()
+    before = lab.counters()["pair_switches"]
+    lab.run(traffic(0.05))
+    assert lab.counters()["pair_switches"] == before
+    assert not lab._driver._pair.is_reduced  # type: ignore[attr-defined]
+
+
+def test_plain_traffic_passes_and_ipv6_is_refused(lab: NetnsLab) -> None:
+    assert PlainTraffic(lab).arrives()
+    with pytest.raises(InputError, match="does not carry IPv6"):
+        lab.run(Traffic(Rate(1000), Constant(128), Flows(count=20, ip=6), 0.0, 0.1))
+
+
+def test_a_master_of_carp_steps_down(made: Any) -> None:
+    with NetnsLab(make("ucarp:soft=200ms")) as lab:
+        lab.settle()
+        result = lab.run(traffic(1.5))
+        assert lab.counters()["pair_switches"] == 1
+        assert result.received > 0
+    assert made.left() == []
+
+
+def test_a_call_goes_on_when_the_master_dies() -> None:
+    if missing := engines.lacking(["named", "kamailio", "sipp"]):
+        pytest.skip(missing)
+    network = Network(load(ready.FOLDER / "campus.yaml"), date(2026, 11, 22))
+    wanted = next(each for each in planned(network, fall_back=False) if each.test.number == "+420111444901")
+    through = Through(name="keepalived:advert=200ms:hard=2s")
+    with VoiceLab(network, 8.0, device(through, network)) as opened:
+        row, _, passed = carried(opened, wanted)
+    assert (row.verdict, row.why, row.answer) == (AS_PLANNED, "", 200)
+    assert [each.events for each in passed] == [1, 1]
+    for each in passed:
+        assert each.bypassed == 0
+        assert each.left < each.entered
+        assert 400 < each.silence_ms < 6000
+    assert row.there_lost > 0
+    assert row.back_lost > 0
+    assert silent(passed).startswith(" (failed 1 time, speech silent for up to ")
