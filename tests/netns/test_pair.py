@@ -1,4 +1,4 @@
-"""A redundant pair of firewalls as a device under test, for test traffic and for calls between real engines."""
+"""A redundant pair of firewalls as a device under test: for test traffic, and for calls of real engines."""
 
 from __future__ import annotations
 
@@ -73,12 +73,11 @@ def test_the_master_stays_if_traffic_is_over_before(lab: NetnsLab) -> None:
 def test_plain_traffic_passes_and_ipv6_is_refused(lab: NetnsLab) -> None:
     assert PlainTraffic(lab).arrives()
     with pytest.raises(InputError, match="does not carry IPv6"):
-        lab.run(Traffic(Rate(1000), Constant(128), Flows(count=20, ip=6), 0.0, 0.1))
+        lab.run(Traffic(Rate(1000), Constant(128), Flows(count=20, ip=6), warmup_s=0.0, duration_s=0.1))
 
 
 def test_a_master_of_carp_steps_down(made: Any) -> None:
     with NetnsLab(make("ucarp:soft=200ms")) as lab:
-        lab.settle()
         result = lab.run(traffic(1.5))
         assert lab.counters()["pair_switches"] == 1
         assert result.received > 0

@@ -224,8 +224,9 @@ class NetnsLab(NamespaceBed):
             self._ports,
             self._networks(),
             forwards=not driver.forwards,
-            joined=driver.joined,
         )
+        if "far" in netns and driver.joined:
+            wiring.join(netns["dut"], netns["far"])
         into, out_of = self._ports
         self._opened.callback(driver.stop)
         if driver.takes_turns:

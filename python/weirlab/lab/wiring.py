@@ -111,13 +111,12 @@ def build_through_device(
     networks: tuple[Sequence[str], Sequence[str]] = (SENDERS, RECEIVERS),
     *,
     forwards: bool = True,
-    joined: bool = True,
 ) -> list[int]:
     """Make the namespaces and wire sender, device and receiver up in a row.
 
     The device consists of one gateway or of two. ``networks`` are those that lie behind its two ports. The
     kernel of a gateway ``forwards``, or drops what is not for itself; of two, neither has a route to what is
-    behind the other. Two gateways are ``joined`` by a cable, or the driver does that.
+    behind the other. What is between two gateways comes later (:func:`join`).
 
     The device's receive work is bound to ``dut_cpu``. What the receiver's interface takes
     in is done where the device hands it over, so on the same CPU. Returns the process numbers
@@ -136,8 +135,6 @@ def build_through_device(
     with descriptor(near) as near_fd, descriptor(far) as far_fd:
         tx.call(lambda: make_end(TX0, dut_ports[0], near_fd))
         rx.call(lambda: make_end(RX0, dut_ports[1], far_fd))
-    if near is not far and joined:
-        join(near, far)
     with clean.alone():
         before = {port.name: napi.threads(port.name) for port in dut_ports}
         if near is far:

@@ -111,6 +111,8 @@ def test_names_of_drivers() -> None:
         "wireguard",
         "wireguard-go",
         "wireguard-kernel",
+        "keepalived",
+        "ucarp",
         "vm",
     ]
     for name in ("forward", "iptables-legacy", "iptables-nft", "nftables", "nftables-set", "nftables-vmap"):

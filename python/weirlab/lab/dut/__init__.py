@@ -15,7 +15,6 @@ from weirlab.lab.dut import iptables
 from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.iptables import Iptables
 from weirlab.lab.dut.nftables import Nftables
-from weirlab.lab.dut.pair import KeepalivedPair, UcarpPair
 from weirlab.lab.dut.ruleset import Ruleset
 from weirlab.lab.dut.tunnels import strongswan, wireguard
 from weirlab.lab.dut.tunnels.esp import Esp, EspInUdp
@@ -62,18 +61,21 @@ VARIANTS: Final = frozenset(
 """Tunnels of which one is enough: ``strongswan`` and ``wireguard`` are whichever works here, ``esp`` tells of
 ``esp-udp`` as well, and ``vm`` of all virtual machines."""
 
-PAIRS: Final[dict[str, Callable[[str | None], DutDriver]]] = {
-    "keepalived": KeepalivedPair,
-    "ucarp": UcarpPair,
-}
-"""Redundant pairs of firewalls; the argument has their settings, and what the master is to do."""
+
+def _pair(name: str, asked: str | None) -> DutDriver:
+    # What a pair is made of uses tools of this package.
+    from weirlab.lab.dut.pair import PAIRS
+
+    return PAIRS[name](asked)
+
 
 WITH_VARIETIES: Final[dict[str, Callable[[str | None], DutDriver]]] = {
     **TUNNELS,
-    **PAIRS,
+    **{name: partial(_pair, name) for name in ("keepalived", "ucarp")},
     "vm": VirtualFilter,
 }
-"""Devices that may have something behind a colon: tunnels a cipher suite, a virtual machine its filter."""
+"""Devices that may have something behind a colon: tunnels a cipher suite, a virtual machine its filter, a
+redundant pair its settings."""
 
 
 def drivers() -> dict[str, Factory]:

@@ -243,5 +243,8 @@ class UcarpPair(RedundantPair):
         return Ucarp(advbase_s=int(advert_s))
 
 
+PAIRS: Final[dict[str, type[RedundantPair]]] = {"keepalived": KeepalivedPair, "ucarp": UcarpPair}
+
+
 def _of_ipv4(networks: Sequence[str]) -> tuple[str, ...]:
     return tuple(each for each in networks if ":" not in each)

@@ -67,6 +67,7 @@ Examples:
   weir voice prove --plan mine.yaml --talk 10 --no-fall-back --json
   weir voice prove --plan campus --dut nftables --rules 50
   weir voice prove --plan campus --dut esp:outage=1s+500ms --talk 5
+  weir voice prove --plan campus --dut keepalived:advert=100ms:hard=2s --talk 5
 """
 
 _LOOK_S: Final = 0.5

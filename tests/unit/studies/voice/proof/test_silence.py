@@ -55,7 +55,5 @@ def test_of_speech_that_never_got_through_all_is_silence() -> None:
 
 def test_reports_and_signalling_are_no_speech() -> None:
     reports = speech(CALLER, CALLEE, [5, 900], delivered=False, kind=200)
-    invite = Frame(
-        0, _datagram(CALLER, CALLEE, b"INVITE sip:+420111@example.org SIP/2.0\r\n"), delivered=False
-    )
+    invite = Frame(0, _datagram(CALLER, CALLEE, b"INVITE sip:+420111@example.org SIP/2.0"), False)
     assert silences([*reports, invite], CALLER[0]) == (None, None)
