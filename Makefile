@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link bench-psock bench-managing psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
+.PHONY: help demo test kills lint fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link bench-psock bench-managing bench-prefixes psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -73,6 +73,9 @@ bench-psock: build ## Parallel sockets at full speed beside TCP and multipath TC
 
 bench-managing: build ## What changes of a managed plan of 100,000 prefixes cost (ARGS="--prefixes 20000")
 	@python bench/managing.py $(ARGS)
+
+bench-prefixes: build ## What a plan of 100,000 prefixes costs to check, to look up and to serve (root for BIND)
+	@python bench/prefixes.py $(ARGS)
 
 psock-schedules: ## 10,000 random schedules of a simulated network under the checker (SCHEDULES=10000)
 	@PSOCK_SCHEDULES=$(or $(SCHEDULES),10000) cargo test --locked --package weir-psock --test simulated -- --nocapture

@@ -1,0 +1,153 @@
+"""What a plan of very many prefixes costs: to check, to make zones of, to look up, to serve by BIND.
+
+    make bench-prefixes
+    .venv/bin/python bench/prefixes.py --prefixes 20000 --questions 200
+
+Makes a plan of ranges, routes and ENUM entries (100,000 by default) as a file with a table beside it. The
+commands are timed as users meet them, with the start of Python; look-ups in the process. With root, the lab of
+the plan is started, and BIND answers for random numbers as the plan does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import date
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import dns.message
+import dns.query
+import dns.rdatatype
+from rich.console import Console
+from rich.table import Table
+
+from managing import HEAD, made
+from weirlab.studies.voice.lab import VoiceLab
+from weirlab.studies.voice.plan import load
+from weirlab.studies.voice.plan.model import NumberingPlan
+from weirlab.studies.voice.plan.numbers import owner_name
+from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.routing.calls import calls
+
+SEED = 1
+REPEATS = 3
+PATIENCE_S = 10.0
+COLUMNS = ("prefix", "number", "tree", "service", "uri", "owner", "digits", "at", "to")
+
+
+def written(folder: Path, prefixes: int) -> Path:
+    """The plan as a file with a table."""
+    plan = made(prefixes)
+    with open(folder / "prefixes.csv", "w", newline="") as file:
+        table = csv.DictWriter(file, COLUMNS)
+        table.writeheader()
+        table.writerows(_rows(plan))
+    path = folder / "plan.yaml"
+    path.write_text(HEAD + "tables: [prefixes.csv]\n")
+    return path
+
+
+def _rows(plan: NumberingPlan) -> Iterator[dict[str, object]]:
+    for each in plan.ranges:
+        yield {"prefix": each.prefix, "owner": each.owner, "digits": each.digits}
+    for entry in plan.enum:
+        (naptr,) = entry.naptr
+        key = {"prefix": entry.prefix} if entry.prefix else {"number": entry.number}
+        yield {**key, "tree": entry.tree, "service": naptr.service, "uri": naptr.uri}
+    for route in plan.routes:
+        yield {"prefix": route.prefix, "at": route.at, "to": " ".join(route.to)}
+
+
+def command(*words: str) -> float:
+    """How long a command of Weir's takes, in s."""
+    begun_s = time.monotonic()
+    done = subprocess.run([sys.executable, "-m", "weirlab", "voice", *words], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"weir voice {' '.join(words)}: {done.stderr}")
+    return time.monotonic() - begun_s
+
+
+def drawn(plan: NumberingPlan, count: int) -> list[str]:
+    """Numbers that go on from a prefix of the plan, and one in five that nobody has."""
+    draw = random.Random(SEED)
+    prefixes = [draw.choice(plan.ranges).prefix if rank % 5 else "+420999999" for rank in range(count)]
+    return [each + "".join(draw.choices("0123456789", k=draw.choice((2, 3)))) for each in prefixes]
+
+
+def per_call_us(act: Callable[[str], object], numbers: list[str]) -> float:
+    """The median of the repeats, each over all numbers."""
+    found = []
+    for _ in range(REPEATS):
+        begun_s = time.perf_counter()
+        for number in numbers:
+            act(number)
+        found.append((time.perf_counter() - begun_s) / len(numbers) * 1e6)
+    return statistics.median(found)
+
+
+def served(network: Network, numbers: list[str], table: Table) -> None:
+    """Ask BIND for all ``numbers``; ends with an error where it answers otherwise than the plan."""
+    tree = network.plan.trees["public"]
+    begun_s = time.monotonic()
+    with VoiceLab(network, 0.1) as lab:
+        started_s = time.monotonic() - begun_s
+        table.add_row("start of the lab: BIND and Kamailio with the whole plan", f"{started_s:.1f} s")
+        server = next(daemon.address for daemon in lab.daemons if daemon.program == "named")
+        answered = 0
+        for number in numbers:
+            index = network.trees["public"].lookup(number[1:])
+            wanted = [] if index is None else [each.service for each in network.plan.enum[index].naptr]
+            answer = lab.at("phone").call(partial(_asked, owner_name(number[1:], tree.suffix), server))
+            if answer != wanted:
+                sys.exit(f"{number}: BIND answers {answer}, and the plan has {wanted}")
+            answered += bool(answer)
+        table.add_row("answers of BIND as in the plan", f"{len(numbers):,}, {answered:,} with records")
+
+
+def _asked(name: str, server: str) -> list[str]:
+    question = dns.message.make_query(name, "NAPTR")
+    answer, _ = dns.query.udp_with_fallback(question, server, timeout=PATIENCE_S)
+    return [
+        record.service.decode()
+        for found in answer.answer
+        if found.rdtype == dns.rdatatype.NAPTR
+        for record in found
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--prefixes", type=int, default=100_000)
+    parser.add_argument("--questions", type=int, default=1000, help="put to BIND (with root)")
+    asked = parser.parse_args()
+    table = Table("What", "Cost", title=f"A plan of {asked.prefixes:,} ranges, entries and routes")
+    with TemporaryDirectory() as folder:
+        path = written(Path(folder), asked.prefixes)
+        table.add_row("weir voice check", f"{command('check', '--plan', str(path)):.1f} s")
+        zones = command("zones", "--plan", str(path), "--out", f"{folder}/zones")
+        table.add_row("weir voice zones", f"{zones:.1f} s")
+        network = Network(load(path), date.today())
+        numbers = drawn(network.plan, asked.questions)
+        entries, routes = network.trees["public"], network.routes["core", None]
+        looked_up = per_call_us(
+            lambda number: (entries.lookup(number[1:]), routes.longest(number[1:])), numbers
+        )
+        table.add_row("look-up of a number's entry and route", f"{looked_up:.1f} us")
+        whole = per_call_us(lambda number: next(calls(network, number)), numbers)
+        table.add_row("a number's whole way, with its reasons", f"{whole:.0f} us")
+        if os.geteuid() == 0:
+            served(network, numbers, table)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
