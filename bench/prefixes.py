@@ -4,8 +4,8 @@
     .venv/bin/python bench/prefixes.py --prefixes 20000 --questions 200
 
 Makes a plan of ranges, routes and ENUM entries (100,000 by default) as a file with a table beside it. The
-commands are timed as users meet them, with the start of Python; look-ups in the process. With root, the lab of
-the plan is started, and BIND answers for random numbers as the plan does.
+commands are timed as users meet them, with the start of Python; look-ups in the process. With root, the lab
+of the plan is started, and BIND answers for random numbers as the plan does.
 """
 
 from __future__ import annotations
