@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from weirlab.cli.app import app
 from weirlab.lab.dut import make
 from weirlab.studies.voice.lab import VoiceLab, engines, wire
+from weirlab.studies.voice.lab.lab import PATIENCE_S
 from weirlab.studies.voice.plan import load, ready
 from weirlab.studies.voice.proof.calling import carried
 from weirlab.studies.voice.proof.planned import Planned, planned
@@ -136,6 +138,56 @@ def test_a_firewall_that_lets_no_speech_through_spoils_the_call(tmp_path: Path) 
     there = passed["from the caller"]
     assert there.left < there.entered
     assert there.bypassed == 0
+
+
+def spoiling(opened: VoiceLab, number: str, patience_s: float = PATIENCE_S) -> str:
+    """How the device, which does not let everything through, makes a call differ."""
+    opened.patience_s = patience_s
+    row, passed = call(opened, number)
+    there = passed["from the caller"]
+    assert row.verdict == NOT_AS_PLANNED
+    assert (there.left < there.entered, there.bypassed) == (True, 0)
+    return row.why
+
+
+def blocking(tmp_path: Path, rules: str) -> Path:
+    file = tmp_path / "rules"
+    file.write_text(
+        f"table ip filter {{ chain forward {{ type filter hook forward priority 0; {rules}; }}; }}\n"
+    )
+    return file
+
+
+def test_a_firewall_that_lets_nothing_through_spoils_calls_and_no_more(tmp_path: Path) -> None:
+    with lab("carriers", name="ruleset", ruleset=blocking(tmp_path, "policy drop")) as opened:
+        why = spoiling(opened, "+420222000004", patience_s=3)
+        assert re.match(r"ruleset let none of \d+ packets from the caller through; answer none", why)
+        held = spoiling(opened, "+420222000005", patience_s=3)
+        assert held.endswith("not all of the 2 calls to be up meanwhile were answered")
+
+
+def test_calls_meanwhile_that_do_not_end_spoil_their_call_alone(tmp_path: Path) -> None:
+    bye = "policy accept; udp dport 5060 @th,64,24 0x425945 drop"
+    with lab("carriers", name="ruleset", ruleset=blocking(tmp_path, bye)) as opened:
+        why = spoiling(opened, "+420222000005", patience_s=10)
+        assert "the 2 calls up meanwhile did not end by BYE within 10 s, and engines may still" in why
+        assert call(opened, "+420221000001")[0].answer == 200
+
+
+def test_a_firewall_without_tcp_spoils_calls_of_sip_over_tcp_alone(tmp_path: Path) -> None:
+    rules = blocking(tmp_path, "policy accept; ip protocol tcp drop")
+    with lab("carriers", name="ruleset", ruleset=rules) as opened:
+        assert "tablet sent no call to +420222000003" in spoiling(opened, "+420222000003")
+        passed_all(*call(opened, "+420221000001"))
+
+
+def test_a_firewall_without_tcp_spoils_calls_of_h323(tmp_path: Path) -> None:
+    if lacking := engines.impossible(network("translations").plan.engines["hall"]):
+        pytest.skip(lacking)
+    rules = blocking(tmp_path, "policy accept; ip protocol tcp drop")
+    with lab("translations", name="ruleset", ruleset=rules) as opened:
+        assert re.search(r"hall sent no call to \S+ \(call .* timed out", spoiling(opened, "+420308000001"))
+        assert "not all of the 2 calls" in spoiling(opened, "+420308000003")
 
 
 def test_a_gateway_that_dies_during_a_call_costs_speech() -> None:

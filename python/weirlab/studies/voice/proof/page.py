@@ -192,7 +192,9 @@ def _figure(row: CallRow, messages: Sequence[MessageRow]) -> Figure:
         key=f"ladder-{row.index}",
         section="ladders",
         panel=titled(row),
-        title=f"{row.way} answers {row.answer or 'nothing'}: {row.verdict}.",
+        title=f"{row.way} answers {row.answer or 'nothing'}: {row.verdict}."
+        if row.way
+        else f"{row.caller} sent no call: {row.verdict}.",
         caption="",
         alt=f"The {len(messages)} messages of the call to {titled(row)}, as arrows between the engines.",
         chart=ladder(data, lanes(messages)),
