@@ -10,10 +10,13 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from pyroute2 import IPRoute
 from typer.testing import CliRunner
 
 from weirlab.cli.app import app
+from weirlab.lab import wiring
 from weirlab.lab.dut import make
+from weirlab.lab.linux import interface
 from weirlab.studies.voice.lab import VoiceLab, engines, wire
 from weirlab.studies.voice.lab.lab import PATIENCE_S
 from weirlab.studies.voice.plan import load, ready
@@ -24,6 +27,7 @@ from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.section import Through
 from weirlab.studies.voice.through import cables
 from weirlab.studies.voice.through.asked import device
+from weirlab.studies.voice.through.passage import Passage
 from weirlab.studies.voice.through.rows import DeviceRow
 
 pytestmark = pytest.mark.netns
@@ -188,6 +192,39 @@ def test_a_firewall_without_tcp_spoils_calls_of_h323(tmp_path: Path) -> None:
     with lab("translations", name="ruleset", ruleset=rules) as opened:
         assert re.search(r"hall sent no call to \S+ \(call .* timed out", spoiling(opened, "+420308000001"))
         assert "not all of the 2 calls" in spoiling(opened, "+420308000003")
+
+
+def test_messages_that_the_device_cuts_into_fragments_are_whole_in_the_ladder() -> None:
+    number = "+420111444001"
+    wanted = next(each for each in planned(network("campus"), fall_back=False) if each.test.number == number)
+    with lab("campus", name="forward") as opened:
+        _, plain, _ = carried(opened, wanted)
+        way, phone = opened.way, opened.at("phone")
+        assert isinstance(way, Passage)
+        way._gateways[0].call(lambda: _set_mtu(wiring.IN0.name))
+        phone.call(lambda: _set_mtu(wire.LINK))
+        before = phone.call(_fragments)
+        row, cut, passed = carried(opened, wanted)
+        made, put_together = (now - then for now, then in zip(phone.call(_fragments), before, strict=True))
+    passed_all(row, {each.direction: each for each in passed})
+    assert made > 1
+    assert put_together > 0
+    assert {(each.source, each.target, each.text) for each in cut} == {
+        (each.source, each.target, each.text) for each in plain
+    }
+
+
+def _set_mtu(link: str) -> None:
+    """Less than any SIP message, and enough for a packet of speech."""
+    with IPRoute() as netlink:
+        netlink.link("set", index=interface.index_of(netlink, link), mtu=256)
+
+
+def _fragments() -> tuple[int, int]:
+    """How many the host has made, and how many datagrams it has put together."""
+    names, counts = Path("/proc/thread-self/net/snmp").read_text().splitlines()[:2]
+    found = dict(zip(names.split(), counts.split(), strict=True))
+    return int(found["FragCreates"]), int(found["ReasmOKs"])
 
 
 def test_a_gateway_that_dies_during_a_call_costs_speech() -> None:

@@ -199,7 +199,7 @@ class VoiceLab:
         Raises
         ------
         Spoilt
-            The call does not end, or those that the caller is to have up already are not answered or do not end.
+            It does not end, or those that the caller is to have up already are not answered, or do not end.
         """
         spoilt = None
         others = [other for other in self.endpoints if other != name]
