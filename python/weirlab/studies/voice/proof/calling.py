@@ -191,12 +191,13 @@ def _differences(lab: CallLab, planned: Planned, attempt: _Attempt) -> list[str]
 
 
 def _dropped(passed: Sequence[DeviceRow], title: str) -> list[str]:
-    """In which directions a device did not let all packets through."""
-    return [
-        f"{title} let {row.left or 'none'} of {plural(row.entered, 'packet')} {row.direction} through"
+    """What a device did not let through, as one phrase; none if it let everything through."""
+    ways = [
+        f"{row.left or 'none'} of {plural(row.entered, 'packet')} {row.direction}"
         for row in passed
         if row.left < row.entered
     ]
+    return [f"{title} let through {' and '.join(ways)}"] if ways else []
 
 
 def not_tried(network: Network, planned: Planned, others: Sequence[Planned] = ()) -> CallRow:

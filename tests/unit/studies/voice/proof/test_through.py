@@ -178,7 +178,7 @@ def test_a_call_that_the_device_spoils_is_not_as_planned_and_the_others_are_made
     answer = voice("prove", "campus", "--no-fall-back", "--dut", "nftables", "--rules", "50", "--json")
     assert answer.code == 9
     spoilt = {row["number"]: row for row in answer.json["calls"] if row["verdict"] != AS_PLANNED}
-    dropped = "nftables with 50 rules let 90 of 100 packets from the caller through"
+    dropped = "nftables with 50 rules let through 90 of 100 packets from the caller"
     assert {number: row["why"] for number, row in spoilt.items()} == {
         unheld: f"{dropped}; the call to be up meanwhile was not answered",
         unsent: f"{dropped}; phone sent no call to {unsent}",
