@@ -55,23 +55,34 @@ class RateOptions:
     ] = 500
     bad: Annotated[
         float,
-        typer.Option("--bad", min=0.001, max=99, help="Share of bad calls that a trial may have.", metavar="PERCENT"),
+        typer.Option(
+            "--bad", min=0.001, max=99, help="Share of bad calls that a trial may have.", metavar="PERCENT"
+        ),
     ] = 1.0
     trial: Annotated[
         float, typer.Option("--trial", min=1, help="How long a trial begins calls.", metavar="S")
     ] = 5.0
     trials: Annotated[
-        int, typer.Option("--trials", min=1, max=99, help="Most trials at a rate; fewer do if they agree.", metavar="COUNT")
+        int,
+        typer.Option(
+            "--trials", min=1, max=99, help="Most trials at a rate; fewer do if they agree.", metavar="COUNT"
+        ),
     ] = 3
     width: Annotated[
         float,
         typer.Option(
-            "--width", min=0.1, max=50, help="Width of the result: the search ends when its bounds are so close.", metavar="PERCENT"
+            "--width",
+            min=0.1,
+            max=50,
+            help="Width of the result: the search ends when its bounds are so close.",
+            metavar="PERCENT",
         ),
     ] = 5.0
     media_calls: Annotated[
         int,
-        typer.Option("--media-calls", min=0, max=50, help="Calls with speech during each trial.", metavar="COUNT"),
+        typer.Option(
+            "--media-calls", min=0, max=50, help="Calls with speech during each trial.", metavar="COUNT"
+        ),
     ] = 4
 
 

@@ -216,7 +216,7 @@ def ladder_rows(messages: Sequence[MessageRow]) -> pl.DataFrame:
             "from": order[each.source],
             "to": order[each.target],
             "middle": (order[each.source] + order[each.target]) / 2,
-            "label": f"{_short(each.text)}  {duration(each.at_ms * 1e6)}",
+            "label": f"{_short(each.text)}  {duration(each.at_ms * 1e6) if each.at_ms else ''}".rstrip(),
             "text": each.text,
             "kind": _kind(each.text),
             "rightward": order[each.source] < order[each.target],
@@ -258,11 +258,13 @@ def ladder(data: pl.DataFrame, names: Sequence[str]) -> alt.LayerChart:
     )
     x = alt.X("from:Q", axis=lane, scale=axes.linear((-0.4, max(len(names) - 1, 1) + 0.4)))
     y = alt.Y("step:Q", axis=None, scale=axes.linear((last, 0)))
+    # What goes wrong has the same colour in all figures of the page.
+    request, refusal, answer = palette.models(len(_KINDS))
     colour = alt.Color(
         "kind:N",
         title=None,
         sort=list(_KINDS),
-        scale=alt.Scale(domain=list(_KINDS), range=palette.models(len(_KINDS))),
+        scale=alt.Scale(domain=list(_KINDS), range=[request, answer, refusal]),
     )
     tips = [
         alt.Tooltip("text:N", title="message"),
