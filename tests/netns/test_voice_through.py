@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
 import pytest
+from pyroute2 import IPRoute
 from typer.testing import CliRunner
 
 from weirlab.cli.app import app
+from weirlab.lab import wiring
 from weirlab.lab.dut import make
+from weirlab.lab.linux import interface
 from weirlab.studies.voice.lab import VoiceLab, engines, wire
+from weirlab.studies.voice.lab.lab import PATIENCE_S
 from weirlab.studies.voice.plan import load, ready
 from weirlab.studies.voice.proof.calling import carried
 from weirlab.studies.voice.proof.planned import Planned, planned
@@ -22,6 +27,7 @@ from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.section import Through
 from weirlab.studies.voice.through import cables
 from weirlab.studies.voice.through.asked import device
+from weirlab.studies.voice.through.passage import Passage
 from weirlab.studies.voice.through.rows import DeviceRow
 
 pytestmark = pytest.mark.netns
@@ -136,6 +142,89 @@ def test_a_firewall_that_lets_no_speech_through_spoils_the_call(tmp_path: Path) 
     there = passed["from the caller"]
     assert there.left < there.entered
     assert there.bypassed == 0
+
+
+def spoiling(opened: VoiceLab, number: str, patience_s: float = PATIENCE_S) -> str:
+    """How the device, which does not let everything through, makes a call differ."""
+    opened.patience_s = patience_s
+    row, passed = call(opened, number)
+    there = passed["from the caller"]
+    assert row.verdict == NOT_AS_PLANNED
+    assert (there.left < there.entered, there.bypassed) == (True, 0)
+    return row.why
+
+
+def blocking(tmp_path: Path, rules: str) -> Path:
+    file = tmp_path / "rules"
+    file.write_text(
+        f"table ip filter {{ chain forward {{ type filter hook forward priority 0; {rules}; }}; }}\n"
+    )
+    return file
+
+
+def test_a_firewall_that_lets_nothing_through_spoils_calls_and_no_more(tmp_path: Path) -> None:
+    with lab("carriers", name="ruleset", ruleset=blocking(tmp_path, "policy drop")) as opened:
+        why = spoiling(opened, "+420222000004", patience_s=3)
+        assert re.match(r"ruleset let through none of \d+ packets from the caller; answer none", why)
+        held = spoiling(opened, "+420222000005", patience_s=3)
+        assert held.endswith("not all of the 2 calls to be up meanwhile were answered")
+
+
+def test_calls_meanwhile_that_do_not_end_spoil_their_call_alone(tmp_path: Path) -> None:
+    bye = "policy accept; udp dport 5060 @th,64,24 0x425945 drop"
+    with lab("carriers", name="ruleset", ruleset=blocking(tmp_path, bye)) as opened:
+        why = spoiling(opened, "+420222000005", patience_s=10)
+        assert "the 2 calls up meanwhile did not end by BYE within 10 s, and engines may still" in why
+        assert call(opened, "+420221000001")[0].answer == 200
+
+
+def test_a_firewall_without_tcp_spoils_calls_of_sip_over_tcp_alone(tmp_path: Path) -> None:
+    rules = blocking(tmp_path, "policy accept; ip protocol tcp drop")
+    with lab("carriers", name="ruleset", ruleset=rules) as opened:
+        assert "tablet sent no call to +420222000003" in spoiling(opened, "+420222000003")
+        passed_all(*call(opened, "+420221000001"))
+
+
+def test_a_firewall_without_tcp_spoils_calls_of_h323(tmp_path: Path) -> None:
+    if lacking := engines.impossible(network("translations").plan.engines["hall"]):
+        pytest.skip(lacking)
+    rules = blocking(tmp_path, "policy accept; ip protocol tcp drop")
+    with lab("translations", name="ruleset", ruleset=rules) as opened:
+        assert re.search(r"hall sent no call to \S+ \(call .* timed out", spoiling(opened, "+420308000001"))
+        assert "not all of the 2 calls" in spoiling(opened, "+420308000003")
+
+
+def test_messages_that_the_device_cuts_into_fragments_are_whole_in_the_ladder() -> None:
+    number = "+420111444001"
+    wanted = next(each for each in planned(network("campus"), fall_back=False) if each.test.number == number)
+    with lab("campus", name="forward") as opened:
+        _, plain, _ = carried(opened, wanted)
+        way, phone = opened.way, opened.at("phone")
+        assert isinstance(way, Passage)
+        way._gateways[0].call(lambda: _set_mtu(wiring.IN0.name))
+        phone.call(lambda: _set_mtu(wire.LINK))
+        before = phone.call(_fragments)
+        row, cut, passed = carried(opened, wanted)
+        made, put_together = (now - then for now, then in zip(phone.call(_fragments), before, strict=True))
+    passed_all(row, {each.direction: each for each in passed})
+    assert made > 1
+    assert put_together > 0
+    assert {(each.source, each.target, each.text) for each in cut} == {
+        (each.source, each.target, each.text) for each in plain
+    }
+
+
+def _set_mtu(link: str) -> None:
+    """Less than any SIP message, and enough for a packet of speech."""
+    with IPRoute() as netlink:
+        netlink.link("set", index=interface.index_of(netlink, link), mtu=256)
+
+
+def _fragments() -> tuple[int, int]:
+    """How many the host has made, and how many datagrams it has put together."""
+    names, counts = Path("/proc/thread-self/net/snmp").read_text().splitlines()[:2]
+    found = dict(zip(names.split(), counts.split(), strict=True))
+    return int(found["FragCreates"]), int(found["ReasmOKs"])
 
 
 def test_a_gateway_that_dies_during_a_call_costs_speech() -> None:

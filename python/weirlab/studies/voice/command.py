@@ -32,8 +32,8 @@ or a plan that comes with Weir: campus, carriers, cesnet, federation, translatio
 ROUTE = """Say step by step where a call to a number goes, and why.
 
 Every step names its engine and the line of the plan that decides. Then come
-the ways that the call takes next if the one before fails. The exit code is 9
-if no way leads anywhere.
+the ways that the call takes if the one before fails. The exit code is 9 if
+all of them end without an answer.
 
 Examples:
   weir voice route +420224355289 --plan federation
@@ -43,10 +43,11 @@ Examples:
 
 CHECK = """Find mistakes in a numbering plan before anything runs.
 
-Loops between engines, prefixes that others hide, gateways that cannot take a
-call, expressions that do not match, holes below wildcards, missing SRV and A
-records, numbers that are too long, conflicting owners, and others: each with
-its line, the reason and a proposal. The exit code is 9 if there are errors.
+Among them are loops between engines, prefixes that others hide, gateways that
+cannot take a call, expressions that do not match, holes below wildcards,
+missing SRV and A records, numbers that are too long, and conflicting owners.
+Each is told with its line, the reason and a proposal. The exit code is 9 if
+there are errors.
 
 Examples:
   weir voice check --plan federation
@@ -56,11 +57,12 @@ Examples:
 
 EXAMPLE = """Print a plan that comes with Weir: a start for your own.
 
-  campus       SIP alone; the lab has a program for each of its engines
-  carriers     SIP alone; every kind of route that the lab can prove
-  cesnet       one number with two NAPTR records, by SIP and by H.323
-  federation   three organisations, calls between SIP, H.323 and MGCP by ENUM
-  translations gateways and gatekeepers alone: every translation, both ways
+Plans:
+  campus        only SIP; needs no gateway and no gatekeeper
+  carriers      only SIP; every kind of route without gateways
+  cesnet        one number with two NAPTR records, for SIP and for H.323
+  federation    three organisations; SIP, H.323 and MGCP, routed by ENUM
+  translations  gateways and gatekeepers, no proxy; every translation, both ways
 
 Examples:
   weir voice example federation > mine.yaml
@@ -157,7 +159,7 @@ def _short(place: str) -> str:
 def check(
     ctx: typer.Context,
     plan: PlanOption = DEFAULT_PLAN,
-    strict: Annotated[bool, typer.Option("--strict", help="Let warnings count as errors.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Count warnings as errors.")] = False,
     day: DateOption = None,
     json: JsonOption = False,
 ) -> None:

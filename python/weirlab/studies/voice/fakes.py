@@ -12,6 +12,7 @@ from typing import Final, Self
 
 from weirlab.studies.voice.configs.sipp import BYTES, PAYLOADS
 from weirlab.studies.voice.lab import engines
+from weirlab.studies.voice.lab.endpoints import Spoilt
 from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
 from weirlab.studies.voice.lab.media import EARLY_SOURCE
 from weirlab.studies.voice.lab.seen import Frame
@@ -40,6 +41,10 @@ class FakeLab:
         Endpoints whose speech does not arrive.
     lies:
         By name, the entry of ENUM that name servers answer with instead of that of the plan.
+    unheld:
+        Numbers to which the calls that are to be up meanwhile are not answered.
+    unsent:
+        Numbers that the caller sends no call to.
     """
 
     lab = "fake"
@@ -52,6 +57,8 @@ class FakeLab:
         mute: frozenset[str] = frozenset(),
         unheard: frozenset[str] = frozenset(),
         lies: Mapping[str, Entry] | None = None,
+        unheld: frozenset[str] = frozenset(),
+        unsent: frozenset[str] = frozenset(),
     ) -> None:
         self.way: Between = Direct()
         self.network = network
@@ -60,6 +67,7 @@ class FakeLab:
         self.facts: Mapping[str, object] = {"kamailio_version": "5.6.3"}
         self._astray, self._lies = astray or {}, lies or {}
         self._mute, self._unheard = mute, unheard
+        self._unheld, self._unsent = unheld, unsent
         self.called: list[str] = []
         self._logs = {daemon.name: "" for daemon in self.daemons}
         self._failing: tuple[str | None, Fault] = (None, OFF)
@@ -87,6 +95,10 @@ class FakeLab:
     ) -> list[Frame]:
         """The frames of a call."""
         self.called.append(number)
+        if number in self._unheld:
+            raise Spoilt("the call to be up meanwhile was not answered")
+        if number in self._unsent:
+            return []
         down, how = self._failing
         every = [*calls(self.network, number, name, meanwhile)]
         ways = [way for way in every if how == "486" or down not in way.engines]

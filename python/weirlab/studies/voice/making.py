@@ -33,9 +33,9 @@ Examples:
 
 IMPORT = """Turn the NAPTR records of a zone into a table for a plan.
 
-The table is CSV, named under tables: in the plan. A wildcard becomes a
-prefix, another name a number. Holes below wildcards are told: the plan closes
-them, unless its tree says fill_holes: false. With --server, ZONE is no file but
+The table is CSV; name it under tables: in the plan. A wildcard becomes a
+prefix, any other name a number. Holes below wildcards are reported: the plan
+closes them, unless its tree says fill_holes: false. With --server, ZONE is
 the name of a zone, which is transferred from that name server (AXFR); the
 server must allow this host to do so. Needs the extra voice of weirlab.
 

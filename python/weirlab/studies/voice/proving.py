@@ -31,12 +31,14 @@ if TYPE_CHECKING:
 
 LAB = """Run the engines of a numbering plan in namespaces, until Ctrl-C.
 
-BIND serves the zones, Kamailio and gatekeepers route, Asterisk translates, each
-at its address of the plan, with what weir voice zones and configs write. Every
-endpoint has a namespace, in which your own programs can call. The table says
-which one, and where the log is. Needs root, and Debian's packages bind9,
-kamailio and sip-tester; for gateways, weir voice install; for gatekeepers, the
-extra voice of weirlab. Engines whose program is missing are left out.
+BIND serves the zones, Kamailio and gatekeepers route, Asterisk translates.
+Each runs at its address of the plan, with the files that weir voice zones and
+configs write. Every endpoint has a namespace, in which your own programs can
+call; the table names it, and the logs.
+
+Needs root and Debian's packages bind9, kamailio and sip-tester. Gateways need
+weir voice install, gatekeepers the extra voice of weirlab. Engines whose
+program is missing are left out.
 
 Examples:
   weir voice lab --plan campus
@@ -47,23 +49,26 @@ Examples:
 
 PROVE = """Prove a numbering plan by a call to each of its test numbers.
 
-The calls pass real engines in namespaces: BIND, Kamailio, Asterisk, gatekeepers,
-with SIPp, lines of MGCP or telephones of H.323, and speech at both ends. Each is
-compared with the plan: the engines on its way, what each of them decided by, what
-the name servers said, the answer. A number with a fall-back is called again while
-the engine preferred is off, answers 503, or is busy. The second table lists the
-kinds of routes that are proved thereby. With --dut, all signalling and speech of
-the caller pass a device under test. The run is kept, with every message. The
-exit code is 9 if a call did not go as planned. Needs root, and Debian's packages
-bind9, kamailio and sip-tester; for gateways, weir voice install; for gatekeepers
-and telephones of H.323, the extra voice of weirlab.
+The calls pass real engines in namespaces: BIND, Kamailio, Asterisk and
+gatekeepers. SIPp, lines of MGCP and telephones of H.323 call and answer, and
+both ends talk. Each call is compared with the plan: the engines on its way,
+what each engine decided by, what the name servers said, the answer. A number
+with a fall-back is called again while the preferred engine is off, answers
+503, or is busy. The second table lists the kinds of routes that the calls
+prove. With --dut, all signalling and speech of the caller pass a device under
+test. The run is kept, with every message. The exit code is 9 if a call did
+not go as planned.
+
+Needs root and Debian's packages bind9, kamailio and sip-tester. Gateways need
+weir voice install; gatekeepers and telephones of H.323 need the extra voice
+of weirlab.
 
 Examples:
   weir voice prove --plan campus
   weir voice prove --plan carriers            all kinds of routes
   weir voice prove --plan mine.yaml --out proof.html
   weir voice prove --plan translations        SIP, H.323 and MGCP by gateways
-  weir voice prove --plan federation --partly        what is installed decides
+  weir voice prove --plan federation --partly        without missing programs
   weir voice prove --plan mine.yaml --talk 10 --no-fall-back --json
   weir voice prove --plan campus --dut nftables --rules 50
   weir voice prove --plan campus --dut esp:outage=1s+500ms --talk 5
@@ -82,17 +87,17 @@ class CallOptions:
 
     fall_back: Annotated[
         bool,
-        typer.Option("--fall-back/--no-fall-back", help="Call again without the preferred engine."),
+        typer.Option("--fall-back/--no-fall-back", help="Call again while the preferred engine fails."),
     ] = True
     talk: Annotated[
         float,
         typer.Option(
-            "--talk", min=0.1, max=limits.LONGEST_S, help="For how long caller and callee talk.", metavar="S"
+            "--talk", min=0.1, max=limits.LONGEST_S, help="How long caller and callee talk.", metavar="S"
         ),
     ] = 2.0
     partly: Annotated[
         bool,
-        typer.Option("--partly", help="Leave out calls that need engines which the lab does not have."),
+        typer.Option("--partly", help="Leave out calls through engines that the lab has no program for."),
     ] = False
 
 

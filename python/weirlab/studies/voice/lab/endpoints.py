@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from weirlab import files
+from weirlab.errors import LabError
 from weirlab.lab.linux.namespace import Namespace
+from weirlab.quantities import plural
 from weirlab.studies.voice.configs import asterisk, sipp, telephone
 from weirlab.studies.voice.configs.parts import address, call_agent, refuse
 from weirlab.studies.voice.lab import asking, engines, media, wire
@@ -28,6 +30,10 @@ _HOLDING_MEDIA_PORT: Final = 6800
 """Ports of the calls that SIPp holds, beside those of the call that the same endpoint then makes."""
 _HELD: Final = "weir-held-"
 """What their Call-IDs begin with; their number follows."""
+
+
+class Spoilt(LabError):
+    """A call could not be made or did not end, although all engines run; the message is a phrase."""
 
 
 class Programs(Protocol):
@@ -53,6 +59,8 @@ class Programs(Protocol):
     def said(self, name: str) -> str: ...
 
     def until(self, done: Callable[[], bool], otherwise: str, name: str) -> None: ...
+
+    def within(self, seconds: float, done: Callable[[], bool]) -> bool: ...
 
 
 class Endpoints:
@@ -135,7 +143,10 @@ class Endpoints:
 
     @contextmanager
     def holding(self, name: str, number: str, times: int) -> Iterator[None]:
-        """Meanwhile an endpoint has so many calls to ``number``."""
+        """Meanwhile an endpoint has so many calls to ``number``.
+
+        Raises ``Spoilt`` if they are not answered, or do not end by BYE.
+        """
         if times == 0:
             yield
         elif self.program(name) == "sipp":
@@ -159,13 +170,17 @@ class Endpoints:
         title = f"sipp holding calls from {name}"
         self._lab.start(title, command, self._lab.at(name), log, ends_by_itself=True)
         try:
-            up = partial(_has_lines, answered, times)
-            self._lab.until(up, f"{title}: {number} does not answer", log)
+            self._await_held(title, partial(_has_lines, answered, times), times)
             yield
             # They have to end by BYE: whoever counts calls would count them for ever.
             ends = [asking.info(host, _HOLDING_PORT, f"{_HELD}{call}") for call in range(1, times + 1)]
             self._lab.at(name).call(partial(asking.told, host, _HOLDING_PORT, ends))
-            self._lab.until(lambda: title not in self._lab.running, f"{title} does not hang up", log)
+            patience_s = self._lab.patience_s
+            if not self._lab.within(patience_s, lambda: title not in self._lab.running):
+                raise Spoilt(
+                    f"the {plural(times, 'call')} up meanwhile did not end by BYE within {patience_s:g} s, "
+                    "and engines may still count them"
+                )
         finally:
             if title in self._lab.running:
                 self._lab.stop(title, by=signal.SIGKILL)
@@ -179,16 +194,23 @@ class Endpoints:
                 title = f"telephone holding call {count} from {name}"
                 self._order(name, title, {"calls": number.removeprefix("+")})
                 titles.append(title)
-                up = partial(self._answered, log, before, count)
-                self._lab.until(up, f"{title}: {number} does not answer", log)
+                self._await_held(title, partial(self._answered, log, before, count), times)
             yield
         finally:
             for title in titles:
                 if title in self._lab.running:
                     self._lab.stop(title, by=signal.SIGKILL)
 
+    def _await_held(self, title: str, up: Callable[[], bool], times: int) -> None:
+        """Until calls are up; raises ``Spoilt`` once the program that makes them gives up, or in the end."""
+        patience_s = self._lab.patience_s
+        self._lab.within(patience_s, lambda: up() or title not in self._lab.running)
+        if not up():
+            which = "the call" if times == 1 else f"not all of the {times} calls"
+            raise Spoilt(f"{which} to be up meanwhile {'was not' if times == 1 else 'were'} answered")
+
     def _answered(self, log: str, before: int, count: int) -> bool:
-        return self._lab.said(log)[before:].count("answered\n") >= count
+        return self._lab.said(log)[before:].splitlines().count("answered") >= count
 
     def _home(self, name: str) -> str:
         """Where an endpoint of SIP sends its calls: ``address:port``."""

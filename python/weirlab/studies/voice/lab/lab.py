@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from weirlab.studies.voice.configs import configs
 from weirlab.studies.voice.configs.named import servers
 from weirlab.studies.voice.configs.parts import address, gatekeeper, refuse
 from weirlab.studies.voice.lab import asking, chroot, dns, engines, wire
-from weirlab.studies.voice.lab.endpoints import Endpoints
+from weirlab.studies.voice.lab.endpoints import Endpoints, Spoilt
 from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
 from weirlab.studies.voice.lab.seen import Frame, Watcher
 from weirlab.studies.voice.routing import Network
@@ -194,22 +195,40 @@ class VoiceLab:
         The caller expects ``answer`` and ends the call at any other one.
         ``codecs`` says in which codec an endpoint talks; others use their first one. ``meanwhile`` is how
         many calls to that number the caller has up already.
+
+        Raises
+        ------
+        Spoilt
+            It does not end, or those that the caller is to have up already are not answered, or do not end.
         """
+        spoilt = None
         others = [other for other in self.endpoints if other != name]
         with (
             self.way.carrying(address(self.network, name)),
             self._endpoints.waiting(codecs, others),
-            self._endpoints.holding(name, number, meanwhile),
         ):
+            # What passed a device counts for a spoilt call, too.
+            try:
+                frames = self._called(name, number, answer, codecs, meanwhile)
+            except Spoilt as error:
+                spoilt = error
+        self.check()
+        if spoilt is not None:
+            raise spoilt
+        return frames
+
+    def _called(
+        self, name: str, number: str, answer: int, codecs: Mapping[str, str], meanwhile: int
+    ) -> list[Frame]:
+        with self._endpoints.holding(name, number, meanwhile):
             self._watcher.begin()
             with self.way.beside_traffic():
                 title = self._endpoints.call(name, number, answer, codecs)
-                ended = f"{title} does not end"
-                log = self._endpoints.log(name)
-                self.until(lambda: title not in self.running, ended, log, 2 * self._endpoints.longest_s)
-            frames = self._watcher.end()
-        self.check()
-        return frames
+                longest_s = 2 * self._endpoints.longest_s
+                if not self.within(longest_s, lambda: title not in self.running):
+                    self.stop(title, by=signal.SIGKILL)
+                    raise Spoilt(f"the call did not end within {longest_s:g} s")
+            return self._watcher.end()
 
     def speech_only(self) -> AbstractContextManager[Watcher]:
         """Meanwhile nothing but RTP is taken down."""
@@ -247,13 +266,19 @@ class VoiceLab:
         Raises ``LabError`` if an engine ends meanwhile. After ``within_s`` it says ``otherwise``, and the
         last words of ``name``.
         """
-        end_s = time.monotonic() + within_s
+        if not self.within(within_s, done):
+            words = self.last_words(name)
+            raise LabError(f"{otherwise} within {within_s:g} s; its last words: {words}")
+
+    def within(self, seconds: float, done: Callable[[], bool]) -> bool:
+        """Whether something is ``done`` in time; raises ``LabError`` if an engine ends meanwhile."""
+        end_s = time.monotonic() + seconds
         while not done():
             self.check()
             if time.monotonic() > end_s:
-                words = self.last_words(name)
-                raise LabError(f"{otherwise} within {within_s:g} s; its last words: {words}")
+                return False
             time.sleep(_POLL_S)
+        return True
 
     @shielded
     def close(self) -> None:

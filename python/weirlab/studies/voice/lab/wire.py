@@ -18,7 +18,7 @@ from weirlab.lab.linux import interface
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 
 MTU_BYTES: Final = 9000
-"""A SIP message with all its routes is never cut into fragments, which captures show only in part."""
+"""A SIP message with all its routes is never cut into fragments, unless a device does so."""
 
 BRIDGE: Final = "br0"
 LINK: Final = "eth0"

@@ -12,17 +12,18 @@ from weirlab.studies.voice.options import PlanOptions, ThroughOptions, day_of
 
 LOAD = """Find how many calls per second the engines of a plan set up.
 
-SIPp calls a test number through the engines of the plan, at rates that a
-search (RFC 9971) chooses, until too many calls fail or are slow. It does so
-for one number that a route decides, for one that ENUM decides, and for one of
-each translation between SIP and H.323, unless --number names others. An MGCP
-line carries one call at a time: translations to such a line have no rate.
-With --dut, all signalling and speech of the caller pass a device under test.
-A few calls with speech run beside it. The result counts for this machine,
-whose CPUs callers, callees and engines share: the table also tells how much
-of a core each engine used.
-Needs root, and Debian's packages bind9, kamailio and sip-tester; gateways
-need weir voice install.
+SIPp calls a test number through the engines of the plan. A search (RFC 9971)
+chooses the rates, and ends where too many calls fail or are slow. A few calls
+with speech run beside them. The numbers are one that a route decides, one
+that ENUM decides, and one for each translation between SIP and H.323, unless
+--number names others. An MGCP line carries one call at a time: translations
+to such a line have no rate. With --dut, all signalling and speech of the
+caller pass a device under test.
+
+The result holds for this machine, whose CPUs callers, callees and engines
+share; the table tells how much of a core each engine used. Needs root and
+Debian's packages bind9, kamailio and sip-tester. Gateways need weir voice
+install.
 
 Examples:
   weir voice load --plan campus
@@ -41,7 +42,7 @@ class RateOptions:
 
     number: Annotated[
         list[str] | None,
-        typer.Option("--number", help="Call this test number; may be repeated.", metavar="NUMBER"),
+        typer.Option("--number", help="Test number to call; may be repeated.", metavar="NUMBER"),
     ] = None
     lowest: Annotated[int, typer.Option("--lowest", min=1, help="Lowest rate to try.", metavar="CALLS/S")] = (
         10
@@ -50,27 +51,38 @@ class RateOptions:
         int, typer.Option("--highest", min=2, help="Highest rate to try.", metavar="CALLS/S")
     ] = 2000
     setup_limit: Annotated[
-        int, typer.Option("--setup-limit", min=1, help="A call with a longer set-up is bad.", metavar="MS")
+        int, typer.Option("--setup-limit", min=1, help="Longest set-up of a good call.", metavar="MS")
     ] = 500
     bad: Annotated[
         float,
-        typer.Option("--bad", min=0.001, max=99, help="Share of bad calls that is borne.", metavar="PERCENT"),
+        typer.Option(
+            "--bad", min=0.001, max=99, help="Share of bad calls that a trial may have.", metavar="PERCENT"
+        ),
     ] = 1.0
     trial: Annotated[
-        float, typer.Option("--trial", min=1, help="For how long a trial begins calls.", metavar="S")
+        float, typer.Option("--trial", min=1, help="How long a trial begins calls.", metavar="S")
     ] = 5.0
     trials: Annotated[
-        int, typer.Option("--trials", min=1, max=99, help="Trials that settle a rate.", metavar="COUNT")
+        int,
+        typer.Option(
+            "--trials", min=1, max=99, help="Most trials at a rate; fewer do if they agree.", metavar="COUNT"
+        ),
     ] = 3
     width: Annotated[
         float,
         typer.Option(
-            "--width", min=0.1, max=50, help="Distance of the bounds at the end.", metavar="PERCENT"
+            "--width",
+            min=0.1,
+            max=50,
+            help="Width of the result: the search ends when its bounds are so close.",
+            metavar="PERCENT",
         ),
     ] = 5.0
     media_calls: Annotated[
         int,
-        typer.Option("--media-calls", min=0, max=50, help="Calls with speech meanwhile.", metavar="COUNT"),
+        typer.Option(
+            "--media-calls", min=0, max=50, help="Calls with speech during each trial.", metavar="COUNT"
+        ),
     ] = 4
 
 

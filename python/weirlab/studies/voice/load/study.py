@@ -94,7 +94,8 @@ def checked(asked: LoadScenario) -> tuple[Network, tuple[Target, ...]]:
         raise InputError(f"{network.book.name}: {NO_TESTS}")
     if not what.numbers:
         return network, targets.chosen(network, calls)
-    return network, tuple(targets.named(network, calls, number) for number in what.numbers)
+    # A number named twice is meant once.
+    return network, tuple(targets.named(network, calls, number) for number in dict.fromkeys(what.numbers))
 
 
 def _in_namespaces(network: Network, talk_s: float, device: Device | None) -> LoadingLab:

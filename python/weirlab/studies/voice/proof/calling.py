@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from weirlab.errors import LabError
+from weirlab.quantities import plural
 from weirlab.studies.voice.configs.parts import address
 from weirlab.studies.voice.lab import endpoints
+from weirlab.studies.voice.lab.endpoints import Spoilt
 from weirlab.studies.voice.lab.engines import DECIDING, OFF, WITH_ORDERS, Daemon, Fault
 from weirlab.studies.voice.lab.media import EARLY_SOURCE
 from weirlab.studies.voice.lab.seen import Frame
@@ -82,6 +84,8 @@ class _Attempt:
     """What passed the device, if there is one."""
     silences: tuple[Silence | None, Silence | None] = (None, None)
     """Speech that did not get through the device, from the caller and to the caller."""
+    spoilt: str = ""
+    """Why the call could not be made; empty if it was."""
 
 
 def made(lab: CallLab, planned: Planned, others: Sequence[Planned] = ()) -> tuple[CallRow, list[MessageRow]]:
@@ -100,21 +104,14 @@ def carried(
     Raises
     ------
     LabError
-        An engine ended, or the caller sent nothing.
+        An engine ended, or the caller sent nothing although no device is between it and the others.
     """
     for _ in range(MAX_ATTEMPTS):
         attempt = _attempted(lab, planned)
         if not attempt.mute:
             break
     found, there, back = attempt.found, attempt.there, attempt.back
-    differs = [
-        *ways.differences(planned, found),
-        *_silence(attempt),
-        *_not_early(lab.network, planned, attempt),
-        *_name_servers(lab, planned, attempt.asked),
-        *bypassing(attempt.passed, lab.way.title),
-        *_falling_silent(attempt.silences),
-    ]
+    differs = _differences(lab, planned, attempt)
     servers = _servers(lab)
     if differs:
         differs += questions.troubles(attempt.asked, [each for each in servers if each.name != planned.down])
@@ -147,7 +144,10 @@ def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
     before = {name: len(lab.said(name)) for name in deciding}
     with lab.failing(planned.down, planned.fault):
         test = planned.test
-        frames = lab.call(planned.caller, test.number, planned.answer, _codecs(planned), test.meanwhile)
+        try:
+            frames = lab.call(planned.caller, test.number, planned.answer, _codecs(planned), test.meanwhile)
+        except Spoilt as spoilt:
+            return _spoilt((), lab.way.passed(planned.index), str(spoilt))
     passed = lab.way.passed(planned.index)
     logs = {name: lab.said(name)[before[name] :] for name in deciding}
     caller = address(network, planned.caller)
@@ -158,10 +158,12 @@ def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
         program = endpoints.program(network, planned.caller)
         # What a telephone of H.323 does stands in a log of its own.
         log = planned.caller if program == WITH_ORDERS else f"{program}-{planned.caller}"
-        raise LabError(
-            f"{program} of {planned.caller} sent no call to {test.number}; its last words: "
-            f"{lab.last_words(log)}"
-        ) from None
+        what, words = f"sent no call to {test.number}", lab.last_words(log)
+        if passed:
+            # SIPp's last words are its statistics.
+            last = "" if program == "sipp" else f" ({words.rpartition(' | ')[2]})"
+            return _spoilt(told, passed, f"{planned.caller} {what}{last}")
+        raise LabError(f"{program} of {planned.caller} {what}; its last words: {words}") from None
     asked = questions.questions(frames)
     if found.end is None or found.end not in network.plan.engines:
         return _Attempt(found, told, None, None, (), False, asked, passed)
@@ -174,6 +176,36 @@ def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
     passed = silence.beside(passed, frames, caller)
     quiet = silence.silences(frames, caller) if passed else (None, None)
     return _Attempt(found, told, there, back, tuple(mute), early, asked, passed, quiet)
+
+
+def _spoilt(told: Sequence[Told], passed: Sequence[DeviceRow], why: str) -> _Attempt:
+    """A call that could not be made."""
+    return _Attempt(Taken((), (), {}, 0, None, None), told, None, None, (), False, (), passed, spoilt=why)
+
+
+def _differences(lab: CallLab, planned: Planned, attempt: _Attempt) -> list[str]:
+    """How a call differs from the plan, a phrase each; none if it does not."""
+    if attempt.spoilt:
+        differs = [attempt.spoilt]
+    else:
+        differs = [
+            *ways.differences(planned, attempt.found),
+            *_silence(attempt),
+            *_not_early(lab.network, planned, attempt),
+            *_name_servers(lab, planned, attempt.asked),
+        ]
+    differs += [*bypassing(attempt.passed, lab.way.title), *_falling_silent(attempt.silences)]
+    return [*_dropped(attempt.passed, lab.way.title), *differs] if differs else []
+
+
+def _dropped(passed: Sequence[DeviceRow], title: str) -> list[str]:
+    """What a device did not let through, as one phrase; none if it let everything through."""
+    ways = [
+        f"{row.left or 'none'} of {plural(row.entered, 'packet')} {row.direction}"
+        for row in passed
+        if row.left < row.entered
+    ]
+    return [f"{title} let through {' and '.join(ways)}"] if ways else []
 
 
 def not_tried(network: Network, planned: Planned, others: Sequence[Planned] = ()) -> CallRow:

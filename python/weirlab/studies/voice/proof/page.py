@@ -192,7 +192,9 @@ def _figure(row: CallRow, messages: Sequence[MessageRow]) -> Figure:
         key=f"ladder-{row.index}",
         section="ladders",
         panel=titled(row),
-        title=f"{row.way} answers {row.answer or 'nothing'}: {row.verdict}.",
+        title=f"{row.way} answers {row.answer or 'nothing'}: {row.verdict}."
+        if row.way
+        else f"{row.caller} sent no call: {row.verdict}.",
         caption="",
         alt=f"The {len(messages)} messages of the call to {titled(row)}, as arrows between the engines.",
         chart=ladder(data, lanes(messages)),
@@ -214,7 +216,7 @@ def ladder_rows(messages: Sequence[MessageRow]) -> pl.DataFrame:
             "from": order[each.source],
             "to": order[each.target],
             "middle": (order[each.source] + order[each.target]) / 2,
-            "label": f"{_short(each.text)}  {duration(each.at_ms * 1e6)}",
+            "label": f"{_short(each.text)}  {duration(each.at_ms * 1e6) if each.at_ms else ''}".rstrip(),
             "text": each.text,
             "kind": _kind(each.text),
             "rightward": order[each.source] < order[each.target],
@@ -256,11 +258,13 @@ def ladder(data: pl.DataFrame, names: Sequence[str]) -> alt.LayerChart:
     )
     x = alt.X("from:Q", axis=lane, scale=axes.linear((-0.4, max(len(names) - 1, 1) + 0.4)))
     y = alt.Y("step:Q", axis=None, scale=axes.linear((last, 0)))
+    # What goes wrong has the same colour in all figures of the page.
+    request, refusal, answer = palette.models(len(_KINDS))
     colour = alt.Color(
         "kind:N",
         title=None,
         sort=list(_KINDS),
-        scale=alt.Scale(domain=list(_KINDS), range=palette.models(len(_KINDS))),
+        scale=alt.Scale(domain=list(_KINDS), range=[request, answer, refusal]),
     )
     tips = [
         alt.Tooltip("text:N", title="message"),

@@ -15,12 +15,14 @@ class FakePassage:
     ----------
     bypassing:
         So many of a hundred packets from the caller do not pass the device.
+    dropping:
+        So many of those that come to the device do not leave it.
     """
 
     title = "nftables with 50 rules"
 
-    def __init__(self, bypassing: int = 0) -> None:
-        self._bypassing = bypassing
+    def __init__(self, bypassing: int = 0, dropping: int = 0) -> None:
+        self._bypassing, self._dropping = bypassing, dropping
 
     @property
     def facts(self) -> Mapping[str, object]:
@@ -34,7 +36,7 @@ class FakePassage:
 
     def passed(self, index: int) -> list[DeviceRow]:
         came = 100 - self._bypassing
-        return passed(index, Total(), Total(100, 90, came, came, 90, 90))
+        return passed(index, Total(), Total(100, 90, came, came - self._dropping, 90, 90))
 
     def close(self) -> None:
         pass

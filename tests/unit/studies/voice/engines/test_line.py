@@ -121,6 +121,27 @@ def test_speech_before_the_last_digit_is_no_answer() -> None:
     assert agent.line.off_hook
 
 
+def test_a_call_in_which_nothing_is_heard_is_hung_up_when_the_line_gives_up() -> None:
+    agent = Agent("4")
+    agent.audit()
+    agent.tell("CRCX", "M: sendrecv", description=AGENT)
+    agent.tell("RQNT", "S: L/dl")
+    agent.line.give_up(agent.now_s)
+    assert agent.take() == ["L/hu"]
+    agent.line.give_up(agent.now_s)
+    assert not agent.line.over
+    agent.tell("DLCX")
+    agent.tell("RQNT", "R: L/hd(N)")
+    assert agent.line.over
+
+
+def test_a_line_that_never_went_off_hook_gives_up_at_once() -> None:
+    agent = Agent("4")
+    agent.line.give_up(agent.now_s)
+    assert agent.take() == []
+    assert agent.line.over
+
+
 @pytest.mark.parametrize("tone", ["L/bz", "G/cg", "L/ro"])
 def test_a_tone_of_trouble_ends_the_call(tone: str) -> None:
     agent = Agent("4")

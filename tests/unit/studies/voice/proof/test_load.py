@@ -48,6 +48,12 @@ def scenario(**asked: object) -> LoadScenario:
     return from_plain(content, "test", LoadScenario)
 
 
+def test_a_number_that_is_named_twice_is_called_once() -> None:
+    one, other = "+420111222001", "+420111444001"
+    found = checked(scenario(numbers=[one, other, one]))[1]
+    assert [each.number for each in found] == [one, other]
+
+
 def test_the_statistics_of_sipp_are_read_as_it_writes_them() -> None:
     found = counted((RECORDED / "sipp-statistics.csv").read_text(), 20, 40, 250)
     assert (found.calls, found.unsent, found.failed, found.slow, found.retransmissions) == (40, 0, 0, 0, 0)

@@ -215,6 +215,40 @@ def test_a_call_that_bypasses_the_device_is_not_as_planned(tmp_path: Path, misse
     assert [each.index for each in through] == [call.index, call.index]
 
 
+def test_a_call_that_the_device_spoils_is_not_as_planned_and_the_others_are_made(
+    voice: Voice, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    unheld, unsent = "+420111222001", "+420111444001"
+
+    def opened(net: Network, talk_s: float) -> FakeLab:
+        lab = FakeLab(net, tmp_path, unheld=frozenset({unheld}), unsent=frozenset({unsent}))
+        return lab.through(FakePassage(dropping=10))
+
+    monkeypatch.setitem(studies(), "voice", VoiceStudy(opened))
+    monkeypatch.setenv("WEIR_STORE", str(tmp_path / "store"))
+    answer = voice("prove", "campus", "--no-fall-back", "--dut", "nftables", "--rules", "50", "--json")
+    assert answer.code == 9
+    spoilt = {row["number"]: row for row in answer.json["calls"] if row["verdict"] != AS_PLANNED}
+    dropped = "nftables with 50 rules let through 90 of 100 packets from the caller"
+    assert {number: row["why"] for number, row in spoilt.items()} == {
+        unheld: f"{dropped}; the call to be up meanwhile was not answered",
+        unsent: f"{dropped}; phone sent no call to {unsent}",
+    }
+    assert {(row["verdict"], row["way"], row["answer"]) for row in spoilt.values()} == {
+        (NOT_AS_PLANNED, "", 0)
+    }
+    assert len(answer.json["calls"]) > len(spoilt)
+    page = VoiceStudy().page(Store(tmp_path / "store").open("last")).html()
+    assert f"phone sent no call to {unsent}" in page
+
+
+def test_a_caller_that_sends_nothing_although_there_is_no_device_is_an_error(tmp_path: Path) -> None:
+    net = ready_network("campus")
+    call = planned(net, fall_back=False)[0]
+    with pytest.raises(LabError, match=r"sipp of phone sent no call to .*; its last words: nothing"):
+        carried(FakeLab(net, tmp_path, unsent=frozenset({call.test.number})), call)
+
+
 def test_a_trial_that_bypasses_the_device_is_an_error(tmp_path: Path) -> None:
     net = ready_network("campus")
     assert len(_passed(FakeLoadLab(net, tmp_path).through(FakePassage()), 0, [], "phone")) == 2

@@ -1,4 +1,4 @@
-"""What frames carry: datagrams, and the messages of TCP connections, put together. Pure."""
+"""What frames carry: datagrams out of fragments, and messages out of TCP connections. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from weirlab.studies.voice.lab.seen import Frame
+from weirlab.studies.voice.proof.wire.fragments import Datagram, Fragment, Reassembly
 
 _UDP: Final = 17
 _TCP: Final = 6
 _SYN: Final = 0x02
 _LENGTH: Final = re.compile(rb"^(?:content-length|l)[ \t]*:[ \t]*(\d+)", re.IGNORECASE | re.MULTILINE)
 _WINDOW: Final = 1 << 31
+_MORE: Final = 0x2000
+_OFFSET: Final = 0x1FFF
+"""Of a fragment of IPv4: others follow; where it belongs, in units of 8 bytes (RFC 791, 3.1)."""
+_OPTIONS: Final = (0, 43, 60)
+_FRAGMENT: Final = 44
+"""Extension headers of IPv6: hop by hop, routing, options for the destination; and that of a fragment."""
 _TPKT: Final = b"\x03\x00"
 """How a message of H.225.0 or H.245 begins on a connection (RFC 1006, 6); its length follows."""
 _TPKT_BYTES: Final = 4
@@ -61,26 +68,26 @@ def as_it_reached(frames: Iterable[Frame], caller: str) -> list[Frame]:
 
 def datagrams(frames: Iterable[Frame]) -> Iterator[Payload]:
     """Every datagram that came to the switch."""
-    for frame in frames:
-        packet = None if frame.delivered else _packet(frame.content)
-        if packet is not None and packet.protocol == _UDP:
-            size = int.from_bytes(packet.content[4:6])
-            yield Payload(frame.at_ns, packet.source, packet.target, packet.content[8:size])
+    for at_ns, packet in _packets(frames):
+        if packet.protocol == _UDP:
+            yield _datagram(at_ns, packet)
 
 
 def payloads(frames: Iterable[Frame]) -> Iterator[Payload]:
     """Every datagram that came to the switch, and every message of a TCP connection, by time."""
     streams: dict[tuple[Place, Place], _Stream] = {}
-    for frame in frames:
-        packet = None if frame.delivered else _packet(frame.content)
-        if packet is None:
+    for at_ns, packet in _packets(frames):
+        if packet.protocol == _UDP:
+            yield _datagram(at_ns, packet)
             continue
-        source, target, protocol, content = packet
-        if protocol == _UDP:
-            yield Payload(frame.at_ns, source, target, content[8 : int.from_bytes(content[4:6])])
-            continue
+        source, target, _, content = packet
         for message in streams.setdefault((source, target), _Stream()).take(content):
-            yield Payload(frame.at_ns, source, target, message)
+            yield Payload(at_ns, source, target, message)
+
+
+def _datagram(at_ns: int, packet: _Packet) -> Payload:
+    size = int.from_bytes(packet.content[4:6])
+    return Payload(at_ns, packet.source, packet.target, packet.content[8:size])
 
 
 class _Stream:
@@ -137,19 +144,44 @@ class _Stream:
             self._bytes = rest[size:]
 
 
-def _packet(frame: bytes) -> _Packet | None:
-    """A UDP or TCP packet over Ethernet; None for another frame, or a fragment."""
+def _packets(frames: Iterable[Frame]) -> Iterator[tuple[int, _Packet]]:
+    """Packets of UDP and TCP that came to the switch, each when the last of its fragments did."""
+    reassembly = Reassembly()
+    for frame in frames:
+        part = None if frame.delivered else _part(frame.content)
+        whole = None if part is None else reassembly.take(frame.at_ns, part)
+        if part is None or whole is None:
+            continue
+        protocol, content = whole
+        if len(content) < {_UDP: 8, _TCP: 20}.get(protocol, len(content) + 1):
+            continue
+        here = Place(str(ip_address(part.datagram.source)), int.from_bytes(content[:2]))
+        there = Place(str(ip_address(part.datagram.target)), int.from_bytes(content[2:4]))
+        yield frame.at_ns, _Packet(here, there, protocol, content)
+
+
+def _part(frame: bytes) -> Fragment | None:
+    """The IP packet in an Ethernet frame; None for another frame, or one that was cut short."""
     kind, ip = frame[12:14], frame[14:]
-    if kind == b"\x08\x00" and len(ip) >= 20 and not int.from_bytes(ip[6:8]) & 0x3FFF:
-        protocol, source, target = ip[9], ip[12:16], ip[16:20]
-        content = ip[(ip[0] & 15) * 4 : int.from_bytes(ip[2:4])]
+    if kind == b"\x08\x00" and len(ip) >= 20:
+        size, protocol, place = int.from_bytes(ip[2:4]), ip[9], int.from_bytes(ip[6:8])
+        content = ip[(ip[0] & 15) * 4 : size]
+        key = Datagram(ip[12:16], ip[16:20], int.from_bytes(ip[4:6]), protocol)
+        found = Fragment(key, protocol, (place & _OFFSET) * 8, bool(place & _MORE), content)
     elif kind == b"\x86\xdd" and len(ip) >= 40:
-        protocol, source, target = ip[6], ip[8:24], ip[24:40]
-        content = ip[40 : 40 + int.from_bytes(ip[4:6])]
+        size = 40 + int.from_bytes(ip[4:6])
+        found = _behind_options(ip[8:24], ip[24:40], ip[6], ip[40:size])
     else:
         return None
-    if len(content) < {_UDP: 8, _TCP: 20}.get(protocol, len(content) + 1):
-        return None
-    here = Place(str(ip_address(source)), int.from_bytes(content[:2]))
-    there = Place(str(ip_address(target)), int.from_bytes(content[2:4]))
-    return _Packet(here, there, protocol, content)
+    return found if len(ip) >= size else None
+
+
+def _behind_options(source: bytes, target: bytes, protocol: int, content: bytes) -> Fragment:
+    """What follows the extension headers of IPv6 (RFC 8200, 4)."""
+    while protocol in _OPTIONS and len(content) >= 8:
+        protocol, content = content[0], content[(content[1] + 1) * 8 :]
+    if protocol != _FRAGMENT or len(content) < 8:
+        return Fragment(Datagram(source, target, 0, 0), protocol, 0, False, content)
+    place = int.from_bytes(content[2:4])
+    key = Datagram(source, target, int.from_bytes(content[4:8]), 0)
+    return Fragment(key, content[0], place & 0xFFF8, bool(place & 1), content[8:])
