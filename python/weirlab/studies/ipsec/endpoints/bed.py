@@ -57,6 +57,8 @@ class Talked:
     """Start of the calls."""
     damaged: int
     """Packets that did not arrive as they were sent, or that ESP rejected."""
+    refused: int
+    """Packets that the system never took; none of them left."""
     ip_bytes: tuple[int, int]
     """Shortest and longest IP packet that arrived."""
     cpu_s: float
@@ -144,6 +146,7 @@ class JoinedEndpoints:
             ways=(ways[0], ways[1]),
             since_1970_ns=begins_ns + time.time_ns() - time.monotonic_ns(),
             damaged=near["damaged"] + far["damaged"],
+            refused=near["refused"] + far["refused"],
             ip_bytes=(min(lengths), max(near["longest_bytes"], far["longest_bytes"])),
             cpu_s=(near["cpu_ns"] + far["cpu_ns"]) / 1e9,
             work_s=(near["work_ns"] + far["work_ns"]) / 1e9,
