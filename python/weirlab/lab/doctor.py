@@ -184,8 +184,8 @@ def _af_xdp() -> Finding:
         native, zero_copy = in_thread(_try_af_xdp)
     except Exception as error:
         remedy = (
-            "Linux 5.4, CONFIG_XDP_SOCKETS and root are needed; without: weir ipsec endpoints --arms "
-            "sockets,sockets-real-time"
+            "Linux 5.4 with CONFIG_XDP_SOCKETS, and root; without AF_XDP leave these endpoints out: "
+            "weir ipsec endpoints --arms sockets,sockets-real-time"
         )
         return Finding(name, False, _reason(error), remedy, essential=False)
     where = "in the driver" if native else "in generic mode"

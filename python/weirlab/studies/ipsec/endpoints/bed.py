@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from weirlab import programs
-from weirlab.errors import LabError
+from weirlab.errors import LabError, MissingCapability
 from weirlab.interrupts import shielded
 from weirlab.lab import cores
 from weirlab.lab.host import HostReader
@@ -32,7 +32,7 @@ from weirlab.lab.linux.privilege import explained
 from weirlab.lab.wiring import descriptor, mac_bytes, quiet
 from weirlab.studies.ipsec.endpoints import hog
 from weirlab.studies.ipsec.endpoints.figures import Times, times
-from weirlab.studies.ipsec.endpoints.plan import BYPASS, HOG, SOCKETS, Talk
+from weirlab.studies.ipsec.endpoints.plan import BYPASS, HOG, REAL_TIME, SOCKETS, Talk
 
 MTU_BYTES: Final = 1500
 ESP_PORT: Final = 4500
@@ -122,7 +122,13 @@ class JoinedEndpoints:
     def talk(self, talk: Talk) -> Talked:
         """See :meth:`Bed.talk`."""
         if talk.arm == BYPASS and self.polls is None:
-            self._learn_to_poll(talk)
+            try:
+                self._learn_to_poll(talk)
+            except MissingCapability as error:
+                others = f"--arms {SOCKETS},{REAL_TIME}"
+                raise MissingCapability(
+                    f"{error}; without these endpoints: {others}; see weir doctor"
+                ) from None
         host = HostReader({"near": self.cpus[0], "far": self.cpus[1]})
         with ExitStack() as stack:
             hogs = []
