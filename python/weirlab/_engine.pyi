@@ -191,6 +191,13 @@ def talk_between(
     packets); 0 stands for a packet that was not there. Times are those of CLOCK_MONOTONIC.
     """
 
+def try_af_xdp(interface: str) -> tuple[bool, bool]:
+    """Open an AF_XDP socket, with its XDP program, on an interface of the calling thread's namespace.
+
+    The answer is whether the program runs in the driver, and whether the socket is in zero-copy mode.
+    ``MissingCapability`` where one of both is refused.
+    """
+
 def esp_key_bytes(suite: str) -> tuple[list[int], int]:
     """Lengths that a suite's encryption key may have, salt included, and that of its authentication key.
 

@@ -20,6 +20,14 @@ def test_everything_essential_is_found_where_labs_work() -> None:
     assert doctor.missing_for_namespaces() is None
 
 
+def test_af_xdp_is_tried_on_a_veth_interface() -> None:
+    found = in_thread(doctor._try_af_xdp)
+    finding = next(finding for finding in doctor.diagnose() if finding.name == "AF_XDP")
+    assert finding.ok
+    assert "in copy mode" in finding.detail, "the driver of veth pairs has no other"
+    assert found == ("in the driver" in finding.detail, False)
+
+
 def test_a_kernel_without_veth_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> int:
         raise OSError(95, "Operation not supported")

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_engine::Endpoint;
-use weir_engine::endpoints::{Calls, EndpointsError, Log, Options, Place, Way, talk};
+use weir_engine::endpoints::{Calls, EndpointsError, Log, Options, Place, Way, talk, try_bypass};
 
 use crate::NETNS_DIR;
 use crate::errors::{describe, exception};
@@ -77,6 +77,14 @@ pub fn talk_between<'py>(
     let [one, other] = outcome.logs;
     dict.set_item("logs", (log(py, one, &calls)?, log(py, other, &calls)?))?;
     Ok(dict)
+}
+
+/// Whether the XDP program of a bypassing endpoint runs in the interface's driver, and whether its socket is in
+/// zero-copy mode; tried in the calling thread's namespace.
+#[pyfunction]
+pub fn try_af_xdp(py: Python<'_>, interface: &str) -> PyResult<(bool, bool)> {
+    let tried = try_bypass(interface).map_err(|error| translate(py, &error))?;
+    Ok((tried.native, tried.zero_copy))
 }
 
 fn place((netns, interface, mac, address, cpu): GivenPlace) -> PyResult<Place> {

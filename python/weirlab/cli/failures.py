@@ -134,5 +134,6 @@ def _usage(error: TyperException) -> str:
         return ""
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", "weir")
-    message = error.format_message().rstrip(".")
+    # What pydantic puts before a validator's own words.
+    message = error.format_message().rstrip(".").replace(": Value error, ", ": ")
     return f"{message}{'' if message.endswith('?') else '.'} See: {command} --help"

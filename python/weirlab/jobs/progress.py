@@ -84,16 +84,18 @@ def attempts_told(
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, after finished trials are safe; the test bed goes on the way out.
 
-    ``resume`` is the command that goes on from there; empty where a run is too short for it.
+    ``kept`` is how many trials are; None where all is done and only the report is missing. ``resume`` is the
+    command that goes on from there; empty where a run is too short for it.
     """
 
-    def __init__(self, run_id: str, kept: int, resume: str = "") -> None:
+    def __init__(self, run_id: str, kept: int | None, resume: str = "") -> None:
         self.run_id = run_id
         self.kept = kept
         self.resume = resume
         trials = "1 finished trial" if kept == 1 else f"{kept} finished trials"
+        what = f"run {run_id} is complete and kept" if kept is None else f"{trials} kept in run {run_id}"
         way_on = f"; go on with: {resume}" if resume else ""
-        super().__init__(f"interrupted; {trials} kept in run {run_id}{way_on}")
+        super().__init__(f"interrupted; {what}{way_on}")
 
 
 class StoppedEarly(TrialError):
@@ -155,5 +157,5 @@ def kept(begin: Callable[[], RunWriter], resume: str = "") -> Iterator[RunWriter
         if not behind(error):
             raise
         way_on = f"{resume} {writer.run_id}" if resume else ""
-        raise Interrupted(writer.run_id, len(writer.done), way_on) from error
+        raise Interrupted(writer.run_id, writer.finished, way_on) from error
     completed.append(writer.run_id)

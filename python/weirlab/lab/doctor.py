@@ -61,6 +61,7 @@ def diagnose(store: Path | None = None) -> list[Finding]:
         _capabilities(),
         _kernel(),
         *_namespaces_and_xdp(),
+        _af_xdp(),
         _btf(),
         _kernel_threads(),
         _engine(),
@@ -174,6 +175,31 @@ def _attempts() -> Iterator[tuple[str, Callable[[], str], bool, str]]:
     yield "BPF", load, False, f"CONFIG_BPF_SYSCALL and CAP_BPF are needed; without, {packet_sockets}"
     yield "native XDP", native, False, f"Linux 5.9 is needed; without, {packet_sockets}"
     yield "XDP live frames", live, False, f"Linux 5.18 is needed; without, {packet_sockets}"
+
+
+def _af_xdp() -> Finding:
+    """What endpoints that bypass the system need; tried in a namespace without a name, too."""
+    name = "AF_XDP"
+    try:
+        native, zero_copy = in_thread(_try_af_xdp)
+    except Exception as error:
+        remedy = (
+            "Linux 5.4 with CONFIG_XDP_SOCKETS, and root; without AF_XDP leave these endpoints out: "
+            "weir ipsec endpoints --arms sockets,sockets-real-time"
+        )
+        return Finding(name, False, _reason(error), remedy, essential=False)
+    where = "in the driver" if native else "in generic mode"
+    how = "zero-copy" if zero_copy else "copy"
+    detail = f"sockets work on a veth interface, in {how} mode; their XDP program runs {where}"
+    return Finding(name, True, detail, essential=False)
+
+
+def _try_af_xdp() -> tuple[bool, bool]:
+    from weirlab._engine import try_af_xdp
+
+    syscalls.unshare_net()
+    interface.create_probe_pair()
+    return try_af_xdp(interface.PROBE)
 
 
 def _btf() -> Finding:

@@ -52,6 +52,8 @@ class RunWriter:
         self._open = True
         self._valid: set[int] = set()
         self._attempts: dict[int, int] = {}
+        self.finished_beside = 0
+        """How many a study has finished that keeps them in tables of its own rather than as trials."""
         if known is not None:
             for index, attempt, valid in known.select("index", "attempt", "valid").iter_rows():
                 self._count(index, attempt, valid)
@@ -79,6 +81,11 @@ class RunWriter:
     def done(self) -> set[int]:
         """Indices of trials that have a valid attempt."""
         return set(self._valid)
+
+    @property
+    def finished(self) -> int:
+        """How much there is that need not be repeated, for messages."""
+        return len(self._valid) + self.finished_beside
 
     @property
     def attempts(self) -> dict[int, int]:

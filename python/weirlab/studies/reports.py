@@ -75,7 +75,8 @@ def at_the_end(
     except BaseException as error:
         if not behind(error):
             raise
-        valid = (run.manifest.trials or 0) - (run.manifest.invalid or 0)
+        trials = run.manifest.trials
+        valid = trials - (run.manifest.invalid or 0) if trials else None
         raise Interrupted(run.run_id, valid, f"weir report {run.run_id}") from error
 
 

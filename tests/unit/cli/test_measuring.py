@@ -144,7 +144,7 @@ def test_a_device_that_forwards_nothing_names_counters_and_what_to_check(weir: W
         (["profile", "--rules", "0,,5"], "--rules: '' in '0,,5' not understood"),
         (["profile", "--rules=-5"], "profile.positions[0]: must be greater than or equal to 0"),
         (["profile", "--rules", "5,5"], "profile.positions: 5 is listed twice"),
-        (["profile", "--loads", "x"], "--loads: 'x' in 'x' not understood"),
+        (["profile", "--loads", "x"], "--loads: 'x' not understood"),
         (["profile", "--loads", "nan"], "profile.load_shares[0]: must be"),
         (["profile", "--frame", "20"], "frame size 20 B"),
         (["profile", "--duration", "-1"], "Invalid value for '--duration'"),

@@ -97,7 +97,8 @@ def test_what_native_code_makes_of_a_signal_while_the_report_is_written_is_an_in
             raise RuntimeError("the chart could not be drawn") from None
 
     monkeypatch.setattr(reports, "write", struck)
-    with pytest.raises(Interrupted, match=f"go on with: weir report {writer.run_id}"):
+    told = f"run {writer.run_id} is complete and kept; go on with: weir report {writer.run_id}"
+    with pytest.raises(Interrupted, match=told):
         reports.at_the_end(writer.run, ReportSection(), Quiet(), None, None)
 
 

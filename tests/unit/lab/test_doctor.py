@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.errors import MissingCapability
 from weirlab.lab import clean, doctor
 from weirlab.lab.isolation.partition import Isolation
 from weirlab.lab.linux import syscalls
@@ -80,6 +81,34 @@ def test_a_refused_real_time_priority_is_told_and_not_essential(monkeypatch: pyt
     assert (finding.ok, finding.essential) == (False, False)
     assert "Operation not permitted" in finding.detail
     assert "CAP_SYS_NICE" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("native", "zero_copy", "told"),
+    [
+        (True, False, "in copy mode; their XDP program runs in the driver"),
+        (False, True, "in zero-copy mode; their XDP program runs in generic mode"),
+    ],
+)
+def test_the_modes_of_af_xdp_are_told(
+    native: bool, zero_copy: bool, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_try_af_xdp", lambda: (native, zero_copy))
+    finding = find("AF_XDP")
+    assert finding.ok
+    assert told in finding.detail
+
+
+def test_refused_af_xdp_is_told_with_what_works_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> tuple[bool, bool]:
+        raise MissingCapability("cannot bypass the system on probe0: open an AF_XDP socket: denied")
+
+    monkeypatch.setattr(doctor, "_try_af_xdp", refuse)
+    finding = find("AF_XDP")
+    assert (finding.ok, finding.essential) == (False, False)
+    assert "open an AF_XDP socket: denied" in finding.detail
+    assert "CONFIG_XDP_SOCKETS" in finding.remedy
+    assert "--arms sockets,sockets-real-time" in finding.remedy
 
 
 def test_cpus_that_cannot_be_isolated_are_told_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ impl Port for Bypass {
         }))
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<usize> {
         self.xsk.flush()
     }
 

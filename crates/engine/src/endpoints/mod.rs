@@ -187,6 +187,25 @@ pub fn talk(options: &Options<'_>, is_over: &mut dyn FnMut() -> bool) -> Result<
     }
 }
 
+/// How an endpoint would bypass the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// Whether the XDP program runs in the driver; otherwise the kernel runs it, in generic mode.
+    pub native: bool,
+    /// Whether the driver uses the socket's memory itself; otherwise the kernel copies every packet.
+    pub zero_copy: bool,
+}
+
+/// Opens the way past the system on an interface of the calling thread's namespace, and closes it again.
+///
+/// # Errors
+/// [`EndpointsError::Bypass`].
+pub fn try_bypass(interface: &str) -> Result<Tried, EndpointsError> {
+    let port = Bypass::open(interface, [0; 6], [0; 6], false)
+        .map_err(|source| EndpointsError::Bypass { interface: interface.to_owned(), source })?;
+    Ok(Tried { native: port.native, zero_copy: port.is_zero_copy() })
+}
+
 fn endpoint(options: &Options<'_>, number: usize) -> Result<Endpoint, EndpointsError> {
     let [here, there] = [&options.places[number], &options.places[1 - number]];
     let security = match &options.associations {

@@ -22,11 +22,12 @@ pub trait Port {
     /// The port does not work any more.
     fn send(&mut self, packet: &[u8]) -> io::Result<bool>;
 
-    /// Lets everything leave that was accepted.
+    /// Lets what was accepted leave, in order; how many packets the system has not taken yet. The next call tries
+    /// these again.
     ///
     /// # Errors
     /// The port does not work any more.
-    fn flush(&mut self) -> io::Result<()>;
+    fn flush(&mut self) -> io::Result<usize>;
 
     /// Waits until something arrives or until the time has come, or shorter. CLOCK_MONOTONIC.
     ///

@@ -96,7 +96,7 @@ impl<T: Copy> Ring<T> {
 
     /// For the writer: how many entries there is room for.
     pub fn room(&self) -> u32 {
-        self.size - self.mine.wrapping_sub(self.consumed())
+        self.size - self.waiting()
     }
 
     /// For the writer: enters one. The kernel must have read what was at this place before, which it may say later
@@ -113,9 +113,9 @@ impl<T: Copy> Ring<T> {
         unsafe { self.producer.as_ref() }.store(self.mine, Ordering::Release);
     }
 
-    /// For the writer: whether the kernel has taken everything.
-    pub fn is_taken(&self) -> bool {
-        self.consumed() == self.mine
+    /// For the writer: how many entries the kernel has not taken yet.
+    pub fn waiting(&self) -> u32 {
+        self.mine.wrapping_sub(self.consumed())
     }
 
     /// For the reader: the next entry.

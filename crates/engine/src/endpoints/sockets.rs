@@ -83,8 +83,8 @@ impl Port for Sockets {
         Ok(false)
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+    fn flush(&mut self) -> io::Result<usize> {
+        Ok(0)
     }
 
     fn wait(&mut self, until_ns: u64) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! An endpoint at work: one loop that receives, decapsulates and checks, and that builds, encapsulates and sends
 //! what is due, each packet from beginning to end.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -40,7 +41,7 @@ pub struct Log {
     pub sent_ns: Vec<u64>,
     /// When it had decapsulated and checked each packet of the other endpoint.
     pub heard_ns: Vec<u64>,
-    /// Packets for which the system had no room.
+    /// Packets that the system never took.
     pub refused: u64,
     /// Packets that came again.
     pub duplicated: u64,
@@ -71,6 +72,8 @@ pub struct Endpoint {
     headroom: usize,
     packets: usize,
     missing: usize,
+    /// Packets that the port accepted and the system has not taken yet, by their places in the log.
+    waiting: VecDeque<usize>,
     log: Log,
 }
 
@@ -89,6 +92,7 @@ impl Endpoint {
             packet_bytes: calls.packet_bytes(),
             packets: calls.packets as usize,
             missing: all,
+            waiting: VecDeque::new(),
             log: Log { sent_ns: vec![0; all], heard_ns: vec![0; all], ..Log::default() },
         }
     }
@@ -114,7 +118,10 @@ impl Endpoint {
                 is_said = true;
                 ends_ns = ends_ns.min(now + linger_ns);
             }
-            if (is_said && self.missing == 0) || now >= ends_ns || stop.load(Ordering::Relaxed) {
+            if (is_said && self.missing == 0 && self.waiting.is_empty())
+                || now >= ends_ns
+                || stop.load(Ordering::Relaxed)
+            {
                 break;
             }
             let next_ns = self.script.next().map_or(ends_ns, |due| begins_ns + due.after_ns);
@@ -122,6 +129,10 @@ impl Endpoint {
             if heard + said == 0 {
                 port.wait(next_ns)?;
             }
+        }
+        for place in self.waiting {
+            self.log.sent_ns[place] = 0;
+            self.log.refused += 1;
         }
         self.log.cpu_ns = thread_cpu_ns() - cpu_ns;
         Ok(self.log)
@@ -152,13 +163,16 @@ impl Endpoint {
                 None => false,
             };
             if accepted {
-                self.log.sent_ns[due.call as usize * self.packets + due.number as usize] = now;
+                let place = due.call as usize * self.packets + due.number as usize;
+                self.log.sent_ns[place] = now;
+                self.waiting.push_back(place);
             } else {
                 self.log.refused += 1;
             }
         }
-        if said > 0 {
-            port.flush()?;
+        if !self.waiting.is_empty() {
+            let left = port.flush()?;
+            self.waiting.drain(..self.waiting.len().saturating_sub(left));
         }
         Ok(said)
     }

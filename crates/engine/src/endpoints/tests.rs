@@ -114,6 +114,10 @@ struct Cable {
     /// It takes so many packets between two flushes.
     room: usize,
     used: usize,
+    /// How many packets it lets leave with the flush of that number.
+    leaves: fn(usize) -> usize,
+    flushes: usize,
+    accepted: VecDeque<Vec<u8>>,
 }
 
 fn cable(fate: Fate, room: usize) -> [Cable; 2] {
@@ -125,6 +129,9 @@ fn cable(fate: Fate, room: usize) -> [Cable; 2] {
         sent: 0,
         room,
         used: 0,
+        leaves: |_| BATCH,
+        flushes: 0,
+        accepted: VecDeque::new(),
     };
     [end(&there, &back), end(&back, &there)]
 }
@@ -146,15 +153,20 @@ impl Port for Cable {
             return Ok(false);
         }
         self.used += 1;
-        let arrived = (self.fate)(self.sent, packet.to_vec());
-        self.sent += 1;
-        self.sends.lock().unwrap_or_else(PoisonError::into_inner).extend(arrived);
+        self.accepted.push_back(packet.to_vec());
         Ok(true)
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<usize> {
         self.used = 0;
-        Ok(())
+        let leave = (self.leaves)(self.flushes).min(self.accepted.len());
+        self.flushes += 1;
+        for packet in self.accepted.drain(..leave) {
+            let arrived = (self.fate)(self.sent, packet);
+            self.sent += 1;
+            self.sends.lock().unwrap_or_else(PoisonError::into_inner).extend(arrived);
+        }
+        Ok(self.accepted.len())
     }
 
     fn wait(&mut self, _: u64) -> io::Result<()> {
@@ -318,6 +330,35 @@ fn packets_for_which_there_is_no_room_are_refused_and_counted() {
     assert_eq!(sender.refused, 1);
     assert_eq!(sender.sent_ns.iter().map(|sent| *sent > 0).collect::<Vec<_>>(), [true, true, false]);
     assert_eq!(receiver.heard_ns.iter().map(|heard| *heard > 0).collect::<Vec<_>>(), [true, true, false]);
+}
+
+/// What the first endpoint logs, and what arrives, if the first end of the cable lets packets leave like this.
+fn talk_refused(packets: u32, linger_ns: u64, leaves: fn(usize) -> usize) -> (Log, usize) {
+    // All are due at once, and everything from the other end is there already.
+    let calls = calls([vec![0; 3], vec![0; 3]], packets);
+    let [mut near, mut far] = cable(all_pass, BATCH);
+    near.leaves = leaves;
+    let stop = AtomicBool::new(false);
+    endpoint(&calls, None, 1).talk(&mut far, from(1, 0), &stop).expect("memory works");
+    let log = endpoint(&calls, None, 0).talk(&mut near, from(1, linger_ns), &stop).expect("memory works");
+    let arrived = far.hears.lock().unwrap_or_else(PoisonError::into_inner).len();
+    (log, arrived)
+}
+
+#[test]
+fn packets_that_the_system_takes_late_are_sent() {
+    // It takes none of them, then two, then the rest.
+    let (log, arrived) = talk_refused(1, NEVER_NS / 2, |flush| [0, 2].get(flush).copied().unwrap_or(BATCH));
+    assert_eq!((log.refused, arrived), (0, 3));
+    assert!(log.sent_ns.iter().all(|sent| *sent > 0));
+}
+
+#[test]
+fn packets_that_the_system_never_takes_are_refused_and_counted() {
+    // It takes one packet, which is the first one.
+    let (log, arrived) = talk_refused(2, 0, |flush| usize::from(flush == 0));
+    assert_eq!((log.refused, arrived), (5, 1));
+    assert_eq!(log.sent_ns.iter().filter(|sent| **sent > 0).count(), 1);
 }
 
 #[test]

@@ -17,7 +17,7 @@ const BUSY_POLL_US: i32 = 20;
 const BUSY_POLL_BUDGET: i32 = 64;
 /// Bytes of frames on their way, as the kernel counts them.
 const SEND_BUFFER_BYTES: i32 = 16 << 20;
-/// Attempts to have the kernel take what is to be sent, [`BATCH`](super::port::BATCH) frames each.
+/// Attempts in a row to have the kernel take what is to be sent, [`BATCH`](super::port::BATCH) frames each.
 const TRIES: u32 = 256;
 
 // linux/include/uapi/asm-generic/socket.h, Linux 5.11.
@@ -163,8 +163,9 @@ impl Xsk {
         true
     }
 
-    /// Has the kernel send what is in the ring, and looks for received frames on the way.
-    pub fn flush(&mut self) -> io::Result<()> {
+    /// Has the kernel send what is in the ring, and looks for received frames on the way; how many frames it has
+    /// not taken yet. They stay in the ring, in order, for the next call.
+    pub fn flush(&mut self) -> io::Result<usize> {
         self.tx.publish();
         for _ in 0..TRIES {
             // SAFETY: sends no bytes of ours: what is to be sent is in the ring.
@@ -180,11 +181,11 @@ impl Xsk {
             };
             tolerated(status)?;
             self.reclaim();
-            if self.tx.is_taken() {
+            if self.tx.waiting() == 0 {
                 break;
             }
         }
-        Ok(())
+        Ok(self.tx.waiting() as usize)
     }
 
     /// Has the kernel look once for received frames, on this CPU.

@@ -31,8 +31,9 @@ def listed(text: str, item: Callable[[str], T], option: str, example: str) -> tu
         try:
             values.append(item(part.strip()))
         except ValueError:
+            where = "" if part == text else f" in {quoted(text)}"
             raise InputError(
-                f"{option}: {quoted(part.strip())} in {quoted(text)} not understood; e.g. {option} {example}"
+                f"{option}: {quoted(part.strip())}{where} not understood; e.g. {option} {example}"
             ) from None
     return tuple(values)
 

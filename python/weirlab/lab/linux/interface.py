@@ -21,6 +21,10 @@ _NO_DETECTION: Final = 0x02
 """IFA_F_NODAD of linux/if_addr.h. Even where detection is off, an address would wait for a kernel thread."""
 
 
+PROBE: Final = "probe0"
+"""An interface to try things on, see :func:`create_probe_pair`."""
+
+
 @dataclass(frozen=True)
 class Port:
     """One end of a veth pair, with the addresses that the lab gives it."""
@@ -85,11 +89,11 @@ def index_of(netlink: Any, name: str) -> int:
 def create_probe_pair() -> int:
     """Make a veth pair without addresses, up and with GRO, to try things on; index of one end."""
     with IPRoute() as netlink:
-        netlink.link("add", ifname="probe0", kind="veth", peer="probe1")
-        for name in ("probe0", "probe1"):
+        netlink.link("add", ifname=PROBE, kind="veth", peer="probe1")
+        for name in (PROBE, "probe1"):
             set_offloads(name, gro=True)
             netlink.link("set", index=index_of(netlink, name), state="up")
-        return index_of(netlink, "probe0")
+        return index_of(netlink, PROBE)
 
 
 def bring_up(ports: Iterable[Port], routes: Iterable[Route]) -> None:

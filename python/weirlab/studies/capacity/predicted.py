@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtr, ndtri
 
+from weirlab.documents import SPARSE
+from weirlab.model.backlog import Backlog, backlog
 from weirlab.model.base import TOLD_LEVEL, Prediction, Predictor
 from weirlab.model.planning.requirements import NO_LOSS
 from weirlab.quality.assess import Coded, opinion
@@ -45,6 +47,13 @@ class Foretold:
     """Lower end of the interval that 90 % of measurements fall into; None where the model has no interval."""
     most_calls: int | None = None
     """Its upper end."""
+    trial_s: float | None = field(default=None, metadata=SPARSE)
+    """The queue is so deep that a trial of this length, warm-up included, loses nothing with more calls than
+    the device carries for long; ``calls`` is for such a trial. None for other devices and goals."""
+    lasting_calls: int | None = field(default=None, metadata=SPARSE)
+    """Then: how many it carries for long."""
+    at_least: bool = field(default=False, metadata=SPARSE)
+    """Then: the profile never saw that queue full, so a trial may pass with more."""
 
     def ratio(self, measured: int | None) -> float | None:
         """Predicted over measured, less 1; None where either is missing."""
@@ -59,6 +68,7 @@ def foretell(
     goals: Sequence[CallGoal],
     positions: Sequence[int],
     trial_s: float,
+    warmup_s: float = 0.0,
 ) -> list[Foretold]:
     """The most calls that meet each goal at each position.
 
@@ -67,6 +77,9 @@ def foretell(
     loses nothing. With a MOS: the highest at which the loss that it foresees still leaves so many calls
     good. There each packet of a trial of ``trial_s`` seconds is lost with the same chance, whichever call
     it belongs to. The interval is that of the threshold, on which both depend.
+
+    A queue that is deep for such a trial, which ``warmup_s`` of the same calls precede, takes in what is too
+    much for the device: nothing is lost up to a higher load (:mod:`weirlab.model.backlog`).
     """
     traffic = setting.spec(0, _TRIED, trial_s=trial_s, warmup_s=0.0).traffic
     call_pps = rate_pps(traffic.rate, traffic.sizes) / _TRIED
@@ -77,16 +90,26 @@ def foretell(
         # In steps of a thousandth, from far below the threshold to where everything is bad.
         rates = threshold * np.linspace(0.05, 2.0, 1951)
         predicted = model.predict(rates, frame, position)
+        queue = backlog(model, position, frame, trial_s + warmup_s)
         for goal in goals:
             allowed = max(goal.bad_ratio, NO_LOSS)
             if goal.mos is not None:
                 delay_ms = predicted.delay_p99_ns / 1e6
-                allowed = tolerable_loss(setting.calls, goal, float(np.nanmax(delay_ms)), trial_s)
+                tolerable = tolerable_loss(setting.calls, goal, float(np.nanmax(delay_ms)), trial_s)
+                # Where a full queue alone spoils calls, it must not fill.
+                allowed = max(tolerable, NO_LOSS)
             bad = predicted.loss_ratio > allowed
             reached = float(rates[-1] if not bad.any() else rates[max(int(np.argmax(bad)) - 1, 0)])
             calls = int(reached / call_pps)
+            lasting = None
+            if goal.mos is None and queue is not None and queue.is_deep(trial_s + warmup_s):
+                lasting = calls
+                reached = max(reached, queue.lossless_pps(trial_s + warmup_s))
+                calls = int(reached / call_pps)
             there = model.predict(reached, frame, position)
-            ends = (None, None) if not calls else _ends(there, reached / call_pps)
+            # How much more a queue holds that was never full is not known.
+            unknown = lasting is not None and queue is not None and queue.endless
+            ends = (None, None) if not calls or unknown else _ends(there, reached / call_pps)
             found.append(
                 Foretold(
                     goal,
@@ -97,9 +120,16 @@ def foretell(
                     frame,
                     tuple(there.why),
                     *ends,
+                    **_deep(lasting, trial_s + warmup_s, queue),
                 )
             )
     return found
+
+
+def _deep(lasting: int | None, lasts_s: float, queue: Backlog | None) -> dict[str, Any]:
+    if lasting is None or queue is None:
+        return {}
+    return {"trial_s": lasts_s, "lasting_calls": lasting, "at_least": queue.endless}
 
 
 def _ends(found: Prediction, calls: float) -> tuple[int | None, int | None]:

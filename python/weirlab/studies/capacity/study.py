@@ -123,8 +123,10 @@ def measured(
     counted = [row.counters_agree for row in rows if row.counters_agree is not None]
     foretold: tuple[Foretold, ...] = ()
     if model is not None:
-        trial_s = wanted.search.trial_s if wanted.search else wanted.sweep.trial_s if wanted.sweep else 1.0
-        foretold = tuple(foretell(model, setting, goals_of(scenario), wanted.positions, trial_s))
+        trials = wanted.search or wanted.sweep
+        trial_s, warmup_s = (trials.trial_s, trials.warmup_s) if trials else (1.0, 0.0)
+        goals = goals_of(scenario)
+        foretold = tuple(foretell(model, setting, goals, wanted.positions, trial_s, warmup_s))
     found = Found(
         sweep=tuple(dropping(rows, wanted.search.loss_ratio if wanted.search else 0.0)),
         search=carried,

@@ -92,10 +92,19 @@ def _predicted_lines(found: Found) -> Iterator[str]:
             apart = f"{ratio * 100:+.0f} %"
             if one.least_calls is not None and one.most_calls is not None:
                 apart += f", 90 % interval {count(one.least_calls)} to {count(one.most_calls)}"
-            told.append(f"{count(one.calls)} calls {one.goal.name} with {rules(one.position)} ({apart})")
+            least = "at least " if one.at_least else ""
+            told.append(
+                f"{least}{count(one.calls)} calls {one.goal.name} with {rules(one.position)} ({apart})"
+            )
     if told:
         yield f"The model of the profile (run {found.model}) predicts {words(told)}."
     for one in found.predicted:
+        if one.trial_s is not None and one.lasting_calls is not None:
+            yield (
+                f"With {rules(one.position)} that is for a trial of {duration(one.trial_s * 1e9)}, warm-up "
+                "included, in which a deep queue takes in what is too much: for long the device carries "
+                f"{count(one.lasting_calls)} calls."
+            )
         for why in one.why_extrapolated:
             yield f"Its prediction for {rules(one.position)} is extrapolated: {why}."
 

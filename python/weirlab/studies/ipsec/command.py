@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from weirlab.cli.options import IpVersion, JsonOption, grouped
+from weirlab.cli.options import IpVersion, JsonOption, grouped, listed
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
+from weirlab.quantities import words
 from weirlab.quoting import quoted
 from weirlab.studies.ipsec.endpoints import command as endpoints
 
@@ -129,9 +131,11 @@ def bytes_(
     with Session(ctx, as_json=json) as session:
         version: IpNumber = 4 if calls.ip == "4" else 6
         outer = inside.outer_ip
+        kinds = _kinds(inside.over, natt=inside.natt)
+        _need_esp(kinds, inside)
         question = Question(
             streams=_streams(calls.codec, calls.packet_time, version),
-            kinds=_kinds(inside.over, natt=inside.natt),
+            kinds=kinds,
             suites=_suites(inside.suite),
             outer_ip=version if outer is None else 4 if outer == "4" else 6,
             natt=inside.natt,
@@ -155,6 +159,7 @@ def _streams(codecs: str, packet_times: str | None, ip: IpNumber) -> tuple[Voice
     if timed := next((name for name in names if ":" in name), None):
         raise InputError(f"codec {quoted(timed)} has a packet time; leave out that or --packet-time")
     times = _words(packet_times, "--packet-time")
+    listed(packet_times, float, "--packet-time", "10,20,30")
     return tuple(parse_codec(f"{name}:{time}", ip) for name in names for time in times)
 
 
@@ -167,6 +172,19 @@ def _kinds(text: str, *, natt: bool) -> tuple[Kind, ...]:
     if unknown := next((name for name in names if name not in KINDS), None):
         raise InputError(f"there is no encapsulation {quoted(unknown)}; they are {', '.join(KINDS)}, or all")
     return tuple(kind for kind in KINDS if kind in names)
+
+
+def _need_esp(kinds: Sequence[Kind], inside: EncapsulationOptions) -> None:
+    """Options that nothing here would heed are a mistake."""
+    from weirlab.traffic.encapsulation.encapsulations import WITH_SUITE
+
+    if WITH_SUITE.isdisjoint(kinds) and not any(kind.startswith("ah-") for kind in kinds):
+        given = {"--suite": inside.suite is not None, "--natt": inside.natt, "--esn": inside.esn}
+        if told := [option for option, is_given in given.items() if is_given]:
+            raise InputError(
+                f"{words(told)} {'is' if len(told) == 1 else 'are'} about ESP, but --over {inside.over} has "
+                "none: add esp-tunnel, say"
+            )
 
 
 def _suites(text: str | None) -> tuple[Suite, ...]:

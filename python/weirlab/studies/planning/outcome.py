@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from weirlab.errors import NotMet, Undecided, WeirError
 from weirlab.model import Queueing
+from weirlab.model.backlog import Backlog
 from weirlab.model.planning import Answer, Conclusion, Find, Outlook, Question, Requirement, best
+from weirlab.quantities import count, duration, plural, rate
 from weirlab.requirements import Demand, Judgement
 from weirlab.rules import Advice
 from weirlab.studies.planning import requiring as required_plans
 from weirlab.traffic.calls.codecs import VoiceStream
 from weirlab.traffic.sizes import SizeMix
 from weirlab.traffic.spec import Arrivals, Rate
+
+TRIALS_S: Final = (1.0, 10.0)
+"""Lengths of trials for which a deep queue's effect is told."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,8 @@ class PlanOutcome:
     calls: int | None = None
     """The load, where it was asked in calls."""
     demands: tuple[Demand, ...] = ()
+    queues: Mapping[str, Backlog] = field(default_factory=dict)
+    """Of devices with a deep queue, where they were asked about."""
 
     @property
     def best(self) -> Answer | None:
@@ -162,7 +170,27 @@ class PlanOutcome:
             if one.outlook is not None:
                 for why in one.outlook.why_extrapolated:
                     found[f"{one.device}: extrapolated, {why}"] = None
+        for device, queue in self.queues.items():
+            found[f"{device}: {self._deep(queue)}"] = None
         return tuple(found)
+
+    def _deep(self, queue: Backlog) -> str:
+        """What a deep queue does to trials without loss."""
+        least = "at least " if queue.endless else ""
+        short, long = (
+            f"{least}{self._load(queue.lossless_pps(lasts_s))} ({lasts_s:g} s)" for lasts_s in TRIALS_S
+        )
+        return (
+            f"its queue holds {least}{count(queue.packets)} packets, {duration(queue.drains_s * 1e9)} of "
+            "work, so how much passes without loss depends on the length of a trial: "
+            f"{short}, {long}, but for long only {self._load(queue.threshold_pps)}"
+        )
+
+    def _load(self, pps: float) -> str:
+        """In calls, where calls are asked about."""
+        if self.question is not None and self.question.call_pps is not None:
+            return plural(int(pps / self.question.call_pps), "call")
+        return rate(pps)
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""

@@ -12,9 +12,11 @@ from weirlab import files
 from weirlab.errors import InputError, ModelError
 from weirlab.limits import MOST_INPUT_BYTES
 from weirlab.model import Device, Model, Queueing
+from weirlab.model.backlog import Backlog, backlog
 from weirlab.model.base import Predictor, Reason, refusal
 from weirlab.model.planning import (
     NOTHING_LOST,
+    Answer,
     Find,
     OfferedLoad,
     Outlook,
@@ -30,7 +32,14 @@ from weirlab.quoting import quoted
 from weirlab.rules import Advice, Ruleset, advise, parse_iptables, parse_nftables, reordered
 from weirlab.store import Store
 from weirlab.studies.planning import requiring as required_plans
-from weirlab.studies.planning.outcome import FreedGain, PlanOutcome, PlanRequest, RulesetGain, RulesetOutcome
+from weirlab.studies.planning.outcome import (
+    TRIALS_S,
+    FreedGain,
+    PlanOutcome,
+    PlanRequest,
+    RulesetGain,
+    RulesetOutcome,
+)
 from weirlab.studies.prediction import modelling
 from weirlab.traffic.calls.codecs import VoiceStream
 from weirlab.traffic.sizes import mean_bytes
@@ -102,7 +111,19 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
         simulated,
         request.calls,
         request.demands,
+        _deep_queues(devices, answers),
     )
+
+
+def _deep_queues(devices: Sequence[Asked], answers: Sequence[Answer]) -> dict[str, Backlog]:
+    """Those that make trials without loss depend on their length, where the devices were asked about."""
+    found = {}
+    for device, one in zip(devices, answers, strict=True):
+        if one.outlook is not None:
+            queue = backlog(device.model, one.outlook.position, one.outlook.frame_bytes, TRIALS_S[0])
+            if queue is not None and queue.is_deep(TRIALS_S[0]):
+                found[device.name] = queue
+    return found
 
 
 def _named(device: str, reason: str) -> Reason:

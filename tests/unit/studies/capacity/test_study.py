@@ -101,6 +101,46 @@ def test_the_model_of_the_profile_predicts_it_within_ten_percent(
             assert one.threshold_pps == pytest.approx(100 * TRUTH[one.position], rel=0.03)
 
 
+def deep(queue_packets: int) -> CapacityScenario:
+    """The same device with a deeper queue, asked for calls without loss alone."""
+    found = scenario(
+        positions=[0],
+        sweep=None,
+        search={"trial_s": 0.3, "warmup_s": 0.05, "trials": 3, "min_calls": 20, "width": 0.03, "mos": None},
+    )
+    device = found.lab.device.model_copy(update={"queue_packets": queue_packets})
+    return found.model_copy(update={"lab": found.lab.model_copy(update={"device": device})})
+
+
+def test_a_deep_queue_carries_more_calls_through_a_short_trial_than_for_long(store: Store) -> None:
+    outcome = run_scenario(store, deep(4000), Quiet())
+    assert isinstance(outcome.found, CapacityFindings)
+    found = outcome.found.results
+    [one] = found.predicted
+    # 50,000 packets/s, and within 0.35 s another 4000 of them that wait: 614 calls.
+    assert found.measured(0, one.goal) == pytest.approx(614, rel=0.05)
+    assert one.calls == pytest.approx(614, rel=0.06)
+    assert one.lasting_calls == pytest.approx(TRUTH[0], rel=0.03)
+    assert not one.at_least
+    said = "\n".join(words.said(outcome.run, found))
+    assert f"for long the device carries {one.lasting_calls} calls" in said
+
+
+def test_of_a_queue_without_end_only_the_least_is_predicted(store: Store) -> None:
+    outcome = run_scenario(store, deep(1_000_000), Quiet())
+    assert isinstance(outcome.found, CapacityFindings)
+    found = outcome.found.results
+    [one] = found.predicted
+    measured = found.measured(0, one.goal)
+    assert one.at_least
+    assert one.least_calls is None
+    assert one.lasting_calls == pytest.approx(TRUTH[0], rel=0.03)
+    assert one.calls is not None
+    assert measured is not None
+    assert one.lasting_calls < one.calls < measured
+    assert "predicts at least" in "\n".join(words.said(outcome.run, found))
+
+
 def test_every_trial_has_its_line(finished: Finished) -> None:
     outcome, _ = finished
     table = outcome.run.table(CAPACITY)

@@ -107,6 +107,13 @@ def test_all_encapsulations_are_shown_but_ah_behind_nat() -> None:
         (("--over", "esp-tunnel,"), "expected names, divided by commas"),
         (("--codec", "g711:20ms", "--packet-time", "10"), "leave out that or --packet-time"),
         (("--packet-time", "15.5"), "packets of G.711"),
+        (("--packet-time", "20,x"), "--packet-time: 'x' in '20,x' not understood"),
+        (
+            ("--suite", "aes-gcm-16", "--over", "wireguard"),
+            "--suite is about ESP, but --over wireguard has none",
+        ),
+        (("--natt", "--esn", "--over", "clear,gre"), "--natt and --esn are about ESP"),
+        (("--ip", "5"), "Invalid value for '--ip': '5' is not one of '4', '6'. See: weir ipsec bytes --help"),
         (("--natt", "--over", "ah-tunnel"), "AH does not pass NAT"),
         (("--ip", "6", "--mtu", "1279"), "IPv6 needs at least 1,280"),
         (("--outer-ip", "6", "--mtu", "1000"), "IPv6 needs at least 1,280"),

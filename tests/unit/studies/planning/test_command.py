@@ -55,6 +55,20 @@ def test_the_rate_for_given_rules_is_each_devices_capacity(weir: Weir, devices: 
     assert found["new"] == pytest.approx(1e9 / NEW.service_ns(400), rel=0.03)
 
 
+def test_a_deep_queue_makes_the_answer_depend_on_the_length_of_a_trial(weir: Weir, tmp_path: Path) -> None:
+    # 5,000 packets/s, and 1,000 packets that wait: 50 calls for long.
+    device = queue.Device(fixed_ns=200_000.0, per_rule_ns=0.0, queue_packets=1000)
+    frames = (100.0, 218.0)
+    models = fit_all(queue.profile(device, (0,), frames, packets=500), calibrate=False)
+    save_devices([Device("tunnel", models)], tmp_path / "deep.json")
+    arguments = ("--rules", "0", "--codec", "g711", "--certainty", "50%", "--arrivals", "constant")
+    answer = weir("plan", tmp_path / "deep.json", *arguments, "--json")
+    [warning] = [one for one in answer.json["warnings"] if "its queue holds" in one]
+    assert "packets, 200 ms of work" in warning
+    depends = r"(59|60) calls \(1 s\), (50|51) calls \(10 s\), but for long only (49|50) calls"
+    assert re.search(depends, warning)
+
+
 def test_options_and_given_values_mean_the_same(weir: Weir, devices: Path) -> None:
     one = weir("plan", devices, "--device", "old", "--rules", "400", "--frame", "64", "--json").json
     other = weir(

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from weirlab import programs
-from weirlab.errors import LabError
+from weirlab.errors import LabError, MissingCapability
 from weirlab.interrupts import shielded
 from weirlab.lab import cores
 from weirlab.lab.host import HostReader
@@ -32,7 +32,7 @@ from weirlab.lab.linux.privilege import explained
 from weirlab.lab.wiring import descriptor, mac_bytes, quiet
 from weirlab.studies.ipsec.endpoints import hog
 from weirlab.studies.ipsec.endpoints.figures import Times, times
-from weirlab.studies.ipsec.endpoints.plan import BYPASS, HOG, SOCKETS, Talk
+from weirlab.studies.ipsec.endpoints.plan import BYPASS, HOG, REAL_TIME, SOCKETS, Talk
 
 MTU_BYTES: Final = 1500
 ESP_PORT: Final = 4500
@@ -57,6 +57,8 @@ class Talked:
     """Start of the calls."""
     damaged: int
     """Packets that did not arrive as they were sent, or that ESP rejected."""
+    refused: int
+    """Packets that the system never took; none of them left."""
     ip_bytes: tuple[int, int]
     """Shortest and longest IP packet that arrived."""
     cpu_s: float
@@ -120,7 +122,13 @@ class JoinedEndpoints:
     def talk(self, talk: Talk) -> Talked:
         """See :meth:`Bed.talk`."""
         if talk.arm == BYPASS and self.polls is None:
-            self._learn_to_poll(talk)
+            try:
+                self._learn_to_poll(talk)
+            except MissingCapability as error:
+                others = f"--arms {SOCKETS},{REAL_TIME}"
+                raise MissingCapability(
+                    f"{error}; without these endpoints: {others}; see weir doctor"
+                ) from None
         host = HostReader({"near": self.cpus[0], "far": self.cpus[1]})
         with ExitStack() as stack:
             hogs = []
@@ -144,6 +152,7 @@ class JoinedEndpoints:
             ways=(ways[0], ways[1]),
             since_1970_ns=begins_ns + time.time_ns() - time.monotonic_ns(),
             damaged=near["damaged"] + far["damaged"],
+            refused=near["refused"] + far["refused"],
             ip_bytes=(min(lengths), max(near["longest_bytes"], far["longest_bytes"])),
             cpu_s=(near["cpu_ns"] + far["cpu_ns"]) / 1e9,
             work_s=(near["work_ns"] + far["work_ns"]) / 1e9,

@@ -32,6 +32,8 @@ class Fault:
     polls: bool = True
     lost: int = 0
     """Packets of the first call's stream that are lost, from the end."""
+    refused: int = 0
+    """Packets of the same stream that the system never takes, from the beginning."""
     raises: BaseException | None = None
 
 
@@ -57,12 +59,15 @@ class FakeBed:
         there, back = (self._way(talk, way) for way in (0, 1))
         if fault.lost:
             there.heard_ns[0, -fault.lost :] = _LOST_NS
+        if fault.refused:
+            there.sent_ns[0, : fault.refused] = there.heard_ns[0, : fault.refused] = _LOST_NS
         handled = 4 * talk.calls * talk.packets
         refused = fault.real_time_refused if talk.arm != SOCKETS else ""
         return Talked(
             ways=(there, back),
             since_1970_ns=_SINCE_1970_NS + len(self.talked) * 10_000_000_000,
             damaged=0,
+            refused=fault.refused,
             ip_bytes=(talk.ip_bytes, talk.ip_bytes),
             cpu_s=2 * talk.lasts_s if talk.arm == BYPASS else handled * 5e-6,
             work_s=handled * 2e-6,

@@ -99,6 +99,7 @@ def recorded(
         real_time=talked.real_time,
         polls=talked.polls,
         zero_copy=talked.zero_copy,
+        refused=talked.refused,
     )
     bins = (
         DistributionRow(number, quantity, from_ns, to_ns, packets)

@@ -82,6 +82,8 @@ class AttemptRow:
     """Whether the endpoints served the interfaces' queues themselves (busy polling of the kernel)."""
     zero_copy: bool
     """Whether the interfaces' drivers used the sockets' memory themselves."""
+    refused: int = 0
+    """Packets that were not sent because the system never took them; warm-up included."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,12 @@ def _codec(text: str) -> object:
 def _suite(text: str) -> object:
     from weirlab.traffic.encapsulation.suites import suite
 
-    return CLEAR if text == CLEAR else suite(text)
+    if text == CLEAR:
+        return CLEAR
+    try:
+        return suite(text)
+    except InputError as error:
+        raise InputError(f"{error}, or {CLEAR} for calls in the clear") from None
 
 
 _MOST_PAYLOAD_BYTES: Final = 1200

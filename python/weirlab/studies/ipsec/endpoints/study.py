@@ -65,6 +65,7 @@ class Campaign:
         begun = stored(writer.run)
         self._attempts, self._limits = [*begun.attempts], [*begun.limits]
         self._distributions = _distributions(writer.run)
+        writer.finished_beside = sum(row.valid for row in self._attempts)
 
     def compare(self, planned: Sequence[Planned]) -> None:
         """The attempts that have no valid one."""
@@ -141,6 +142,7 @@ class Campaign:
         # The distributions first: an attempt that is not listed has none.
         self._writer.put_table(DISTRIBUTIONS, frame_of(DistributionRow, self._distributions))
         self._writer.put_table(ATTEMPTS, frame_of(AttemptRow, self._attempts))
+        self._writer.finished_beside += made.row.valid
 
 
 _AROUND_S: Final = 1.2

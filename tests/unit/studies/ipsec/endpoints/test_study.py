@@ -175,6 +175,15 @@ def test_loss_is_a_result(store: Store) -> None:
     assert outcome.found.groups[0].lost_ratio == pytest.approx(3 / 20)
 
 
+def test_packets_that_the_system_never_takes_are_counted_and_told(store: Store) -> None:
+    outcome = run(store, FakeBed(iter([Fault(refused=12)])), small(arms=["bypass"]))
+    [row] = outcome.found.attempts
+    # 5 of them in the warm-up.
+    assert (row.refused, row.unsent, row.lost, row.bad) == (12, 7, 0, 7)
+    assert outcome.found.groups[0].lost_ratio == pytest.approx(7 / 20)
+    assert "The system never took 12 packets from their senders: they count as lost." in outcome.told().remark
+
+
 def test_what_never_counts_is_named_and_the_rest_is_shown(store: Store) -> None:
     outcome = run(store, FakeBed(iter([Fault(stolen_s=1.0)] * 2)), small())
     assert len(outcome.found.missing) == 1
@@ -193,7 +202,7 @@ def test_endpoints_that_could_not_talk_are_tried_again(store: Store) -> None:
 
 def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> None:
     stopped = FakeBed(iter([None, Fault(raises=KeyboardInterrupt())]))
-    with pytest.raises(Interrupted, match="go on with: weir run --resume"):
+    with pytest.raises(Interrupted, match=r"1 finished trial kept .* go on with: weir run --resume"):
         run(store, stopped, small(limit=CONTENT["limit"]))
     bed = FakeBed()
     outcome = runner.resume(EndpointsStudy(opener(bed)), store, "last", Quiet())

@@ -1,0 +1,86 @@
+"""Deep queues, against devices whose queues are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from weirlab.model import Queueing
+from weirlab.model.backlog import backlog
+from weirlab.model.io import load, save
+from weirlab.model.piecewise import Piecewise
+from weirlab.model.tunnelled import tunnelled
+from weirlab.records import Observation
+from weirlab.testing import queue
+
+SHALLOW = queue.Device(fixed_ns=2000.0, per_rule_ns=20.0)
+DEEP = queue.Device(fixed_ns=20_000.0, per_rule_ns=0.0, queue_packets=3000)
+FRAME = 64.0
+THRESHOLD_PPS = 50_000
+
+
+@pytest.fixture(scope="module")
+def profiled() -> list[Observation]:
+    return queue.profile(DEEP, (0,), packets=500)
+
+
+@pytest.fixture(scope="module")
+def deep(profiled: list[Observation]) -> Queueing:
+    return Queueing.fit(profiled)
+
+
+@pytest.fixture(scope="module")
+def ordinary() -> list[Observation]:
+    return queue.profile(SHALLOW, packets=500)
+
+
+@pytest.fixture(scope="module")
+def shallow(ordinary: list[Observation]) -> Queueing:
+    return Queueing.fit(ordinary)
+
+
+def test_what_passes_without_loss_depends_on_the_length_of_a_trial(deep: Queueing) -> None:
+    found = backlog(deep, 0, FRAME, 1.0)
+    assert found is not None
+    assert found.packets == pytest.approx(3000, rel=0.02)
+    assert found.threshold_pps == pytest.approx(THRESHOLD_PPS, rel=0.01)
+    assert found.drains_s == pytest.approx(0.06, rel=0.03)
+    assert found.lossless_pps(1.0) == pytest.approx(THRESHOLD_PPS + 3000, rel=0.01)
+    assert found.lossless_pps(10.0) == pytest.approx(THRESHOLD_PPS + 300, rel=0.01)
+    assert found.is_deep(1.0)
+    assert not found.is_deep(10.0)
+    assert not found.endless
+
+
+def test_a_queue_that_was_never_full_holds_more_than_was_seen(
+    profiled: list[Observation], tmp_path: Path
+) -> None:
+    never_lost = [replace(one, loss_ratio=0.0) for one in profiled]
+    model = Queueing.fit(never_lost)
+    save({"queueing": model}, tmp_path / "model.json")
+    found = backlog(load(tmp_path / "model.json")["queueing"], 0, FRAME, 1.0)
+    assert found is not None
+    assert found.endless
+    assert model.threshold_pps(0, FRAME) == pytest.approx(THRESHOLD_PPS, rel=0.01)
+
+
+def test_an_ordinary_queue_is_not_deep(shallow: Queueing) -> None:
+    found = backlog(shallow, 0, FRAME, 1.0)
+    assert found is not None
+    assert not found.is_deep(1.0)
+
+
+def test_of_queues_in_tandem_the_one_counts_that_loses_first(shallow: Queueing, deep: Queueing) -> None:
+    for position, threshold_pps in ((0, THRESHOLD_PPS), (1000, 1e9 / SHALLOW.service_ns(1000))):
+        found = backlog(tunnelled(shallow, deep, cpus=2), position, FRAME, 1.0)
+        assert found is not None
+        assert found.threshold_pps == pytest.approx(threshold_pps, rel=0.02)
+    both = backlog(tunnelled(shallow, deep), 0, FRAME, 1.0)
+    assert both is not None
+    assert both.packets == pytest.approx(3000, rel=0.02)
+
+
+def test_a_model_without_a_queue_has_no_backlog(ordinary: list[Observation]) -> None:
+    assert backlog(Piecewise.fit(ordinary), 0, FRAME, 1.0) is None
