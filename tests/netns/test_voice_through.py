@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from weirlab.cli.app import app
+from weirlab.cli.program.app import app
 from weirlab.lab.dut import make
 from weirlab.studies.voice.lab import VoiceLab, engines, wire
 from weirlab.studies.voice.plan import load, ready

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from weirlab.cli.app import app
 from weirlab.cli.output import Session
+from weirlab.cli.program.app import app
 from weirlab.errors import TrialError
 from weirlab.jobs import testbeds
 from weirlab.records import RuleSetup

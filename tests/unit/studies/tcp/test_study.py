@@ -220,7 +220,7 @@ def test_a_run_without_a_transfer_says_how_to_go_on(tmp_path: Path) -> None:
 def test_the_token_is_not_kept_with_the_command(
     weir: Weir, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from weirlab.cli.app import _unsecret
+    from weirlab.cli.program.app import _unsecret
 
     assert list(_unsecret(["tcp", "--token", "a b", "--token=c", "--port", "1"])) == [
         "tcp", "--token", "...", "--token=...", "--port", "1",
