@@ -82,8 +82,9 @@ def attempts_told(
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, after finished trials are safe; the test bed goes on the way out.
+    """Ctrl-C, after every attempt so far is safe; the test bed goes on the way out.
 
+    ``kept`` counts valid attempts. Those of a search for a load are among them, which a resumed run makes again.
     ``resume`` is the command that goes on from there; empty where a run is too short for it.
     """
 
@@ -91,9 +92,9 @@ class Interrupted(KeyboardInterrupt):
         self.run_id = run_id
         self.kept = kept
         self.resume = resume
-        trials = "1 finished trial" if kept == 1 else f"{kept} finished trials"
+        attempts = "1 valid attempt" if kept == 1 else f"{kept} valid attempts"
         way_on = f"; go on with: {resume}" if resume else ""
-        super().__init__(f"interrupted; {trials} kept in run {run_id}{way_on}")
+        super().__init__(f"interrupted; {attempts} kept in run {run_id}{way_on}")
 
 
 class StoppedEarly(TrialError):

@@ -192,7 +192,7 @@ class Impatient(Silent):
 def test_ctrl_c_keeps_what_was_measured_until_then(serve: Serve, tmp_path: Path) -> None:
     store, what = Store(tmp_path), asked(serve().port, total=None, lasts="1h")
     study = TcpStudy(Live(Impatient(), View(print_ns=1_000_000)))
-    with pytest.raises(Interrupted, match="1 finished trial kept"):
+    with pytest.raises(Interrupted, match="1 valid attempt kept"):
         runner.run(study, store, what, Quiet())
     run = store.open("last")
     assert run.manifest.status == "interrupted"
