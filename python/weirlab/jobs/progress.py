@@ -84,7 +84,8 @@ def attempts_told(
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, after every attempt so far is safe; the test bed goes on the way out.
 
-    ``kept`` counts valid attempts. Those of a search for a load are among them, which a resumed run makes again.
+    ``kept`` counts valid attempts. Those of a search for a load are among them; a resumed run may make them
+    again.
     ``resume`` is the command that goes on from there; empty where a run is too short for it.
     """
 

@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn an_absent_interface_is_named_with_its_namespace() {
         let at = Endpoint { netns: None, interface: "nowhere".into() };
-        let error = Port::open(&at, 1).map(|_| ()).unwrap_err();
+        let error = Port::open(&at, 1).map(|_| ()).expect_err("it is absent");
         assert_eq!(
             error.to_string(),
             "there is no interface 'nowhere' in the network namespace of this process"
