@@ -39,7 +39,7 @@ AIMS = ("random", "creation", "writing", "teardown")
 _PATIENCE_S = 120.0
 _LOOK_S = 0.001
 _STARTING_S = 0.5
-_KEPT = re.compile(r"(\d+) finished trials? kept in run (\S+?)(;|$)")
+_KEPT = re.compile(r"(\d+) valid attempts? kept in run (\S+?)(;|$)")
 _COMPLETE = re.compile(r"run (\S+) is complete and kept")
 
 
@@ -132,7 +132,7 @@ class Course:
             trials = Store(place.store).open(kept[2]).trials()
             valid = trials.filter(trials["valid"])["index"].n_unique() if trials.height else 0
             if valid != int(kept[1]) and "failover" not in kept[2]:  # It counts switches.
-                wrong.append(f"{kept[1]} trials told, {valid} in the run")
+                wrong.append(f"{kept[1]} valid attempts told, {valid} in the run")
         elif done := _COMPLETE.search(said):
             if Store(place.store).open(done[1]).manifest.status != "complete":
                 wrong.append("told complete, and is not")

@@ -312,7 +312,7 @@ def test_an_interface_that_was_down_is_recorded_again(
 
 def test_what_cannot_be_recorded_is_refused_before_the_start(wire: Wire, tmp_path: Path) -> None:
     path = tmp_path / "x.pcapng"
-    with pytest.raises(LabError, match="no interface middle"):
+    with pytest.raises(LabError, match="no interface 'middle' in network namespace"):
         wire.recorder(path, interface="middle")
     with pytest.raises(LabError, match="no-such-namespace"):
         wire.recorder(path, netns="no-such-namespace")

@@ -320,7 +320,7 @@ def test_generic_mode_bridges_as_well_and_says_what_it_cannot_count(link: Link) 
 
 
 def test_errors_say_which_interface_and_why(link: Link) -> None:
-    with pytest.raises(LabError, match="no interface absent in"):
+    with pytest.raises(LabError, match="no interface 'absent' in"):
         engine.Tap(a="absent", b=B.name, netns=link.namespace)
     with pytest.raises(LabError, match="wb is given twice"):
         engine.Tap(a=A.name, b=B.name, netns=link.namespace, mirror=B.name, logger_mac=LOGGER_MAC)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from weirlab.cli.app import app
+from weirlab.cli.program.app import app
 from weirlab.errors import InputError
 from weirlab.jobs.progress import Quiet
 from weirlab.lab import clean

@@ -13,7 +13,7 @@ import pytest
 from pyroute2 import IPRoute
 from typer.testing import CliRunner
 
-from weirlab.cli.app import app
+from weirlab.cli.program.app import app
 from weirlab.lab import wiring
 from weirlab.lab.dut import make
 from weirlab.lab.linux import interface

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from weirlab.cli import app as cli
 from weirlab.cli import layout
-from weirlab.cli.app import app
+from weirlab.cli.program import app as cli
+from weirlab.cli.program.app import app
 from weirlab.jobs import testbeds
 from weirlab.studies import registry
 from weirlab.tables import Table

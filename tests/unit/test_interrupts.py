@@ -167,7 +167,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize(
-    "module", ["weirlab.interrupts", "weirlab.cli.app", "typer", "weirlab.studies.commands.stored"]
+    "module", ["weirlab.interrupts", "weirlab.cli.program.app", "typer", "weirlab.studies.commands.stored"]
 )
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_while_modules_are_imported_ends_quietly(module: str, number: int, code: int) -> None:
@@ -268,9 +268,9 @@ class App:
     def __call__(self):
         {owner}.{name} = struck
 import types
-module = types.ModuleType("weirlab.cli.app")
+module = types.ModuleType("weirlab.cli.program.app")
 module.app = App()
-sys.modules["weirlab.cli.app"] = module
+sys.modules["weirlab.cli.program.app"] = module
 from weirlab.cli import main
 main()
 """

@@ -10,6 +10,14 @@ use std::thread::{JoinHandle, ScopedJoinHandle};
 
 use crate::partition;
 
+/// The namespace at `netns` (`None`: the caller's) in words.
+pub fn place(netns: Option<&Path>) -> String {
+    netns.map_or_else(
+        || "the network namespace of this process".into(),
+        |path| format!("network namespace {}", path.display()),
+    )
+}
+
 /// Runs `work` on a thread of its own inside the namespace at `netns` (`None`: here).
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 """The command ``weir``.
 
-``app`` knows the commands and imports the one that is wanted; it reads its options, calls
+``program.app`` knows the commands and imports the one that is wanted; it reads its options, calls
 ``weirlab.jobs`` or a part below it and hands the outcome to ``output``. Importing this package
 is cheap: what a command needs beyond its options is imported when it runs.
 """
@@ -22,7 +22,7 @@ def main() -> None:
             # Fits solve many small systems: several threads only wait for each other, on a busy machine for
             # long.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-            from weirlab.cli.app import app
+            from weirlab.cli.program.app import app
             from weirlab.cli.streams import occupy
 
             occupy()

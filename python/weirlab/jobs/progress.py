@@ -82,18 +82,19 @@ def attempts_told(
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, after finished trials are safe; the test bed goes on the way out.
+    """Ctrl-C, after every attempt so far is safe; the test bed goes on the way out.
 
-    ``kept`` is how many trials are; None where all is done and only the report is missing. ``resume`` is the
-    command that goes on from there; empty where a run is too short for it.
+    ``kept`` counts valid attempts, None where all is done and only the report is missing. Attempts of a search
+    for a load are among them; a resumed run may make them again. ``resume`` is the command that goes on from
+    there; empty where a run is too short for it.
     """
 
     def __init__(self, run_id: str, kept: int | None, resume: str = "") -> None:
         self.run_id = run_id
         self.kept = kept
         self.resume = resume
-        trials = "1 finished trial" if kept == 1 else f"{kept} finished trials"
-        what = f"run {run_id} is complete and kept" if kept is None else f"{trials} kept in run {run_id}"
+        attempts = "1 valid attempt" if kept == 1 else f"{kept} valid attempts"
+        what = f"run {run_id} is complete and kept" if kept is None else f"{attempts} kept in run {run_id}"
         way_on = f"; go on with: {resume}" if resume else ""
         super().__init__(f"interrupted; {what}{way_on}")
 

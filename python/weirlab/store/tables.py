@@ -42,7 +42,11 @@ def add_part(run_path: Path, record: TrialRecord) -> None:
 
 def read(run_path: Path, table: str) -> pl.DataFrame:
     """All rows of ``table``; raises ``StoreError`` naming the file that cannot be read."""
-    return _read(run_path, lambda parts: _scan(run_path, table, parts).collect())
+
+    def attempt(parts: list[Path]) -> pl.DataFrame:
+        return _scan(run_path, table, _scan_parts(parts) if parts else None).collect()
+
+    return _read(run_path, attempt)
 
 
 def read_own(run_path: Path, table: str) -> pl.DataFrame | None:
@@ -119,14 +123,17 @@ def compact(run_path: Path) -> None:
             (run_path / PARTS_DIR).rmdir()
         return
     try:
+        with telling(run_path / PARTS_DIR, "read"):
+            # Once for all tables: it takes longer to read many parts than to make tables of them.
+            fresh = _scan_parts(parts).collect().lazy()
         for table in TABLES:
             with telling(run_path / PARTS_DIR, "read"):
-                frame = _scan(run_path, table, parts)
+                frame = _scan(run_path, table, fresh)
             write_with(_file(run_path, table), partial(_sink, frame), durable=True)
         with telling(run_path / PARTS_DIR, "read"):
-            own = own_tables(_scan_parts(parts))
-        for table, fresh in own.items():
-            if (whole := _own(run_path, table, fresh)) is not None:
+            own = own_tables(fresh)
+        for table, frames in own.items():
+            if (whole := _own(run_path, table, frames)) is not None:
                 _write(_file(run_path, table), whole)
     except StoreError as error:
         raise _culprit(run_path) or error from error
@@ -158,13 +165,14 @@ def _sink(frame: pl.LazyFrame, file: BinaryIO) -> None:
     frame.sink_parquet(file, compression="zstd")
 
 
-def _scan(run_path: Path, table: str, parts: list[Path]) -> pl.LazyFrame:
+def _scan(run_path: Path, table: str, parts: pl.LazyFrame | None) -> pl.LazyFrame:
+    """``table`` as its file and ``parts``, if there are any, have it together."""
     file = _file(run_path, table)
     frames = []
     if file.exists():
         frames.append(_scan_file(file, table))
-    if parts:
-        fresh = table_of_parts(_scan_parts(parts), table)
+    if parts is not None:
+        fresh = table_of_parts(parts, table)
         if frames:
             kept = frames[0].select("trial_id").unique()
             fresh = fresh.join(kept, on="trial_id", how="anti")

@@ -20,7 +20,7 @@ from weirlab.web import access, metrics, retention, sending
 from weirlab.web.captures import arrays, child, receiving, telling
 from weirlab.web.captures.desk import Desk
 from weirlab.web.children import Children
-from weirlab.web.measurements import Measurement, Measurements
+from weirlab.web.measurements import Kind, Measurement, Measurements
 from weirlab.web.runs import Shelf
 from weirlab.web.scenarios import asking
 from weirlab.web.scenarios.desk import Scenarios
@@ -240,15 +240,23 @@ def _captures(parts: Parts) -> APIRouter:
     return router
 
 
+def _of_kind(parts: Parts, kind: Kind, refusal: str) -> Callable[[str], Measurement]:
+    """What opens a measurement by its data ID, and refuses one of another ``kind``."""
+
+    def opened(data_id: str) -> Measurement:
+        one = parts.measurements.open(data_id)
+        if one.state.kind != kind:
+            raise InputError(refusal)
+        return one
+
+    return opened
+
+
 def _transfers(parts: Parts) -> APIRouter:
     router = APIRouter(prefix="/transfers")
     transfers = parts.transfers
 
-    def opened(data_id: str) -> Measurement:
-        one = parts.measurements.open(data_id)
-        if one.state.kind != "transfer":
-            raise InputError("This is not a TCP test.")
-        return one
+    opened = _of_kind(parts, "transfer", "This is not a TCP test.")
 
     @router.post("")
     def begin(asked: Asked) -> Response:
@@ -284,11 +292,7 @@ def _scenarios(parts: Parts) -> APIRouter:
     router = APIRouter(prefix="/scenarios")
     scenarios = parts.scenarios
 
-    def opened(data_id: str) -> Measurement:
-        one = parts.measurements.open(data_id)
-        if one.state.kind != "scenario":
-            raise InputError("This is not a scenario.")
-        return one
+    opened = _of_kind(parts, "scenario", "This is not a scenario.")
 
     @router.get("")
     def offered() -> dict[str, Any]:

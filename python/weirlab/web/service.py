@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from weirlab import __version__
-from weirlab.cli import failures
+from weirlab.cli.program import failures
 from weirlab.errors import (
     InputError,
     LabError,

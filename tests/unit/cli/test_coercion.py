@@ -7,8 +7,8 @@ import pytest
 import typer
 from typer.main import get_command
 
-from weirlab.cli.app import commands_of, parts
 from weirlab.cli.options.coercion import quicken
+from weirlab.cli.program.app import commands_of, parts
 
 seen: list[Any] = []
 app = typer.Typer()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import weirlab.studies
-from weirlab.cli import failures
-from weirlab.cli.app import _summaries, commands_of, parts
+from weirlab.cli.program import failures
+from weirlab.cli.program.app import _summaries, commands_of, parts
 
 from ..conftest import Weir
 
@@ -82,7 +82,7 @@ def test_the_overview_builds_no_options_and_the_help_of_a_command_does(
         built.append((part, options))
         return commands_of(part, options=options)
 
-    monkeypatch.setattr("weirlab.cli.app.commands_of", noted)
+    monkeypatch.setattr("weirlab.cli.program.app.commands_of", noted)
     assert weir("--help").code == 0
     assert {part for part, _ in built} == set(parts())
     assert not any(options for _, options in built)
@@ -123,7 +123,7 @@ def test_help_needs_none_of_the_heavy_packages() -> None:
         "numpy", "polars", "scipy", "altair", "pydantic", "pyroute2", "jinja2", "yaml", "weirlab._engine",
         "hashlib", "secrets", "xml.etree.ElementTree", "asyncio", "markdown_it", "pygments", "rich.markdown",
     )  # fmt: skip
-    assert imported((*heavy, "weirlab.cli.app"), "--help") == ["weirlab.cli.app"]
+    assert imported((*heavy, "weirlab.cli.program.app"), "--help") == ["weirlab.cli.program.app"]
 
 
 def test_what_fits_nothing_needs_no_solver(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.cli import failures
-from weirlab.cli.manual import page
+from weirlab.cli.program import failures
+from weirlab.cli.program.manual import page
 from weirlab.programs import find
 
 from .test_help import COMMANDS

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from weirlab.cli.app import app
 from weirlab.cli.output import Session
+from weirlab.cli.program.app import app
 from weirlab.errors import TrialError
 from weirlab.jobs import testbeds
 from weirlab.records import RuleSetup
@@ -191,7 +191,7 @@ def test_an_interrupted_profile_says_what_is_kept_and_goes_on(weir: Weir, bed: B
     answer = weir(*QUICK_PROFILE, "--json")
     assert answer.code == 130
     error = answer.json["error"]
-    assert f"4 finished trials kept in run {error['run_id']}" in answer.err
+    assert f"4 valid attempts kept in run {error['run_id']}" in answer.err
     assert error["resume"] == f"weir profile --resume {error['run_id']}"
     again = weir("profile", "--resume", error["run_id"], "--json")
     assert again.code == 0
@@ -218,7 +218,7 @@ def test_an_interrupted_adaptive_profile_goes_on(weir: Weir, bed: Beds) -> None:
     arguments = ("--adaptive", "--budget=60", "--frame=64,1518", "--duration=0.05")
     stopped = weir("profile", *arguments)
     assert stopped.code == 130
-    assert "30 finished trials kept" in stopped.err
+    assert "30 valid attempts kept" in stopped.err
     bed()
     answer = weir("profile", "--resume", "last", "--json")
     assert answer.code == 0, answer.err

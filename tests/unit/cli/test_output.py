@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weirlab.cli import failures
 from weirlab.cli.output import to_json
+from weirlab.cli.program import failures
 from weirlab.cli.progress import LINE_EVERY_S, Bar, Lines, reporter
 from weirlab.jobs import progress
 from weirlab.testing import FakeClock

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from weirlab.cli.showing import WITHOUT_TABLES
+from weirlab.cli.program.showing import WITHOUT_TABLES
 from weirlab.lab.doctor import Finding
 from weirlab.store import Store
 from weirlab.studies.failover import FailoverStudy

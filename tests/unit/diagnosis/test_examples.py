@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from examples import EXAMPLES
-from weirlab.cli.app import app
+from weirlab.cli.program.app import app
 
 EXAMPLE_FILES = Path(__file__).resolve().parents[3] / "examples" / "captures"
 RECORDED = Path(__file__).parent / "recorded" / "captures"

@@ -17,8 +17,8 @@ from typing import Any, Final, NoReturn
 import pytest
 from typer.testing import CliRunner
 
-from weirlab.cli.app import app, commands_of, parts
-from weirlab.cli.failures import EXIT_CODES
+from weirlab.cli.program.app import app, commands_of, parts
+from weirlab.cli.program.failures import EXIT_CODES
 from weirlab.errors import LabError, MissingCapability
 from weirlab.jobs import testbeds
 from weirlab.lab.sim import SimDevice, SimLab

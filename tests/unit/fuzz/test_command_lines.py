@@ -8,7 +8,7 @@ from typing import Any, Final, get_args, get_origin
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weirlab.cli.app import commands_of, parts
+from weirlab.cli.program.app import commands_of, parts
 
 from .conftest import Weir, sound
 

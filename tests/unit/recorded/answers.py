@@ -14,7 +14,7 @@ from typing import Any, Final
 from typer.testing import CliRunner
 
 import weirlab
-from weirlab.cli.app import app
+from weirlab.cli.program.app import app
 
 HERE: Final = Path(__file__).resolve().parent
 ANSWERS: Final = HERE / "answers"

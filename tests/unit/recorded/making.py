@@ -21,7 +21,7 @@ from unittest.mock import patch
 from answers import INPUTS, LATER, LATER_RUNS, LATEST, LATEST_RUNS, PROFILE, RUNS, SLOWER
 from typer.testing import CliRunner
 
-from weirlab.cli.app import app
+from weirlab.cli.program.app import app
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import Quiet
 from weirlab.lab.linux.namespace import Namespace

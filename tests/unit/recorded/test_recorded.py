@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.cli.app import parts
+from weirlab.cli.program.app import parts
 from weirlab.store import Store
 from weirlab.studies.registry import kinds
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from weirlab.cli.app import app
+from weirlab.cli.program.app import app
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCK_FILES = {"Cargo.lock", "package-lock.json", "requirements/dev.txt"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.cli import app
+from weirlab.cli.program import app
 from weirlab.studies import registry
 
 from ..conftest import Weir

@@ -24,6 +24,23 @@ def window_limited(path: Path, place: float) -> Path:
     return write_pcap(path, talk.packets())
 
 
+def five(path: Path) -> Path:
+    """A transfer of five segments, of which the first is lost and sent again after three duplicate ACKs."""
+    talk = Talk()
+    talk.handshake(rtt_ms=10)
+    first = talk.a.send(1000, "lost")
+    for _ in range(4):
+        talk.a.send(1000)
+        talk.wait(5)
+        talk.b.ack()
+    talk.a.again(first)
+    talk.wait(10)
+    talk.b.ack()
+    talk.a.fin()
+    talk.b.fin()
+    return write_pcap(path, talk.packets())
+
+
 def sixty(path: Path) -> Path:
     """A transfer in which 60 segments are lost and sent again after duplicate ACKs."""
     talk = Talk()

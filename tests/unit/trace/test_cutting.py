@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from weirlab import trace
-from weirlab.cli.app import app
+from weirlab.cli.program.app import app
 from weirlab.errors import InputError
 from weirlab.testing import Talk, write_pcap
 from weirlab.trace import cutting, times

@@ -10,27 +10,14 @@ import pytest
 from weirlab import trace
 from weirlab.errors import InputError
 from weirlab.studies.trace.page import tell
-from weirlab.testing.capture import write_pcap
-from weirlab.testing.tcp import Talk
 from weirlab.trace import facts, schema, words
+
+from . import slow
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A transfer of five segments, of which the first is lost and sent again after three duplicate ACKs."""
-    talk = Talk()
-    talk.handshake(rtt_ms=10)
-    first = talk.a.send(1000, "lost")
-    for _ in range(4):
-        talk.a.send(1000)
-        talk.wait(5)
-        talk.b.ack()
-    talk.a.again(first)
-    talk.wait(10)
-    talk.b.ack()
-    talk.a.fin()
-    talk.b.fin()
-    return write_pcap(tmp_path / "made.pcap", talk.packets())
+    return slow.five(tmp_path / "made.pcap")
 
 
 def test_facts_have_the_documented_names(file: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from weirlab.store import Store
-from weirlab.testing.capture import write_pcap
-from weirlab.testing.tcp import Talk
 from weirlab.web.service import Service, service
 from weirlab.web.settings import Settings
+
+from ..trace import slow
 
 ORIGIN = "http://127.0.0.1:29180"
 DEADLINE_S = 60.0
@@ -49,20 +49,7 @@ def client(serve: Serve) -> TestClient:
 
 @pytest.fixture(scope="session")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A transfer of five segments, of which the first is lost and sent again after three duplicate ACKs."""
-    talk = Talk()
-    talk.handshake(rtt_ms=10)
-    first = talk.a.send(1000, "lost")
-    for _ in range(4):
-        talk.a.send(1000)
-        talk.wait(5)
-        talk.b.ack()
-    talk.a.again(first)
-    talk.wait(10)
-    talk.b.ack()
-    talk.a.fin()
-    talk.b.fin()
-    return write_pcap(tmp_path_factory.mktemp("captures") / "made.pcap", talk.packets()).read_bytes()
+    return slow.five(tmp_path_factory.mktemp("captures") / "made.pcap").read_bytes()
 
 
 def send(client: TestClient, content: bytes, name: str = "made.pcap") -> str:

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
-from weirlab.cli.app import app
+from weirlab.cli.program.app import app
 
 from .conftest import DEADLINE_S
 

@@ -43,7 +43,7 @@ request = json.loads(sys.stdin.readline())
 def tell(event, **more):
     print(json.dumps({"event": event, **more}), flush=True)
 def stopped(*_):
-    tell("stopped", message="interrupted; 1 finished trial kept in run R")
+    tell("stopped", message="interrupted; 1 valid attempt kept in run R")
     sys.exit(0)
 signal.signal(signal.SIGINT, stopped)
 tell("run", run_id=request["run_id"] or "R")
@@ -222,7 +222,7 @@ def test_a_stopped_one_keeps_its_run_and_is_gone_on_with(make: Make) -> None:
     scenarios.stop(one)
     told = waited(scenarios, one, over)
     assert (told["stage"], told["run_id"]) == ("stopped", "R")
-    assert "1 finished trial kept" in told["message"]
+    assert "1 valid attempt kept" in told["message"]
     with pytest.raises(InputError):
         scenarios.stop(one)
     scenarios.resume(one)

@@ -63,20 +63,20 @@ pub enum EngineError {
     #[error("this traffic cannot be sent: {0}")]
     Plan(#[from] PlanError),
     /// A namespace cannot be entered.
-    #[error("cannot enter network namespace {path}: {source}")]
+    #[error("cannot enter {place}: {source}")]
     Netns {
-        /// Its path.
-        path: String,
+        /// The namespace, in words.
+        place: String,
         /// The kernel's reason.
         source: io::Error,
     },
     /// An interface does not exist.
-    #[error("there is no interface {interface} in network namespace {netns}")]
+    #[error("there is no interface '{interface}' in {place}")]
     Interface {
         /// Its name.
         interface: String,
-        /// Where it was looked for.
-        netns: String,
+        /// The namespace, in words.
+        place: String,
     },
     /// Frames of an interface are not those of Ethernet.
     #[error(
@@ -360,14 +360,13 @@ fn within<T: Send>(at: &Endpoint, work: impl FnOnce() -> T + Send) -> Result<T, 
 }
 
 fn netns_error(at: &Endpoint, source: io::Error) -> EngineError {
-    let path = at.netns.as_deref().map_or_else(String::new, |p| p.display().to_string());
-    EngineError::Netns { path, source }
+    EngineError::Netns { place: thread::place(at.netns.as_deref()), source }
 }
 
 fn ifindex(at: &Endpoint) -> Result<u32, EngineError> {
     let missing = || EngineError::Interface {
         interface: at.interface.clone(),
-        netns: at.netns.as_deref().map_or_else(|| "(current)".into(), |p| p.display().to_string()),
+        place: thread::place(at.netns.as_deref()),
     };
     let name = CString::new(at.interface.as_str()).map_err(|_| missing())?;
     // SAFETY: `name` is a valid C string.

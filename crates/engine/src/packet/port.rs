@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::ring::{Packet, Ring};
 use super::socket;
 use crate::engine::Endpoint;
-use crate::thread::{check, within};
+use crate::thread::{check, place, within};
 
 /// Frames that are handed to the kernel at once. Each is late by the time that those before it take.
 pub const BATCH: usize = 32;
@@ -22,20 +22,20 @@ const TAGS_BYTES: usize = 8;
 #[derive(Debug, Error)]
 pub enum PortError {
     /// A namespace cannot be entered.
-    #[error("cannot enter network namespace {path}: {source}")]
+    #[error("cannot enter {place}: {source}")]
     Netns {
-        /// Its path.
-        path: String,
+        /// The namespace, in words.
+        place: String,
         /// The kernel's reason.
         source: io::Error,
     },
     /// An interface does not exist.
-    #[error("there is no interface {interface} in network namespace {netns}")]
+    #[error("there is no interface '{interface}' in {place}")]
     Missing {
         /// Its name.
         interface: String,
-        /// Where it was looked for.
-        netns: String,
+        /// The namespace, in words.
+        place: String,
     },
     /// An interface cannot carry frames.
     #[error("interface {interface} is down: bring it up first (ip link set {interface} up)")]
@@ -87,8 +87,7 @@ impl Port {
         let interface = || at.interface.clone();
         let refuse = |source| PortError::Socket { interface: interface(), source };
         let path = at.netns.as_deref();
-        let netns = || path.map_or_else(|| "of this process".to_owned(), |p| p.display().to_string());
-        let missing = || PortError::Missing { interface: interface(), netns: netns() };
+        let missing = || PortError::Missing { interface: interface(), place: place(path) };
         let name = CString::new(at.interface.as_str()).map_err(|_| missing())?;
         within(path, || {
             // SAFETY: `name` ends with 0 and outlives the call.
@@ -115,7 +114,7 @@ impl Port {
             socket::bind(&receiver, ifindex, libc::ETH_P_ALL as u16).map_err(refuse)?;
             Ok(Self { name: interface(), receiver, sender, ring, ifindex })
         })
-        .map_err(|source| PortError::Netns { path: netns(), source })?
+        .map_err(|source| PortError::Netns { place: place(path), source })?
     }
 
     /// Hands the next frame that arrived to `take`, if there is one.
@@ -174,5 +173,20 @@ impl Port {
             request.ifr_ifru.ifru_ifindex = self.ifindex as i32;
             check(libc::ioctl(self.receiver.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request)).is_ok()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absent_interface_is_named_with_its_namespace() {
+        let at = Endpoint { netns: None, interface: "nowhere".into() };
+        let error = Port::open(&at, 1).map(|_| ()).expect_err("it is absent");
+        assert_eq!(
+            error.to_string(),
+            "there is no interface 'nowhere' in the network namespace of this process"
+        );
     }
 }

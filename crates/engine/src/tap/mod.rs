@@ -131,16 +131,16 @@ impl Tap {
     pub fn open(options: &TapOptions) -> Result<Self, TapError> {
         check(options)?;
         thread::within(options.netns.as_deref(), || Self::open_here(options))
-            .map_err(|source| PortError::Netns { path: netns_name(options), source })?
+            .map_err(|source| PortError::Netns { place: thread::place(options.netns.as_deref()), source })?
     }
 
     fn open_here(options: &TapOptions) -> Result<Self, TapError> {
-        let netns = netns_name(options);
+        let place = thread::place(options.netns.as_deref());
         let [a, b] = &options.interfaces;
-        let mut ports = [Port::find(a, &netns)?, Port::find(b, &netns)?];
+        let mut ports = [Port::find(a, &place)?, Port::find(b, &place)?];
         let cpus = possible_cpus().map_err(XdpError::system("read /sys/devices/system/cpu/possible"))?;
         let chunks = chunks(options.ring_bytes, cpus);
-        let mirror = options.mirror.as_ref().map(|m| Port::find(&m.interface, &netns)).transpose()?;
+        let mirror = options.mirror.as_ref().map(|m| Port::find(&m.interface, &place)).transpose()?;
         let ifindex = [ports[0].ifindex, ports[1].ifindex, mirror.as_ref().map_or(0, |port| port.ifindex)];
         let setup = Setup {
             cpus,
@@ -328,10 +328,6 @@ fn choose(mode: Mode, ports: &[Port; 2], warnings: &mut Vec<String>) -> Mode {
         names.join(" and ")
     ));
     if mode == Mode::Auto { Mode::Generic } else { mode }
-}
-
-fn netns_name(options: &TapOptions) -> String {
-    options.netns.as_deref().map_or_else(|| "(current)".into(), |path| path.display().to_string())
 }
 
 /// Chunks of each CPU's ring.

@@ -19,9 +19,9 @@ pub struct Port {
 }
 
 impl Port {
-    /// Finds an interface that is up.
-    pub fn find(name: &str, netns: &str) -> Result<Self, TapError> {
-        let missing = || PortError::Missing { interface: name.into(), netns: netns.into() };
+    /// Finds an interface that is up, in the caller's namespace; `place` is that in words.
+    pub fn find(name: &str, place: &str) -> Result<Self, TapError> {
+        let missing = || PortError::Missing { interface: name.into(), place: place.into() };
         let unknown = |source| TapError::System { action: "ask about", interface: name.into(), source };
         let c_name = CString::new(name).map_err(|_| missing())?;
         // SAFETY: a valid C string.

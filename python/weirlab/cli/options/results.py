@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weirlab.cli import completing
+from weirlab.cli.options import completing
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 

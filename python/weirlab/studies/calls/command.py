@@ -236,7 +236,7 @@ def _send(
     sending: SendOptions,
     result: JudgedOptions,
 ) -> None:
-    from weirlab.cli import gates
+    from weirlab.cli.results import gates
     from weirlab.studies.calls import heard, requiring
     from weirlab.studies.calls.study import Course, make_calls
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, rules
-from weirlab.cli.wording import of_device
+from weirlab.cli.results.wording import of_device
 from weirlab.records import device_in_words
 from weirlab.studies.calls.worst import WORST, worst
 from weirlab.tables import Table

@@ -65,7 +65,7 @@ def add_to(app: typer.Typer) -> None:
 
 def doctor(ctx: typer.Context, store: StoreOption = None, json: JsonOption = False) -> None:
     """Diagnose this machine."""
-    from weirlab.cli import app
+    from weirlab.cli.program import app
     from weirlab.lab.cores import choose
     from weirlab.lab.doctor import Finding, diagnose
     from weirlab.measure import noise

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weirlab.cli import completing
-from weirlab.cli.options import LabKind, ReportOptions, ResultOptions, ResumeOption, grouped
+from weirlab.cli.options import LabKind, ReportOptions, ResultOptions, ResumeOption, completing, grouped
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.quantities import words
 from weirlab.cli.streams import tell

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from weirlab.cli import completing
-from weirlab.cli.options import JsonOption, StoreOption
+from weirlab.cli.options import JsonOption, StoreOption, completing
 from weirlab.cli.output import Session
 from weirlab.errors import InputError, WeirError
 from weirlab.quoting import quoted

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weirlab.cli.quantities import NOTHING
-from weirlab.cli.tables import effects, reasons, thresholds
+from weirlab.cli.results.tables import effects, reasons, thresholds
 from weirlab.tables import Table
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from weirlab.cli import completing
-from weirlab.cli import junit as xml
-from weirlab.cli.options import ResultOptions, grouped, share
+from weirlab.cli.options import ResultOptions, completing, grouped, share
 from weirlab.cli.quantities import NOTHING, plural, significant, words
+from weirlab.cli.results import junit as xml
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
 from weirlab.tables import Table

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 import typer
 
 from weirlab import limits
-from weirlab.cli import completing
-from weirlab.cli.options import Arrivals, DeviceOption, ResultOptions, SizeOptions, grouped, reading
+from weirlab.cli.options import (
+    Arrivals,
+    DeviceOption,
+    ResultOptions,
+    SizeOptions,
+    completing,
+    grouped,
+    reading,
+)
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
 
@@ -197,7 +204,7 @@ class PlanOptions:
 
     def request(self) -> PlanRequest:
         """The same, understood."""
-        from weirlab.cli import gates
+        from weirlab.cli.results import gates
         from weirlab.studies.planning import requiring as required_plans
         from weirlab.studies.planning.outcome import PlanRequest
         from weirlab.traffic.calls.codecs import parse_codec
@@ -244,7 +251,7 @@ def add_to(app: typer.Typer) -> None:
 
 def plan(ctx: typer.Context, options: PlanOptions, result: ResultOptions) -> None:
     """Plan."""
-    from weirlab.cli import gates
+    from weirlab.cli.results import gates
     from weirlab.studies.planning import told as plans
     from weirlab.studies.planning.study import plan
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from weirlab.cli import gates
 from weirlab.cli.quantities import (
     NOTHING,
     count,
@@ -18,7 +17,8 @@ from weirlab.cli.quantities import (
     words,
 )
 from weirlab.cli.quantities import rules as whole_rules
-from weirlab.cli.wording import MORE_TRIALS, of_device
+from weirlab.cli.results import gates
+from weirlab.cli.results.wording import MORE_TRIALS, of_device
 from weirlab.records import device_in_words
 from weirlab.tables import Table
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from weirlab import limits
-from weirlab.cli import completing
 from weirlab.cli.options import (
     ArrivalsOption,
     DeviceOption,
@@ -21,6 +20,7 @@ from weirlab.cli.options import (
     ResultOptions,
     StepOptions,
     TrialsOptions,
+    completing,
     given,
     grouped,
     only,
@@ -274,7 +274,7 @@ def verify(
     result: ResultOptions,
 ) -> None:
     """Verify the models."""
-    from weirlab.cli.wording import machine as machine_in_words
+    from weirlab.cli.results.wording import machine as machine_in_words
     from weirlab.studies.prediction import tables, wording
     from weirlab.studies.prediction.verification import verify
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli.quantities import NOTHING, duration, percent, rate, significant
-from weirlab.cli.tables import effects
+from weirlab.cli.results.tables import effects
 from weirlab.model.base import TOLD_LEVEL
 from weirlab.report import numbers
 from weirlab.tables import Table

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weirlab.cli import completing
-from weirlab.cli.options import DeviceOption, ResultOptions, grouped
+from weirlab.cli.options import DeviceOption, ResultOptions, completing, grouped
 from weirlab.cli.quantities import duration, percent, plural, rate, rules, words
 from weirlab.tables import Table
 
@@ -157,7 +156,7 @@ def over_time(outcome: OverTimeOutcome) -> str:
     how = "at once" if at_once else f"within {duration(settled)}"
     lost = float(course.loss_ratio[-1])
     fate = f", {percent(lost)} lost" if lost > 0 else ""
-    from weirlab.cli.wording import of_device
+    from weirlab.cli.results.wording import of_device
 
     return of_device(
         outcome.simulated,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from weirlab.cli.quantities import duration, percent, plural, rate, rules, words
-from weirlab.cli.wording import MORE_TRIALS, of_device
+from weirlab.cli.results.wording import MORE_TRIALS, of_device
 from weirlab.model.base import TOLD_LEVEL
 from weirlab.model.planning.requirements import NO_LOSS
 

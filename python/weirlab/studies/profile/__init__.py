@@ -56,7 +56,7 @@ class ProfileStudy(Study["Scenario", "DeviceGround", "ProfileFindings"]):
         return found.verified() if asked.verify else found
 
     def told(self, outcome: Outcome[ProfileFindings]) -> Told:
-        from weirlab.cli import wording
+        from weirlab.cli.results import wording
         from weirlab.studies.profile import tables
         from weirlab.studies.profile.wording import scenario
 

@@ -135,7 +135,7 @@ def trial(
     result: JudgedOptions,
 ) -> None:
     """Run one trial."""
-    from weirlab.cli import gates
+    from weirlab.cli.results import gates
     from weirlab.jobs import requiring
     from weirlab.jobs.trials import trial
     from weirlab.records import TrialSpec
@@ -192,7 +192,7 @@ def profile(
     result: ResultOptions,
 ) -> None:
     """Measure a profile."""
-    from weirlab.cli.wording import machine as machine_in_words
+    from weirlab.cli.results.wording import machine as machine_in_words
     from weirlab.jobs.profiles import profile, resume_profile
     from weirlab.studies.profile import tables, wording
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from weirlab.cli.quantities import NOTHING, count, duration, percent, rate
-from weirlab.cli.tables import thresholds
+from weirlab.cli.results.tables import thresholds
 from weirlab.records import TrialRecord, device_in_words
 from weirlab.studies.prediction.tables import fit, verification
 from weirlab.tables import Table

@@ -125,7 +125,7 @@ def quality(
     result: Annotated[JudgedOptions, without("store")],
 ) -> None:
     """Assess a capture."""
-    from weirlab.cli import gates
+    from weirlab.cli.results import gates
     from weirlab.studies.quality import requiring, tables, told
     from weirlab.studies.quality.study import capture_quality
     from weirlab.studies.quality.voice_page import quality_page

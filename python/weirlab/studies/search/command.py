@@ -236,7 +236,7 @@ def search(
     result: JudgedOptions,
 ) -> None:
     """Search the throughput."""
-    from weirlab.cli import documents, gates
+    from weirlab.cli.results import documents, gates
     from weirlab.measure.search import NDR, PDR, Goal
     from weirlab.studies.search import requiring
     from weirlab.studies.search import told as searched
@@ -274,7 +274,7 @@ def rfc2544(
     result: ResultOptions,
 ) -> None:
     """Do the tests of RFC 2544."""
-    from weirlab.cli import documents
+    from weirlab.cli.results import documents
     from weirlab.studies.search import told as searched
     from weirlab.studies.search.rfc2544 import FRAME_BYTES
     from weirlab.studies.search.study import Asked, rfc2544

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from weirlab.cli import diagnosis
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
+from weirlab.cli.results import diagnosis
 from weirlab.errors import InputError
 from weirlab.studies.trace import tables, why
 from weirlab.trace import cutting, facts, flows, others, times, words

@@ -72,7 +72,7 @@ def _draw(request: dict[str, Any]) -> dict[str, Any]:
 
 def _explain(request: dict[str, Any]) -> dict[str, Any]:
     from weirlab import files
-    from weirlab.cli import diagnosis
+    from weirlab.cli.results import diagnosis
     from weirlab.diagnosis import tracing
     from weirlab.trace import Trace
     from weirlab.web.tables import for_page

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from weirlab import programs
-from weirlab.cli import failures
+from weirlab.cli.program import failures
 from weirlab.errors import InputError
 from weirlab.trace import words
 from weirlab.trace.facts import Analysis, Connection, SideName, busier

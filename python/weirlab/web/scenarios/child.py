@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from weirlab import interrupts
-from weirlab.cli import failures, quantities
+from weirlab.cli import quantities
+from weirlab.cli.program import failures
 from weirlab.jobs.inventory import show
 from weirlab.jobs.progress import Left
 from weirlab.store import RunWriter, Store

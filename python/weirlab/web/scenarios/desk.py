@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weirlab import files, programs
-from weirlab.cli import failures
+from weirlab.cli.program import failures
 from weirlab.errors import InputError, WeirError
 from weirlab.quoting import printable, shortened
 from weirlab.scenario.model import Root

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from weirlab.cli import failures
+from weirlab.cli.program import failures
 from weirlab.documents import plain
 from weirlab.errors import InputError, WeirError
 from weirlab.link.stopping import Stop

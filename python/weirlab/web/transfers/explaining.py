@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from weirlab.cli import diagnosis
 from weirlab.cli.options.sockets import shown
+from weirlab.cli.results import diagnosis
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure import measuring
 from weirlab.studies.tcp.measure.measuring import Measured

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from weirlab.cli.app import app
+from weirlab.cli.program.app import app
 from weirlab.jobs import testbeds
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeClock, FakeDevice, make_record, make_result, make_spec

@@ -153,11 +153,14 @@ def test_what_a_run_says_of_its_host_is_not_about_one_of_its_pairs(store: Store)
 
 def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> None:
     stopped = Opener(*[None] * 6, SwitchFault(fails=KeyboardInterrupt()))
-    with pytest.raises(Interrupted, match="go on with: weir run --resume"):
+    with pytest.raises(Interrupted, match="go on with: weir run --resume") as told:
         run(store, stopped)
     held = store.open("last")
     done = held.table("switches").filter("valid").height
     assert 0 < done < 8
+    kept = held.trials().filter("valid").height
+    assert kept > done, "attempts of the search for the load are among them"
+    assert f"interrupted; {kept} valid attempts kept" in str(told.value)
     opener = Opener()
     outcome = runner.resume(study(opener), store, held.run_id, Quiet())
     assert outcome.found.missing == ()

@@ -196,7 +196,7 @@ def test_paths_that_could_not_be_made_are_tried_again(store: Store) -> None:
 
 def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> None:
     stopped = FakeBed(iter([*[None] * 2, Fault(raises=KeyboardInterrupt())]))
-    with pytest.raises(Interrupted, match=r"2 finished trials kept .* go on with: weir run --resume"):
+    with pytest.raises(Interrupted, match=r"2 valid attempts kept .* go on with: weir run --resume"):
         run(store, stopped, small())
     rest = FakeBed()
     outcome = runner.resume(ParallelStudy(opener(rest)), store, "last", Quiet())

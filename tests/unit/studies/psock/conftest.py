@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from weirlab._engine import ParallelListener
-from weirlab.cli.app import app
+from weirlab.cli.program.app import app
 from weirlab.link.stopping import Stop
 from weirlab.studies.psock.copying import Served, serve
 from weirlab.studies.psock.options import SessionOptions

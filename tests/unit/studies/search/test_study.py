@@ -97,7 +97,7 @@ def test_a_search_spoiled_twice_is_a_problem_that_names_its_run(
 
 def test_ctrl_c_keeps_the_finished_trials(store: Store, scripted: Scripted, told: Told) -> None:
     bed = scripted(None, None, KeyboardInterrupt())
-    with pytest.raises(Interrupted, match="2 finished trials"):
+    with pytest.raises(Interrupted, match="2 valid attempts"):
         search(Work(store, told), asked(SETTINGS), (NDR,))
     assert store.open("last").manifest.status == "interrupted"
     assert bed.closed

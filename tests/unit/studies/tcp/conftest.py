@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from weirlab._engine import TcpServer
-from weirlab.cli.app import app
+from weirlab.cli.program.app import app
 
 from ...conftest import Answer
 

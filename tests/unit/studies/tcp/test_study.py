@@ -192,7 +192,7 @@ class Impatient(Silent):
 def test_ctrl_c_keeps_what_was_measured_until_then(serve: Serve, tmp_path: Path) -> None:
     store, what = Store(tmp_path), asked(serve().port, total=None, lasts="1h")
     study = TcpStudy(Live(Impatient(), View(print_ns=1_000_000)))
-    with pytest.raises(Interrupted, match="1 finished trial kept"):
+    with pytest.raises(Interrupted, match="1 valid attempt kept"):
         runner.run(study, store, what, Quiet())
     run = store.open("last")
     assert run.manifest.status == "interrupted"
@@ -220,7 +220,7 @@ def test_a_run_without_a_transfer_says_how_to_go_on(tmp_path: Path) -> None:
 def test_the_token_is_not_kept_with_the_command(
     weir: Weir, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from weirlab.cli.app import _unsecret
+    from weirlab.cli.program.app import _unsecret
 
     assert list(_unsecret(["tcp", "--token", "a b", "--token=c", "--port", "1"])) == [
         "tcp", "--token", "...", "--token=...", "--port", "1",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.cli.app import PARTS, commands_of
+from weirlab.cli.program.app import PARTS, commands_of
 from weirlab.studies.trace import why
 from weirlab.testing.tcp import Side
 from weirlab.trace.facts import Analysis

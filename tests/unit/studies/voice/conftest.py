@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from weirlab.cli.app import app
+from weirlab.cli.program.app import app
 from weirlab.studies.voice.lab import chroot
 
 from ...conftest import Answer

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::source::{Direction, Frame, Interface, Source};
 use crate::engine::{Endpoint, EngineError};
 use crate::packet;
-use crate::thread::{check, within};
+use crate::thread::{check, place, within};
 use ring::{Packet, Ring};
 
 /// What an interface carries.
@@ -38,8 +38,7 @@ impl InterfaceSource {
     pub fn open(at: &Endpoint, ring_bytes: usize) -> Result<Self, EngineError> {
         let refuse = |source| EngineError::Socket { interface: at.interface.clone(), source };
         let path = at.netns.as_deref();
-        let netns = || path.map_or_else(|| "of this process".to_owned(), |p| p.display().to_string());
-        let missing = || EngineError::Interface { interface: at.interface.clone(), netns: netns() };
+        let missing = || EngineError::Interface { interface: at.interface.clone(), place: place(path) };
         let name = CString::new(at.interface.as_str()).map_err(|_| missing())?;
         within(path, || {
             // SAFETY: `name` ends with 0 and outlives the call.
@@ -66,7 +65,7 @@ impl InterfaceSource {
                 is_in_doubt: false,
             })
         })
-        .map_err(|source| EngineError::Netns { path: netns(), source })?
+        .map_err(|source| EngineError::Netns { place: place(path), source })?
     }
 
     /// From now on frames are kept.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from weirlab.cli.tables import reasons
+from weirlab.cli.results.tables import reasons
 from weirlab.report.numbers import (
     NOTHING,
     count,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from weirlab.cli.tables import reasons
+from weirlab.cli.results.tables import reasons
 from weirlab.measure.search import Goal, Point
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, significant, words

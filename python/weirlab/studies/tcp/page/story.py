@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from weirlab.cli import diagnosis as terminal
+from weirlab.cli.results import diagnosis as terminal
 from weirlab.diagnosis.causes import PLACES
 from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, Origin, Story

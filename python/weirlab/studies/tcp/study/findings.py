@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab.cli import diagnosis
+from weirlab.cli.results import diagnosis
 from weirlab.diagnosis.both import crossing
 from weirlab.errors import TrialError, WeirError
 from weirlab.quantities import NOTHING

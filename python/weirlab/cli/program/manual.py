@@ -9,16 +9,16 @@ from typing import Any, Final
 import typer
 from typer.main import get_command
 
-from weirlab.cli import failures
-from weirlab.cli.help import HELP_OPTIONS
 from weirlab.cli.options.shapes import shape
+from weirlab.cli.program import failures
+from weirlab.cli.program.help import HELP_OPTIONS
 
 _CONTROL: Final = re.compile(r"^([.'])", re.MULTILINE)
 
 
 def page() -> str:
     """The page in the language of man(7)."""
-    from weirlab.cli.app import OVERVIEW, app, parts
+    from weirlab.cli.program.app import OVERVIEW, app, parts
 
     weir: Any = get_command(app)
     root = typer.Context(weir, info_name="weir", help_option_names=list(HELP_OPTIONS))

@@ -18,11 +18,11 @@ from typer.exceptions import TyperException
 from typer.main import get_group
 
 from weirlab import interrupts
-from weirlab.cli import completion, failures, showing
-from weirlab.cli.help import HELP_OPTIONS, prepare_help
 from weirlab.cli.options.coercion import quicken
 from weirlab.cli.options.shapes import reshape
 from weirlab.cli.output import Globals
+from weirlab.cli.program import completion, failures, showing
+from weirlab.cli.program.help import HELP_OPTIONS, prepare_help
 from weirlab.cli.streams import guarded, tell
 from weirlab.quoting import printable
 
@@ -32,7 +32,7 @@ PARTS: Final[Mapping[str, Sequence[str]]] = {
     "weirlab.studies.commands.stored": ("report", "runs", "show", "export"),
     "weirlab.web.command": ("web",),
     "weirlab.studies.commands.machine": ("doctor", "lab"),
-    "weirlab.cli.completion": ("completion",),
+    "weirlab.cli.program.completion": ("completion",),
 }
 """Modules and the commands that their ``add_to`` adds, beside those that studies name.
 

@@ -1,0 +1,1 @@
+"""The program ``weir``: its commands, help, exit codes, completion and manual page."""

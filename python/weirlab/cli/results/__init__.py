@@ -1,0 +1,1 @@
+"""Results as several commands give them: tables, phrases, verdicts on requirements, files."""
