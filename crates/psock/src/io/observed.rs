@@ -17,11 +17,13 @@ pub fn observe(stream: &TcpStream) -> Option<PathStats> {
     let mss_bytes = read(&info, known.snd_mss_bytes);
     Some(PathStats {
         srtt_ns: 1000 * read(&info, known.rtt_us),
+        least_rtt_ns: 1000 * read(&info, known.min_rtt_us),
         rttvar_ns: 1000 * read(&info, known.rttvar_us),
         cwnd_bytes: mss_bytes * read(&info, known.snd_cwnd),
         ssthresh_bytes: mss_bytes * read(&info, known.snd_ssthresh),
         mss_bytes,
         unacked_bytes: unacked(stream).unwrap_or(unsent_bytes),
+        sacked_bytes: mss_bytes * read(&info, known.sacked),
         unsent_bytes,
         rate_bytes_per_s: read(&info, known.delivery_rate),
         is_rate_limited: read(&info, known.app_limited) != 0,
@@ -33,10 +35,12 @@ pub fn observe(stream: &TcpStream) -> Option<PathStats> {
 /// The fields of `struct tcp_info` that are used here.
 struct Known {
     rtt_us: Option<&'static Field>,
+    min_rtt_us: Option<&'static Field>,
     rttvar_us: Option<&'static Field>,
     snd_cwnd: Option<&'static Field>,
     snd_ssthresh: Option<&'static Field>,
     snd_mss_bytes: Option<&'static Field>,
+    sacked: Option<&'static Field>,
     notsent_bytes: Option<&'static Field>,
     delivery_rate: Option<&'static Field>,
     app_limited: Option<&'static Field>,
@@ -49,10 +53,12 @@ impl Known {
         static KNOWN: OnceLock<Known> = OnceLock::new();
         KNOWN.get_or_init(|| Self {
             rtt_us: field("rtt_us"),
+            min_rtt_us: field("min_rtt_us"),
             rttvar_us: field("rttvar_us"),
             snd_cwnd: field("snd_cwnd"),
             snd_ssthresh: field("snd_ssthresh"),
             snd_mss_bytes: field("snd_mss_bytes"),
+            sacked: field("sacked"),
             notsent_bytes: field("notsent_bytes"),
             delivery_rate: field("delivery_rate_bytes_per_s"),
             app_limited: field("delivery_rate_app_limited"),

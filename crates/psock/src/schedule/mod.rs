@@ -26,6 +26,8 @@ pub struct StreamId(pub u32);
 pub struct PathStats {
     /// Smoothed round-trip time.
     pub srtt_ns: u64,
+    /// Least round-trip time: that of the path while its queues are empty.
+    pub least_rtt_ns: u64,
     /// Mean deviation of the round-trip time.
     pub rttvar_ns: u64,
     /// Congestion window.
@@ -37,6 +39,8 @@ pub struct PathStats {
     pub mss_bytes: u64,
     /// Bytes that were written and not acknowledged by the other end's TCP.
     pub unacked_bytes: u64,
+    /// Those of them that have arrived behind others that are missing.
+    pub sacked_bytes: u64,
     /// Those of them that were never sent.
     pub unsent_bytes: u64,
     /// Rate at which the other end acknowledges.
@@ -107,6 +111,11 @@ pub trait Scheduler: Send + std::fmt::Debug {
     /// Every stream is to carry every block that has not arrived: whoever can take one takes the first that it
     /// lacks, and the scheduler is asked only about those that no stream has.
     fn copies(&self) -> bool {
+        false
+    }
+
+    /// A block that others wait for, behind a loss on its stream, goes by another stream as well.
+    fn repeats(&self) -> bool {
         false
     }
 }

@@ -4,6 +4,9 @@ use super::Session;
 use super::stream::Stream;
 use crate::schedule::Work;
 
+/// A block is late when this part of the receiver's room is taken by what arrived behind it.
+const PATIENCE: u64 = 8;
+
 impl Session {
     pub(super) fn judge(&mut self, now_ns: u64) {
         let timing = self.config.timing;
@@ -58,7 +61,7 @@ impl Session {
     /// Gives one block to one stream, if there are both.
     pub(super) fn give(&mut self, now_ns: u64) -> bool {
         let again = self.outgoing.first_lost();
-        if again.is_none() && self.scheduler.copies() && self.copy() {
+        if again.is_none() && (self.scheduler.copies() && self.copy() || self.repeat(now_ns)) {
             return true;
         }
         let sendable_bytes = self.outgoing.sendable();
@@ -121,6 +124,49 @@ impl Session {
             },
         };
         stream.put_block(offset, len, again.is_some(), |to| self.outgoing.copy(offset, len, to));
+        true
+    }
+
+    /// The first block that waits for a loss on its stream to be mended, while much has arrived behind it.
+    pub(super) fn late(&self) -> Option<(u64, u32)> {
+        if !self.scheduler.repeats() {
+            return None;
+        }
+        let unacked_bytes: u64 = self.streams.values().map(Stream::unacked_bytes).sum();
+        // What TCP has acknowledged has arrived.
+        let waiting_bytes = self.outgoing.bytes_under_way().saturating_sub(unacked_bytes);
+        let late_bytes = waiting_bytes.checked_sub(self.outgoing.window() / PATIENCE)?;
+        let first = self.outgoing.first_under_way()?;
+        let has_lost = |stream: &&Stream| stream.stats.sacked_bytes > 0 && stream.carried.contains(&first);
+        let stream = self.streams.values().find(has_lost)?;
+        let is_due = |offset: &&u64| **offset - first <= late_bytes;
+        stream.carried.iter().take_while(is_due).find_map(|offset| self.outgoing.carried_once(*offset))
+    }
+
+    /// Gives a block that is late to another stream as well.
+    fn repeat(&mut self, now_ns: u64) -> bool {
+        let Some((offset, len)) = self.late() else { return false };
+        self.paths.clear();
+        let may = |stream: &Stream| !stream.is_suspect() && !stream.carried.contains(&offset);
+        let others = self.streams.iter().filter(|(_, stream)| may(stream));
+        self.paths.extend(others.map(|(id, stream)| stream.path(*id)));
+        if !self.paths.iter().any(|path| path.is_ready) {
+            return false;
+        }
+        let work = Work {
+            now_ns,
+            block_bytes: len.into(),
+            sendable_bytes: len.into(),
+            window_bytes: self.outgoing.window(),
+            is_limited: self.outgoing.is_limited(),
+            is_again: true,
+        };
+        let Some(choice) = self.scheduler.choose(&work, &self.paths) else { return false };
+        let Some(stream) = self.streams.get_mut(&choice.stream) else { return false };
+        self.outgoing.send_again(offset);
+        self.resent.0 += u64::from(len);
+        self.resent.1 += 1;
+        stream.put_block(offset, len, true, |to| self.outgoing.copy(offset, len, to));
         true
     }
 

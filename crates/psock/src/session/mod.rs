@@ -170,7 +170,8 @@ impl Session {
         self.failure.is_none()
             && (self.outgoing.first_lost().is_some()
                 || self.outgoing.sendable() > 0
-                || self.scheduler.copies() && self.streams.values().any(lacks))
+                || self.scheduler.copies() && self.streams.values().any(lacks)
+                || self.late().is_some())
     }
 
     /// Takes bytes that a connection delivered.

@@ -27,6 +27,8 @@ pub struct Outgoing {
     /// Written, and given to no connection.
     fresh: Ranges,
     blocks: BTreeMap<u64, Block>,
+    /// Of all blocks.
+    blocks_bytes: u64,
     /// Blocks to be given to a connection once more.
     lost: BTreeSet<u64>,
     finished: bool,
@@ -45,6 +47,7 @@ impl Outgoing {
             limit: 0,
             fresh: Ranges::default(),
             blocks: BTreeMap::new(),
+            blocks_bytes: 0,
             lost: BTreeSet::new(),
             finished: false,
             end_told: false,
@@ -116,6 +119,21 @@ impl Outgoing {
         self.blocks.len()
     }
 
+    /// Bytes that connections were given and that are not known to have arrived with all before them.
+    pub const fn bytes_under_way(&self) -> u64 {
+        self.blocks_bytes
+    }
+
+    /// Where the first block begins that has not arrived.
+    pub fn first_under_way(&self) -> Option<u64> {
+        self.blocks.first_key_value().map(|(offset, _)| *offset)
+    }
+
+    /// The block at `offset`, if a single connection carries it.
+    pub fn carried_once(&self, offset: u64) -> Option<(u64, u32)> {
+        self.blocks.get(&offset).filter(|block| block.copies == 1).map(|block| (offset, block.len))
+    }
+
     /// The first block that is to be sent again.
     pub fn first_lost(&self) -> Option<(u64, u32)> {
         let offset = *self.lost.first()?;
@@ -153,6 +171,7 @@ impl Outgoing {
         let (offset, len) = found?;
         self.fresh.remove(offset, offset + u64::from(len));
         self.blocks.insert(offset, Block { len, copies: 1 });
+        self.blocks_bytes += u64::from(len);
         Some((offset, len))
     }
 
@@ -214,6 +233,7 @@ impl Outgoing {
             while let Some((&offset, block)) = self.blocks.first_key_value()
                 && offset + u64::from(block.len) <= arrived
             {
+                self.blocks_bytes -= u64::from(block.len);
                 self.blocks.pop_first();
                 self.lost.remove(&offset);
             }

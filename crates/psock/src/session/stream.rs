@@ -145,7 +145,7 @@ impl Stream {
         let pending = self.pending().len() as u64;
         let stats = PathStats {
             unsent_bytes: self.stats.unsent_bytes + pending,
-            unacked_bytes: self.stats.unacked_bytes + pending,
+            unacked_bytes: self.unacked_bytes(),
             ..self.stats
         };
         Path { id, is_ready: self.is_ready(), stats }
@@ -194,7 +194,12 @@ impl Stream {
     }
 
     fn is_waiting(&self) -> bool {
-        self.stats.unacked_bytes > 0 || !self.pending().is_empty() || self.ping.is_some()
+        self.unacked_bytes() > 0 || self.ping.is_some()
+    }
+
+    /// What it was given and the other end's TCP has not acknowledged.
+    pub fn unacked_bytes(&self) -> u64 {
+        self.stats.unacked_bytes + self.pending().len() as u64
     }
 
     /// Judges by what has come since; true where it makes no progress since now.
