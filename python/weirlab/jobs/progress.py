@@ -84,9 +84,9 @@ def attempts_told(
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, after every attempt so far is safe; the test bed goes on the way out.
 
-    ``kept`` counts valid attempts, None where all is done and only the report is missing. Attempts of a search
-    for a load are among them; a resumed run may make them again. ``resume`` is the command that goes on from
-    there; empty where a run is too short for it.
+    ``kept`` counts valid attempts; None where all is done and only the report is missing. Attempts of a
+    search for a load are among them; a resumed run may make them again. ``resume`` is the command that goes
+    on from there; empty where a run is too short for it.
     """
 
     def __init__(self, run_id: str, kept: int | None, resume: str = "") -> None:
