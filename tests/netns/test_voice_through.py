@@ -164,9 +164,9 @@ def blocking(tmp_path: Path, rules: str) -> Path:
 
 def test_a_firewall_that_lets_nothing_through_spoils_calls_and_no_more(tmp_path: Path) -> None:
     with lab("carriers", name="ruleset", ruleset=blocking(tmp_path, "policy drop")) as opened:
-        why = spoiling(opened, "+420222000004", patience_s=3)
+        why = spoiling(opened, "+420222000004", patience_s=10)
         assert re.match(r"ruleset let through none of \d+ packets from the caller; answer none", why)
-        held = spoiling(opened, "+420222000005", patience_s=3)
+        held = spoiling(opened, "+420222000005", patience_s=10)
         assert held.endswith("not all of the 2 calls to be up meanwhile were answered")
 
 

@@ -41,10 +41,6 @@ class FakeLab:
         Endpoints whose speech does not arrive.
     lies:
         By name, the entry of ENUM that name servers answer with instead of that of the plan.
-    unheld:
-        Numbers to which the calls that are to be up meanwhile are not answered.
-    unsent:
-        Numbers that the caller sends no call to.
     """
 
     lab = "fake"
@@ -57,8 +53,6 @@ class FakeLab:
         mute: frozenset[str] = frozenset(),
         unheard: frozenset[str] = frozenset(),
         lies: Mapping[str, Entry] | None = None,
-        unheld: frozenset[str] = frozenset(),
-        unsent: frozenset[str] = frozenset(),
     ) -> None:
         self.way: Between = Direct()
         self.network = network
@@ -67,7 +61,7 @@ class FakeLab:
         self.facts: Mapping[str, object] = {"kamailio_version": "5.6.3"}
         self._astray, self._lies = astray or {}, lies or {}
         self._mute, self._unheard = mute, unheard
-        self._unheld, self._unsent = unheld, unsent
+        self._spoilt: Mapping[str, str] = {}
         self.called: list[str] = []
         self._logs = {daemon.name: "" for daemon in self.daemons}
         self._failing: tuple[str | None, Fault] = (None, OFF)
@@ -76,6 +70,11 @@ class FakeLab:
         """With ``way`` between the caller and everybody else."""
         self.way = way
         self.facts = {**self.facts, **way.facts}
+        return self
+
+    def spoiling(self, numbers: Mapping[str, str]) -> Self:
+        """With calls to these numbers spoilt, and why; for an empty reason, the caller sends nothing."""
+        self._spoilt = numbers
         return self
 
     def said(self, name: str) -> str:
@@ -95,9 +94,9 @@ class FakeLab:
     ) -> list[Frame]:
         """The frames of a call."""
         self.called.append(number)
-        if number in self._unheld:
-            raise Spoilt("the call to be up meanwhile was not answered")
-        if number in self._unsent:
+        if why := self._spoilt.get(number):
+            raise Spoilt(why)
+        if number in self._spoilt:
             return []
         down, how = self._failing
         every = [*calls(self.network, number, name, meanwhile)]

@@ -221,8 +221,8 @@ def test_a_call_that_the_device_spoils_is_not_as_planned_and_the_others_are_made
     unheld, unsent = "+420111222001", "+420111444001"
 
     def opened(net: Network, talk_s: float) -> FakeLab:
-        lab = FakeLab(net, tmp_path, unheld=frozenset({unheld}), unsent=frozenset({unsent}))
-        return lab.through(FakePassage(dropping=10))
+        lab = FakeLab(net, tmp_path).through(FakePassage(dropping=10))
+        return lab.spoiling({unheld: "the call to be up meanwhile was not answered", unsent: ""})
 
     monkeypatch.setitem(studies(), "voice", VoiceStudy(opened))
     monkeypatch.setenv("WEIR_STORE", str(tmp_path / "store"))
@@ -246,7 +246,7 @@ def test_a_caller_that_sends_nothing_although_there_is_no_device_is_an_error(tmp
     net = ready_network("campus")
     call = planned(net, fall_back=False)[0]
     with pytest.raises(LabError, match=r"sipp of phone sent no call to .*; its last words: nothing"):
-        carried(FakeLab(net, tmp_path, unsent=frozenset({call.test.number})), call)
+        carried(FakeLab(net, tmp_path).spoiling({call.test.number: ""}), call)
 
 
 def test_a_trial_that_bypasses_the_device_is_an_error(tmp_path: Path) -> None:
