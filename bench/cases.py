@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weirlab.diagnosis.causes import Cause
-from weirlab.studies.emulator.account import Account
+from weirlab.studies.emulator.account import Account, Direction
 
 SECONDS = 6.0
 BUSY = 0.5
@@ -30,8 +30,15 @@ class Truth:
     @property
     def utilisation(self) -> float:
         """Share of the time for which the emulated link was transmitting."""
-        up = self.link.up
-        return min(up.departed_bytes * 8 / (up.rate_bps or math.inf) / self.seconds, 1.0)
+        return self._busy(self.link.up)
+
+    @property
+    def utilisation_back(self) -> float:
+        """The same on the way back."""
+        return self._busy(self.link.down)
+
+    def _busy(self, way: Direction) -> float:
+        return min(way.departed_bytes * 8 / (way.rate_bps or math.inf) / self.seconds, 1.0)
 
 
 @dataclass(frozen=True)
@@ -47,8 +54,8 @@ class Case:
     send: Mapping[str, Any] = field(default_factory=lambda: {"mode": "bulk"})
     receive: Mapping[str, Any] = field(default_factory=lambda: {"mode": "fast"})
     sysctls: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
-    untold: Mapping[str, Cause] = field(default_factory=dict)
-    """By place: what stands for the planted cause where that cannot be told; the diagnosis is to say so."""
+    untold: Mapping[str, Sequence[Cause]] = field(default_factory=dict)
+    """By place: what may stand for it where it cannot be told; the diagnosis is to say so."""
     void: Callable[[Truth], str] = lambda truth: ""
     """Why what was planted did not happen, or was not what limited the transfer."""
     notes: Sequence[str] = ()

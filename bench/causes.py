@@ -45,6 +45,19 @@ def _not_reading(rtt_s: float) -> Callable[[Truth], float]:
     return share
 
 
+def _where_fed(rtt_s: float) -> Callable[[Truth], str]:
+    """A reader that got a CPU after all limits less than the link does."""
+    full = _not_reading(rtt_s)
+
+    def why(truth: Truth) -> str:
+        share, busy = full(truth), truth.utilisation
+        if share >= busy:
+            return ""
+        return f"the buffer was full {share * 100:.0f} % of the time, the link busy {busy * 100:.0f} %"
+
+    return why
+
+
 def _idle_link(truth: Truth) -> float:
     return 1 - truth.utilisation
 
@@ -99,7 +112,7 @@ def _send_buffer(draw: Draw) -> Case:
             "chunk": chunk,
             "options": {"SO_SNDBUF": buffer},
         },
-        untold=dict.fromkeys(("sender", "receiver"), causes.APPLICATION_WRITE),
+        untold=dict.fromkeys(("sender", "receiver"), (causes.APPLICATION_WRITE,)),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -244,7 +257,8 @@ def _starved(draw: Draw) -> Case:
             "mode": "starved",
             "options": {"SO_RCVBUF": int(draw("buffer_bytes", 262_144, 131_072, 400_000))},
         },
-        untold=dict.fromkeys(("sender", "receiver"), causes.APPLICATION_READ),
+        untold=dict.fromkeys(("sender", "receiver"), (causes.APPLICATION_READ,)),
+        void=_where_fed(2 * delay_s),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -266,7 +280,7 @@ def _pacing(draw: Draw) -> Case:
                 "TCP_CONGESTION": "bbr" if bbr else "cubic",
             },
         },
-        untold={"receiver": causes.APPLICATION_WRITE},
+        untold={"receiver": (causes.APPLICATION_WRITE,)},
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -283,7 +297,7 @@ def _bbr(draw: Draw) -> Case:
             draw("queue", 300, 200, 500),
         ),
         send={"mode": "bulk", "options": {"TCP_CONGESTION": "bbr"}},
-        untold={"sender": causes.PACING},
+        untold={"sender": (causes.PACING,)},
         seconds=draw("seconds", SECONDS, 6, 9),
     )
 

@@ -192,13 +192,12 @@ def _row(kept: Kept, source: str, found: Diagnosis | None) -> Row:
     about["void"] = kept.void
     if found is None:
         return Row(**about)
-    instead = case.untold.get(source)
     blind = tuple(each.what for each in found.blind)
-    untold = instead is not None and found.main is instead and case.cause.held in blind
+    untold = found.main in case.untold.get(source, ()) and case.cause.held in blind
     return Row(
         **about,
         named=found.main.key,
-        said=found.share(instead.key if untold and instead is not None else case.cause.key),
+        said=found.share(found.main.key if untold else case.cause.key),
         untold=untold,
         noted=found.notes,
         missing=[each for each in case.notes if not any(note.startswith(each) for note in found.notes)],

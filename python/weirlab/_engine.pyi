@@ -387,7 +387,8 @@ class Recorder:
     ``netns``). ``path``: the file; with rotation its stem gets a number and the time. ``filter``: an
     expression of libpcap (pcap-filter(7)). ``snap_bytes``: bytes of each frame that are written.
     ``rotate_bytes`` (before compression) and ``rotate_seconds`` begin a new file; ``keep_files`` removes the
-    oldest ones. Raises ``InputError`` for a bad filter or path, ``MissingCapability``, ``LabError``.
+    oldest ones. Frames beyond ``most_bytes`` are not written. Raises ``InputError`` for a bad filter or path,
+    ``MissingCapability``, ``LabError``.
     """
 
     def __init__(
@@ -401,6 +402,7 @@ class Recorder:
         snap_bytes: int = 262_144,
         rotate_bytes: int | None = None,
         rotate_seconds: float | None = None,
+        most_bytes: int | None = None,
         keep_files: int | None = None,
         compress: Literal["", "zstd"] = "",
         ring_bytes: int = 64 << 20,
@@ -416,7 +418,8 @@ class Recorder:
         ``failure`` (a sentence, or ""), ``ended`` (although nobody called ``stop``: its source failed, say).
 
         seen = filtered + written + not_written once stopped; ``lost`` are those that never came here: the
-        recorder, or its disk, was too slow. ``not_written`` are those that the disk refused.
+        recorder, or its disk, was too slow. ``not_written`` are those that the disk refused, or that were
+        beyond ``most_bytes``.
         """
 
     def stop(self) -> dict[str, Any]:

@@ -90,6 +90,12 @@ export interface Why {
   tables: Table[];
   remarks: string[];
 }
+/** The same of a test, with captures from each place that saw it, and what they show compared. */
+export interface Explained extends Why {
+  ends: string;
+  compared?: Table[];
+  places?: (Why & { from: string })[];
+}
 export interface PackedLayer {
   chart: string;
   kind: "bars" | "line" | "band" | "blocks" | "marks";
@@ -131,11 +137,13 @@ export interface Result {
   notes?: string[];
   tables?: Table[];
   /** By connection why it was not faster; those of too little data are left out. */
-  why?: (Why & { ends: string })[];
+  why?: Explained[];
+  /** Why the captures have no part in that; empty where they have, or where there are none. */
+  unread?: string;
   /** Why nobody can tell. */
   unexplained?: string;
   /** By end: the capture that was made, or why there is none. */
-  captures?: { where: string; data_id: string | null; packets: string | null; why_not: string | null }[];
+  captures?: { where: string; data_id: string | null; packets: string | null; why_not: string | null; missing?: string[] }[];
 }
 
 export type Lab = "netns" | "sim";

@@ -45,8 +45,8 @@ impl Recorder {
     #[new]
     #[pyo3(signature = (
         path, *, ring_fds=Vec::new(), interface=None, netns=None, filter=String::new(), snap_bytes=262_144,
-        rotate_bytes=None, rotate_seconds=None, keep_files=None, compress="", ring_bytes=64 << 20, cpu=None,
-        comment=String::new()
+        rotate_bytes=None, rotate_seconds=None, most_bytes=None, keep_files=None, compress="",
+        ring_bytes=64 << 20, cpu=None, comment=String::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
@@ -59,6 +59,7 @@ impl Recorder {
         snap_bytes: u32,
         rotate_bytes: Option<u64>,
         rotate_seconds: Option<f64>,
+        most_bytes: Option<u64>,
         keep_files: Option<usize>,
         compress: &str,
         ring_bytes: usize,
@@ -81,6 +82,7 @@ impl Recorder {
             snap_bytes,
             rotate_bytes,
             rotate_after,
+            most_bytes,
             keep_files,
             zstd_level,
             cpu,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 QUEUE_RATIO: Final = 1.1
 """A round trip so much longer than the least, and by ``QUEUE_S`` more, has waited in a queue."""
 PLAIN_QUEUE_RATIO: Final = 1.2
+FULL_QUEUE_RATIO: Final = 1.05
+"""Before losses at a bottleneck that is known."""
 FULL: Final = 0.8
 """Of the capacity, from which on it counts as used in full (as in BBR's and Dapper's rules)."""
 LEAST_QUEUED: Final = 0.1
@@ -221,6 +223,23 @@ class View:
     def lossy(self) -> Bools:
         """Something was sent again before."""
         return np.asarray(self.timeline.lost > 0)
+
+    @cached_property
+    def before_losses(self) -> float:
+        """The usual round trip just before losses, by the least one; NaN where none is known."""
+        t = self.timeline
+        at = np.flatnonzero(np.diff(t.lost, prepend=0.0) > 0)
+        before = t.rtt_s[np.maximum(at - 1, 0)]
+        before = before[np.isfinite(before)]
+        least = self.facts.min_rtt_s
+        return float(np.median(before)) / least if len(before) and least > 0 else float("nan")
+
+    @property
+    def overflowed(self) -> bool:
+        """A queue had filled up when something was lost."""
+        # Of a round trip that is hardly longer, only a known bottleneck says as much.
+        plain = PLAIN_QUEUE_RATIO + 2 * QUEUE_S / max(self.facts.min_rtt_s, QUEUE_S)
+        return self.before_losses > (plain if self.capacity is None else FULL_QUEUE_RATIO)
 
     @cached_property
     def has_room(self) -> Bools:

@@ -86,6 +86,7 @@ def open_recorder(
         snap_bytes=recording.snap_bytes,
         rotate_bytes=recording.rotate_bytes,
         rotate_seconds=recording.rotate_seconds,
+        most_bytes=recording.most_bytes,
         keep_files=recording.keep_files,
         compress="zstd" if recording.zstd else "",
         ring_bytes=recording.ring_bytes,

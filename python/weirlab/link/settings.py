@@ -37,6 +37,8 @@ class Recording:
     snap_bytes: int = SNAP_BYTES
     rotate_bytes: int | None = None
     rotate_seconds: float | None = None
+    most_bytes: int | None = None
+    """No more than this over all files; frames beyond are not written."""
     keep_files: int | None = None
     zstd: bool = False
     ring_bytes: int = RING_BYTES

@@ -43,6 +43,7 @@ from weirlab.web.runs import Shelf
 from weirlab.web.scenarios.desk import Forbidden, Scenarios
 from weirlab.web.settings import Settings, VoiceSettings
 from weirlab.web.transfers.desk import Busy, Transfers
+from weirlab.web.transfers.reading import Reader
 from weirlab.web.transfers.recording import Recording
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def service(
         keys = access.Keys(settings)
         desk = Desk(settings, measurements, children)
         bench = threading.Lock()
-        recording = Recording(desk.adopt, settings.most_upload_bytes)
+        recording = Recording(desk.adopt, Reader(settings, children), settings.most_upload_bytes)
         transfers = Transfers(measurements, settings.most_transfer_s, recording, bench)
         scenarios = Scenarios(store.root, measurements, settings.allow_run, bench)
         # Pages of documentation would load scripts from elsewhere.
@@ -112,6 +113,8 @@ def service(
             yield Service(app, desk, transfers, scenarios, retention, children)
         finally:
             retention.close()
+            # A transfer waits for the child that reads its captures.
+            children.close()
             transfers.close()
             scenarios.close()
             if voice is not None:

@@ -174,6 +174,18 @@ def test_a_queue_on_the_way_back_is_no_bottleneck_of_the_data() -> None:
     assert causes.ACK_QUEUE.held in blind(alone)
 
 
+def test_what_acks_let_out_evenly_looks_like_a_pace_to_the_receiver() -> None:
+    timeline, facts = seen(UNPAIRED)
+    pieces = len(timeline.lasts_s)
+    nothing, all_of_it = np.zeros(pieces, dtype=bool), np.ones(pieces, dtype=bool)
+    one = replace(timeline, source="receiver", queue_s=np.zeros(pieces), back_s=None, flat=nothing)
+    facts = replace(facts, between=None)
+    paced = told(replace(one, paced=all_of_it, starting=nothing), facts)
+    assert paced.main is causes.PACING
+    assert causes.ACK_QUEUE.held in blind(paced)
+    assert causes.ACK_QUEUE.held not in blind(told(one, facts))
+
+
 @pytest.mark.parametrize(
     ("fates", "cause", "said"),
     [

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -18,6 +22,9 @@ from weirlab.cli.program.app import app
 
 from .conftest import DEADLINE_S
 
+CORPUS = Path(__file__).resolve().parents[3] / "fuzz" / "corpus"
+SEEDS = [*sorted(CORPUS.glob("capture/*")), *sorted(CORPUS.glob("[!c]*/*"))[::3]]
+"""All captures, and some of what is none."""
 TOKEN = "correct horse battery"
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -62,6 +69,54 @@ def test_ctrl_c_ends_it_in_the_middle_of_work_and_nothing_tells_the_token(
     assert (last["kind"], last["uploads"]["received"]) == ("web", 1)
     assert TOKEN not in first + out + err
     assert "Traceback" not in err
+
+
+def test_all_hostile_seeds_at_once_get_a_clear_answer_and_no_upload_is_lost(
+    start: Start, capture: bytes
+) -> None:
+    contents = {f"made-{number}.pcap": capture + bytes([number]) for number in range(20)}
+    seeds = {f"{path.parent.name}-{path.name}": path.read_bytes() for path in SEEDS}
+    contents |= {name: content for name, content in seeds.items() if content}
+    assert len(contents) > 100
+    process = start("--readers", "2")
+    assert process.stdout is not None
+    url = json.loads(process.stdout.readline())["url"]
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    limits = httpx2.Limits(max_connections=len(contents))
+    with (
+        httpx2.Client(base_url=url, headers=headers, timeout=DEADLINE_S, limits=limits) as client,
+        ThreadPoolExecutor(len(contents)) as pool,
+    ):
+
+        def send(name: str) -> str:
+            sent = client.post("api/captures", params={"name": name}, content=contents[name])
+            assert sent.status_code == 201, (name, sent.text)
+            return str(sent.json()["data_id"])
+
+        ids = dict(zip(contents, pool.map(send, contents), strict=True))
+        assert len(set(ids.values())) == len(contents)
+        for name, data_id in ids.items():
+            found = over(client, data_id)
+            assert found["name"] == name
+            if found["stage"] == "failed":
+                assert name in found["message"] or "capture" in found["message"], found
+                assert not re.search("web/|exit code|unexpected", found["message"]), found
+            else:
+                assert client.get(f"api/captures/{data_id}/file").content == contents[name]
+            if name.startswith("made-"):
+                assert found["stage"] == "ready", found
+        assert over(client, ids["capture-no-capture"])["stage"] == "failed"
+        assert over(client, ids["capture-pcap-le-us"])["stage"] == "ready"
+    assert process.poll() is None
+
+
+def over(client: httpx2.Client, data_id: str) -> dict[str, Any]:
+    """A measurement that nobody works at any more."""
+    while True:
+        found: dict[str, Any] = client.get(f"api/measurements/{data_id}").json()
+        if found["stage"] in ("ready", "failed"):
+            return found
+        time.sleep(0.05)
 
 
 def test_an_address_for_others_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,6 +109,15 @@ def _acks_wait(view: View) -> Bools:
     return view.acks_queued
 
 
+def _ways_are_told(view: View) -> bool:
+    """Nothing that was named could be a queue on the way back."""
+    t = view.timeline
+    if t.back_s is not None:
+        return True
+    # The receiver sees by the data alone whether a queue stands in front of them.
+    return not t.paced.any() if t.source == "receiver" else view.capacity is None
+
+
 def _ack_queue(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     assert t.back_s is not None
@@ -241,14 +250,10 @@ def _bearable(view: View, allowed_bps: float, rtt_s: float) -> str:
 
 def _before(view: View) -> str:
     """Whether a queue had filled up when packets were lost."""
-    t = view.timeline
-    at = np.flatnonzero(np.diff(t.lost, prepend=0.0) > 0)
-    before = t.rtt_s[np.maximum(at - 1, 0)]
-    before = before[np.isfinite(before)]
-    if len(before) == 0:
+    ratio = view.before_losses
+    if math.isnan(ratio):
         return "the RTT before the losses is not known"
-    ratio = float(np.median(before)) / view.facts.min_rtt_s if view.facts.min_rtt_s > 0 else float("nan")
-    full = "a queue had filled up" if view.capacity is not None and ratio > 1.05 else "no queue had filled up"
+    full = "a queue had filled up" if view.overflowed else "no queue had filled up"
     return f"before losses the RTT was {ratio:.2f} times the least: {full}"
 
 
@@ -277,12 +282,15 @@ PATH_RULES: Final = (
         _acks_wait,
         _ack_queue,
         {"both": "high"},
-        dict.fromkeys(
-            ("kernel", "sender", "between"),
-            "a round trip does not show on which of its two ways the queue stands",
-        ),
-        (causes.BOTTLENECK.key, causes.FOREIGN.key),
-        lambda view: view.timeline.back_s is not None,
+        {
+            **dict.fromkeys(
+                _ONE_PLACE, "a round trip does not show on which of its two ways the queue stands"
+            ),
+            "receiver": "the way back of the ACKs is not seen, and what they let out one by one looks like a "
+            "pace that the sender keeps",
+        },
+        (causes.BOTTLENECK.key, causes.FOREIGN.key, causes.PACING.key),
+        _ways_are_told,
     ),
     Rule(
         causes.FOREIGN,
@@ -296,8 +304,9 @@ PATH_RULES: Final = (
         _sharing,
         {"kernel": "medium", "sender": "medium", "between": "medium", "receiver": "medium"},
         {"kernel": _OTHERS, "sender": _OTHERS, "between": _OTHERS, "receiver": _OTHERS},
-        (causes.BOTTLENECK.key,),
-        lambda view: view.paired is not None,
+        (causes.BOTTLENECK.key, causes.LOSS.key),
+        # Loss in front of which no queue fills up is no congestion.
+        lambda view: view.paired is not None or not (view.capacity is not None or view.overflowed),
     ),
     Rule(
         causes.BOTTLENECK,

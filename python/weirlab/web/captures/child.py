@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import resource
-import sys
-import threading
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from weirlab.web.children import NO_MEMORY
+from weirlab.web.child import serve
 
 CAPTURE: Final = "capture"
 """The upload, as it came."""
@@ -25,25 +21,6 @@ PARTS: Final = "part-"
 KEEP: Final = 2000
 """Connections that are listed, those with most bytes."""
 PERIOD_NS: Final = 100_000_000
-
-ENVIRONMENT: Final = {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
-"""Address space is limited, and every thread takes some of it."""
-
-
-def main() -> None:
-    """Read the request, and answer it."""
-    request = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_end_with_the_service, daemon=True).start()
-    _limit(int(request["memory_bytes"]), int(request["most_s"]))
-    try:
-        answer: dict[str, Any] = _DEEDS[request["do"]](request)
-    except MemoryError:
-        answer = _failure(NO_MEMORY)
-    except Exception as error:
-        answer = _failure(_told(error, request))
-    # What is not asked of a standard stream that may be broken already.
-    os.write(1, json.dumps(answer).encode())
-    os._exit(0)
 
 
 def _analyse(request: dict[str, Any]) -> dict[str, Any]:
@@ -139,40 +116,5 @@ _DEEDS: Final = {
 }
 
 
-def _told(error: Exception, request: dict[str, Any]) -> str:
-    """What failed, without the folders of this host."""
-    from weirlab.errors import WeirError
-    from weirlab.quoting import printable, shortened
-
-    text = str(error) if isinstance(error, WeirError) else f"unexpected {type(error).__name__}: {error}"
-    path = str(Path(request["folder"]) / CAPTURE)
-    return shortened(printable(text.replace(path, request["name"]).replace(request["folder"], "...")))
-
-
-def _failure(message: str) -> dict[str, Any]:
-    return {"error": {"message": message}}
-
-
-def _limit(memory_bytes: int, most_s: int) -> None:
-    limits = {
-        resource.RLIMIT_AS: memory_bytes,
-        resource.RLIMIT_CPU: most_s,
-        # Of one file: a capture of 1 GB in zstd may be one of 100 GB.
-        resource.RLIMIT_FSIZE: 4 * memory_bytes,
-        resource.RLIMIT_CORE: 0,
-    }
-    for kind, limit in limits.items():
-        _, hard = resource.getrlimit(kind)
-        least = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-        resource.setrlimit(kind, (least, least))
-
-
-def _end_with_the_service() -> None:
-    """Standard input ends when the service does, however it ends."""
-    while sys.stdin.buffer.read(1):
-        pass
-    os._exit(1)
-
-
 if __name__ == "__main__":
-    main()
+    serve(_DEEDS, CAPTURE)

@@ -18,6 +18,7 @@ from weirlab.errors import InputError
 from weirlab.trace import words
 from weirlab.trace.facts import Analysis, Connection, SideName, busier
 from weirlab.web.captures import arrays, child, receiving
+from weirlab.web.child import ENVIRONMENT
 from weirlab.web.children import Children, Interrupted, Refusal
 from weirlab.web.measurements import Measurement, Measurements
 from weirlab.web.settings import Settings
@@ -223,5 +224,5 @@ class Desk:
             programs.own("weirlab.web.captures.child"),
             {**request, "folder": str(one.path), **limits},
             most_s=self.settings.most_s,
-            environment=child.ENVIRONMENT,
+            environment=ENVIRONMENT,
         )

@@ -20,7 +20,8 @@ from weirlab.studies.tcp.show import tables as shown
 from weirlab.web.measurements import Measurement, Measurements
 from weirlab.web.tables import for_page
 from weirlab.web.transfers import asking, explaining, rows
-from weirlab.web.transfers.recording import Recording
+from weirlab.web.transfers.reading import Seen
+from weirlab.web.transfers.recording import Recording, Tapes
 
 RESULT: Final = "result.json"
 INTERVALS: Final = "intervals.json"
@@ -83,6 +84,10 @@ class Transfer:
 
     def blocks(self, event: Mapping[str, Any]) -> None:
         """Not asked for."""
+
+    def reading(self) -> None:
+        """No more is sent; the captures are read."""
+        self._tell("reading", {})
 
     def end(self, document: dict[str, Any]) -> None:
         """The last event."""
@@ -187,8 +192,10 @@ class Transfers:
         message, result = "", {}
         try:
             with self.recording.of(transfer.one, transfer.settings, transfer.captured) as tapes:
-                outcome, why = self._carried_out(transfer, tapes.settings)
-                why["captures"] = tapes.handed_on(outcome)
+                outcome, measured = self._carried_out(transfer, tapes.settings)
+                tapes.ended(outcome)
+                why = self._explained(transfer, measured, tapes)
+                why["captures"] = tapes.handed_on()
             document = plain(shown.send_document(outcome, transfer.settings))
             said, caution, rest = shown.send_conclusion(outcome).partition(shares.CAUTION)
             result = {
@@ -208,22 +215,39 @@ class Transfers:
 
     def _carried_out(
         self, transfer: Transfer, settings: sending.Settings
-    ) -> tuple[sending.Outcome, dict[str, Any]]:
-        """What came of it, and ``why`` it was not faster, or why that is not told (``unexplained``)."""
+    ) -> tuple[sending.Outcome, measuring.Measured | None]:
+        """What came of it, and what both kernels reported, unless that would be too much to keep."""
         every_s = explaining.period_s(settings, self.most_s)
         if every_s is None:
             outcome = sending.send(settings, transfer, transfer.stop)
             transfer.rest()
-            return outcome, {"unexplained": _TOO_MUCH}
+            return outcome, None
         often = replace(settings, interval_s=every_s)
         watched = measuring.Watched(transfer, 0.0)
         measured = measuring.measured(sending.send(often, watched, transfer.stop, watched.event), watched)
         transfer.rest()
+        return measured.outcome, measured
+
+    @staticmethod
+    def _explained(transfer: Transfer, measured: measuring.Measured | None, tapes: Tapes) -> dict[str, Any]:
+        """``why`` it was not faster, or why that is not told (``unexplained``).
+
+        ``unread``: why the captures have no part in it.
+        """
+        if measured is None:
+            return {"unexplained": _TOO_MUCH}
+        seen, unread = list[Seen](), ""
+        if tapes.captures:
+            transfer.reading()
         try:
-            return measured.outcome, {"why": explaining.why(measured)}
+            seen = tapes.seen(measured)
+        except Exception as error:
+            unread = failures.explain(error).message
+        try:
+            return {"why": explaining.why(measured, seen), "unread": unread}
         except Exception as error:
             # The numbers of the transfer count all the same.
-            return measured.outcome, {"unexplained": failures.explain(error).message}
+            return {"unexplained": failures.explain(error).message}
 
     def _keep(self, transfer: Transfer, message: str, result: dict[str, Any]) -> None:
         one = transfer.one

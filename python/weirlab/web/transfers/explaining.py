@@ -1,15 +1,23 @@
-"""Why a transfer was not faster, from what both kernels reported while it ran."""
+"""Why a transfer was not faster, from what both kernels reported, and from captures where there are any."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli.options.sockets import shown
 from weirlab.cli.results import diagnosis
+from weirlab.diagnosis.causes import PLACES
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure import measuring
 from weirlab.studies.tcp.measure.measuring import Measured
+from weirlab.studies.tcp.page import facts
+from weirlab.studies.tcp.study.kept import most_telling
 from weirlab.web.tables import for_page
+from weirlab.web.transfers.reading import Seen
+
+if TYPE_CHECKING:
+    from weirlab.diagnosis.finding import Diagnosis
 
 _EVERY_S: Final = 0.01
 """Between two reports of a kernel, where that is not too much."""
@@ -26,15 +34,41 @@ def period_s(settings: sending.Settings, most_s: float) -> float | None:
     return min(max(_EVERY_S, least_s), settings.interval_s)
 
 
-def why(measured: Measured) -> list[dict[str, Any]]:
-    """By connection: its ends, a ``sentence``, ``tables`` and ``remarks``. Short of data one is left out."""
-    started = measured.outcome.started["connections"]
-    return [
-        {
-            "ends": " > ".join(shown(started[number][end]) for end in ("local", "remote")),
-            "sentence": found.sentence,
-            "tables": [for_page(each) for each in diagnosis.tables(found)],
-            "remarks": diagnosis.remarks(found),
-        }
-        for number, found in sorted(measuring.diagnoses(measured).items())
-    ]
+def why(measured: Measured, seen: Sequence[Seen] = ()) -> list[dict[str, Any]]:
+    """By connection: its ends, a ``sentence``, ``tables`` and ``remarks``. Short of data one is left out.
+
+    With what captures have ``seen``, the sentence is of the place that knows most, and all of them are
+    beside: ``compared`` in tables, and each of the ``places`` by itself.
+    """
+    kernels = measuring.diagnoses(measured)
+    told = []
+    for number, one in enumerate(measured.outcome.started["connections"]):
+        found = {"kernel": kernels[number]} if number in kernels else {}
+        captured = seen[number] if seen else None
+        if captured is not None:
+            found |= captured.diagnoses
+        if not found:
+            continue
+        ends = " > ".join(shown(one[end]) for end in ("local", "remote"))
+        more = {} if captured is None else _beside(found, captured)
+        told.append({"ends": ends, **_said(most_telling(found)), **more})
+    return told
+
+
+def _beside(found: dict[str, Diagnosis], captured: Seen) -> dict[str, Any]:
+    tables = [table for table in (facts.places(found), facts.untold(found)) if table is not None]
+    return {
+        "compared": [*map(for_page, tables), *captured.tables],
+        "places": [
+            {"from": f"{PLACES[source][:1].upper()}{PLACES[source][1:]}", **_said(each)}
+            for source, each in found.items()
+        ],
+    }
+
+
+def _said(found: Diagnosis) -> dict[str, Any]:
+    return {
+        "sentence": found.sentence,
+        "tables": [for_page(each) for each in diagnosis.tables(found)],
+        "remarks": diagnosis.remarks(found),
+    }

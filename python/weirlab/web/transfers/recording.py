@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure import capturing
 from weirlab.studies.tcp.measure.capturing import Capture, End
+from weirlab.studies.tcp.study.findings import capture_remarks
 from weirlab.trace.quantities import count
 from weirlab.web.measurements import Measurement
+from weirlab.web.transfers.reading import Reader, Seen
+
+if TYPE_CHECKING:
+    from weirlab.studies.tcp.measure.measuring import Measured
 
 Adopt = Callable[[str, Path], Measurement]
 """Takes a file, under a name, as if it had been uploaded."""
@@ -29,47 +34,75 @@ class Tapes:
     settings: sending.Settings
     """Of the test, with the wish for the server's capture."""
     adopt: Adopt
+    reader: Reader
+    folder: Path
     client: Capture
     stop: Callable[[], None]
     """Ends the capture of this host."""
+    captures: dict[End, Capture] = field(default_factory=dict)
+    """Those that have ended; none where nothing was asked for."""
 
-    def handed_on(self, outcome: sending.Outcome) -> list[dict[str, Any]]:
-        """By end: the ``data_id`` of the capture, or ``why_not``. Empty where nothing was asked for."""
+    def ended(self, outcome: sending.Outcome) -> None:
+        """The test is over."""
         self.stop()
-        fetch = self.settings.fetch
-        if fetch is None:
+        if (fetch := self.settings.fetch) is not None:
+            server = capturing.fetched(outcome.recorded, fetch.file, capturing.AUTO)
+            self.captures = {"client": self.client, "server": server}
+
+    def seen(self, measured: Measured) -> list[Seen]:
+        """What the captures show, by connection; nothing without any. Raises as :meth:`Reader.read`."""
+        if all(each.path is None for each in self.captures.values()):
             return []
-        server = capturing.fetched(outcome.recorded, fetch.file, capturing.AUTO)
-        ends: tuple[tuple[End, Capture], ...] = (("client", self.client), ("server", server))
-        return [self._one(end, capture) for end, capture in ends]
+        told = measured.outcome.recorded
+        if told is not None and told["why_not"] is None:
+            shift_ns = measured.shift_ns(told["since_1970_ns"])
+            self.captures["server"] = replace(self.captures["server"], shift_ns=shift_ns)
+        return self.reader.read(measured, self.captures, self.folder)
+
+    def handed_on(self) -> list[dict[str, Any]]:
+        """By end: the ``data_id`` of the capture, or ``why_not``, and what is ``missing`` from it."""
+        return [self._one(end, capture) for end, capture in self.captures.items()]
 
     def _one(self, end: End, capture: Capture) -> dict[str, Any]:
         where = "this host" if end == "client" else self.settings.host
+        told: dict[str, Any] = {
+            "where": where,
+            "why_not": capture.why_not,
+            "data_id": None,
+            "packets": None,
+            "missing": [],
+        }
         if capture.path is None:
-            return {"where": where, "why_not": capture.why_not, "data_id": None, "packets": None}
+            return told
         made = self.adopt(f"TCP test at {where}.pcapng", capture.path)
         packets = None if capture.packets is None else count(capture.packets)
-        return {"where": where, "why_not": None, "data_id": made.data_id, "packets": packets}
+        missing = list(capture_remarks(f"at {where}", capture))
+        return {**told, "why_not": None, "data_id": made.data_id, "packets": packets, "missing": missing}
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Records tests, at most ``most_bytes`` each, and has their captures adopted."""
+    """Records tests, at most ``most_bytes`` each, and has their captures read and adopted."""
 
     adopt: Adopt
+    reader: Reader
     most_bytes: int
 
     @contextmanager
     def of(self, one: Measurement, settings: sending.Settings, wanted: bool) -> Iterator[Tapes]:
         """Record a test while the block lasts, in the folder of ``one``; nothing unless ``wanted``."""
         if not wanted:
-            yield Tapes(settings, self.adopt, Capture(None), lambda: None)
+            yield Tapes(settings, self.adopt, self.reader, one.path, Capture(None), lambda: None)
             return
         most_bytes = min(self.most_bytes, capturing.MOST_BYTES)
         with TemporaryDirectory(dir=one.path, prefix="tapes-") as name, ExitStack() as recorder:
             folder = Path(name)
             fetch = sending.Fetch(folder / capturing.FILES["server"], must=False, most_bytes=most_bytes)
             client = recorder.enter_context(
-                capturing.capturing(settings.host, settings.port, folder, capturing.AUTO)
+                capturing.capturing(
+                    settings.host, settings.port, folder, capturing.AUTO, most_bytes=most_bytes
+                )
             )
-            yield Tapes(replace(settings, fetch=fetch), self.adopt, client, recorder.close)
+            yield Tapes(
+                replace(settings, fetch=fetch), self.adopt, self.reader, folder, client, recorder.close
+            )

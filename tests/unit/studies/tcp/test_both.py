@@ -25,25 +25,20 @@ CROSSED = CrossingRow(
 )  # fmt: skip
 
 
-def kept(connections: int = 1, **more: object) -> Kept:
-    found = {"connections": [None] * connections, "agreement": (), "crossings": (), **more}
-    return cast("Kept", SimpleNamespace(**found))
-
-
 def test_without_captures_there_is_nothing_to_compare() -> None:
-    assert list(both.agreement(kept())) == list(both.crossings(kept())) == []
+    assert list(both.agreement((), many=False)) == list(both.crossings(())) == []
 
 
 def test_values_of_both_sources_have_their_unit_and_what_explains_a_difference() -> None:
-    (table,) = both.agreement(kept(agreement=(ALIKE, APART)))
+    (table,) = both.agreement((ALIKE, APART), many=False)
     assert list(table.rows[0]) == ["Segments sent again", "3", "3", "sender", "yes", ""]
     assert list(table.rows[1]) == ["Least round trip", "10.5 ms", "9.00 ms", "sender", "no", "it is slow"]
-    (many,) = both.agreement(kept(connections=2, agreement=(APART,)))
+    (many,) = both.agreement((APART,), many=True)
     assert (many.columns[0], many.rows[0][0]) == ("#", "0")
 
 
 def test_what_is_not_known_of_a_crossing_is_left_open() -> None:
-    (table,) = both.crossings(kept(crossings=(CROSSED,)))
+    (table,) = both.crossings((CROSSED,))
     (row,) = table.rows
     assert dict(zip(table.columns, row, strict=True)) == {
         "#": "0", "Captures": "sender to receiver", "Sent": "10.0 kB", "Sent again": "1.00 kB",
@@ -72,7 +67,8 @@ def test_the_kernel_knows_the_ends_best_and_both_captures_the_path(
     kernel: Cause, both: Cause, best: str
 ) -> None:
     by_source = {"kernel": seen("kernel", kernel, "a", "b"), "both": seen("both", both, "b", "c")}
-    found = Kept.best.func(kept(diagnoses={0: by_source, 1: {"kernel": seen("kernel", kernel, "a")}}))
+    kept = SimpleNamespace(diagnoses={0: by_source, 1: {"kernel": seen("kernel", kernel, "a")}})
+    found = Kept.best.func(cast("Kept", kept))
     assert found[0].source == best
     # What one of the two tells is told.
     assert [each.what for each in found[0].blind] == ["b"]

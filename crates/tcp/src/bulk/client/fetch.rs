@@ -78,12 +78,19 @@ pub fn fetch(
         },
     };
     let record = found.map_err(Without)?;
-    if record.bytes > options.most_bytes {
-        return Err(Without(format!("it has {} bytes, {} are taken", record.bytes, options.most_bytes)));
-    }
     let refused = |e: std::io::Error| format!("it cannot be written here: {e}");
-    let made = OpenOptions::new().write(true).create_new(true).open(&options.file);
-    let mut file = made.map_err(|e| Without(refused(e)))?;
+    let made = if record.bytes > options.most_bytes {
+        Err(format!("it has {} bytes, {} are taken", record.bytes, options.most_bytes))
+    } else {
+        OpenOptions::new().write(true).create_new(true).open(&options.file).map_err(refused)
+    };
+    let mut file = match made {
+        Ok(file) => file,
+        Err(why) => {
+            decline(&record, writer);
+            return Err(Without(why));
+        }
+    };
     let (due, mut hash) = (Instant::now() + ALL, Sha256::new());
     let (mut have, mut asked) = (0, 0);
     while have < record.bytes {
@@ -108,6 +115,15 @@ pub fn fetch(
         Ok(record)
     } else {
         Err(Without("it was damaged on its way: its checksum is wrong".to_owned()))
+    }
+}
+
+/// Asks for what follows the end: then the server waits for no other question, and may go on to the next capture.
+fn decline(record: &Record, writer: &mut Writer) {
+    // Of an empty one it waits for no question.
+    if record.bytes > 0 {
+        // Where it is gone, that is found out by what comes next.
+        let _ = writer.send(&Message::Fetch { from: record.bytes });
     }
 }
 
@@ -139,6 +155,7 @@ mod tests {
     use super::*;
     use crate::bulk::end::channel;
     use crate::bulk::line::Line;
+    use crate::control::MOST_ANSWER_BYTES;
 
     /// What comes of a record when these messages come.
     fn fetched(file: &Path, record: Record, came: Vec<Input>) -> Result<Record, String> {
@@ -179,6 +196,25 @@ mod tests {
         let found = fetched(&folder.join("f"), record_of(&bytes), came);
         assert_eq!(found, Ok(record_of(&bytes)));
         assert_eq!(std::fs::read(folder.join("f")).unwrap(), bytes);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn the_server_of_a_capture_that_is_not_taken_waits_for_no_question() {
+        let folder = folder("declined");
+        std::fs::write(folder.join("there"), "").unwrap();
+        for (name, most_bytes) in [("large", 9), ("there", 10)] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut server = Line::new(listener.accept().unwrap().0, MOST_ANSWER_BYTES).unwrap();
+            let mut writer = Line::new(stream, 100).unwrap().writer().unwrap();
+            let (_inputs, incoming) = channel();
+            let options = FetchOptions { file: folder.join(name), must: false, most_bytes };
+            let told = Some(Ok(record_of(b"0123456789")));
+            assert!(matches!(fetch(&options, told, &mut writer, &incoming), Err(Unfetched::Without(_))));
+            drop(writer);
+            assert_eq!(server.receive(None).unwrap(), Message::Fetch { from: 10 });
+        }
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -145,6 +145,10 @@ fn send_parts(
     writer: &mut Writer,
     incoming: &Incoming,
 ) -> Result<(), Broken> {
+    if bytes == 0 {
+        // Nobody asks for nothing.
+        return Ok(());
+    }
     let due = Instant::now() + ALL;
     loop {
         let left = due.saturating_duration_since(Instant::now());
@@ -168,7 +172,7 @@ fn send_parts(
             Ok(Input::Message(Message::Clock { .. } | Message::Stop) | Input::Ended) => {}
             Ok(Input::Flooded) => return Err(Broken::Refused(flooded())),
             Ok(Input::Stop | Input::Abort) => return Err(Broken::Refused(STOPPED.to_owned())),
-            // Nobody waits for an answer: it has what it wants, or it is gone.
+            // Nobody waits for an answer: it wants none of it, it has what it wants, or it is gone.
             Ok(_) | Err(_) => return Ok(()),
         }
     }
@@ -231,6 +235,28 @@ mod tests {
             assert_eq!(done, Err(Broken::Refused(why.to_owned())));
             drop(writer);
             assert_eq!(heard.join().unwrap(), 2, "the record and a part");
+        }
+    }
+
+    #[test]
+    fn the_second_capture_follows_at_once_when_the_first_is_declined_or_empty() {
+        let (mut client, mut writer) = ends();
+        let (inputs, incoming) = channel();
+        let taken = |bytes: &[u8]| {
+            Ok((file_of("declined", bytes), Record { bytes: bytes.len() as u64, ..Record::default() }))
+        };
+        for first in [&b"first"[..], b""] {
+            if !first.is_empty() {
+                fetch(&inputs, first.len() as u64);
+            }
+            assert!(hand_over(taken(first), Then::More, &mut writer, &incoming).unwrap().is_ok());
+            fetch(&inputs, 0);
+            assert!(hand_over(taken(b"second"), Then::Free(None), &mut writer, &incoming).unwrap().is_ok());
+            for _ in 0..2 {
+                assert!(matches!(client.receive(None), Ok(Message::Recorded { found: Ok(_) })));
+            }
+            let Ok(Message::Part { bytes, .. }) = client.receive(None) else { panic!() };
+            assert_eq!(bytes, b"second");
         }
     }
 

@@ -100,11 +100,18 @@ def ends(text: str, *, reverse: bool) -> Ends:
 
 @contextmanager
 def capturing(
-    host: str, port: int, folder: Path, wanted: str, netns: str | None = None, end: End = "client"
+    host: str,
+    port: int,
+    folder: Path,
+    wanted: str,
+    netns: str | None = None,
+    end: End = "client",
+    most_bytes: int | None = None,
 ) -> Iterator[Capture]:
     """Record what goes to and from ``port`` of ``host`` while the block lasts.
 
-    ``wanted`` as in :class:`Ends`; an interface is in the namespace ``netns``.
+    ``wanted`` as in :class:`Ends`; an interface is in the namespace ``netns``. Packets beyond ``most_bytes``
+    are left out.
 
     Raises
     ------
@@ -122,7 +129,7 @@ def capturing(
     try:
         interface = _towards(host, port) if wanted in (AUTO, MUST) else wanted
         recorder = bindings.open_recorder(
-            Recording(path, filter=f"tcp port {port}", snap_bytes=SNAP_BYTES),
+            Recording(path, filter=f"tcp port {port}", snap_bytes=SNAP_BYTES, most_bytes=most_bytes),
             path=str(path),
             interface=interface,
             netns=netns,
@@ -140,7 +147,12 @@ def capturing(
         if recorder is not None:
             counts = recorder.stop()["interfaces"]
             found.packets = sum(each["written"] for each in counts)
-            found.lost_packets = sum(each["lost"] + each["not_written"] for each in counts)
+            found.lost_packets = sum(each["lost"] for each in counts)
+            not_written = sum(each["not_written"] for each in counts)
+            if most_bytes is None:
+                found.lost_packets += not_written
+            else:
+                found.left_out_packets = not_written
 
 
 def fetched(told: Mapping[str, Any] | None, path: Path | None, wanted: str) -> Capture:

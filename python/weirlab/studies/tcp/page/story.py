@@ -364,8 +364,8 @@ def _compared(kept: Kept) -> Chapter:
                 facts.places(found),
                 facts.untold(found),
                 *(terminal.between(found["both"]) if "both" in found else ()),
-                *both.crossings(kept),
-                *both.agreement(kept),
+                *both.crossings(kept.crossings),
+                *both.agreement(kept.agreement, many=len(kept.connections) > 1),
                 None if counters is None else facts.counters(counters),
             )
             if table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from weirlab.quantities import NOTHING
@@ -11,7 +11,7 @@ from weirlab.tables import Table
 from weirlab.trace.quantities import count, duration, octets, size
 
 if TYPE_CHECKING:
-    from weirlab.studies.tcp.study.kept import Kept
+    from weirlab.studies.tcp.study.columns import AgreementRow, CrossingRow
 
 SECTIONS: Final[Mapping[str, str]] = {
     "all": "sender to receiver",
@@ -25,9 +25,8 @@ _SAID: Final[Mapping[str, Callable[[float], str]]] = {
 }
 
 
-def agreement(kept: Kept) -> Iterator[Table]:
-    """The kernel beside the captures; nothing without a capture."""
-    many = len(kept.connections) > 1
+def agreement(found: Sequence[AgreementRow], *, many: bool) -> Iterator[Table]:
+    """The kernel beside the captures, of one of ``many`` connections; nothing without a capture."""
     rows = [
         [
             *([str(each.connection)] if many else []),
@@ -38,7 +37,7 @@ def agreement(kept: Kept) -> Iterator[Table]:
             "yes" if each.agrees else "no",
             each.why,
         ]
-        for each in kept.agreement
+        for each in found
     ]
     columns = ["Quantity", "Sender's kernel", "Capture", "Captured at", "Agree", "Why they differ"]
     if rows:
@@ -46,7 +45,7 @@ def agreement(kept: Kept) -> Iterator[Table]:
         yield Table("The same from two sources", names, rows, ("Why they differ",))
 
 
-def crossings(kept: Kept) -> Iterator[Table]:
+def crossings(found: Sequence[CrossingRow]) -> Iterator[Table]:
     """What became of the data between two captures; nothing without two."""
     rows = [
         [
@@ -60,7 +59,7 @@ def crossings(kept: Kept) -> Iterator[Table]:
             _ways(each.there_min_us, each.there_mean_us, each.there_max_us),
             _ways(each.back_min_us, each.back_mean_us, each.back_max_us),
         ]
-        for each in kept.crossings
+        for each in found
     ]
     columns = ("#", "Captures", "Sent", "Sent again", "Lost", "Arrived", "Twice", "Data took", "ACKs took")
     if rows:

@@ -21,6 +21,7 @@ from weirlab.trace.times import Window
 
 if TYPE_CHECKING:
     from weirlab.store import Run
+    from weirlab.studies.tcp.measure.capturing import Capture
     from weirlab.studies.tcp.study.columns import AgreementRow, CaptureRow, CrossingRow, TransferRow
 
 PRINTED: Final = (
@@ -122,7 +123,9 @@ class TcpFindings:
                     replace(first, caption=f"{first.caption}: {named}seen by {each.document()['from']}")
                 )
                 made += rest if source == "kernel" else diagnosis.between(each)
-        return [*made, *shown_both.crossings(self.kept), *shown_both.agreement(self.kept)]
+        many = len(self.kept.connections) > 1
+        agreement = shown_both.agreement(self.kept.agreement, many=many)
+        return [*made, *shown_both.crossings(self.kept.crossings), *agreement]
 
     def remarks(self) -> list[str]:
         """What cannot be told, and what should be set otherwise."""
@@ -167,7 +170,7 @@ def captures_remarks(kept: Kept) -> list[str]:
     why_not = {row.why_not for row in kept.captures.values()}
     if len(why_not) == 1 and "" not in why_not:
         return [f"No capture: {why_not.pop()}."]
-    return [said for end, row in kept.captures.items() for said in _captured(end, row)]
+    return [said for end, row in kept.captures.items() for said in capture_remarks(where(end), row)]
 
 
 def where(end: str) -> str:
@@ -175,18 +178,19 @@ def where(end: str) -> str:
     return "in between" if end == "between" else f"at the {end}"
 
 
-def _captured(end: str, row: CaptureRow) -> Iterator[str]:
+def capture_remarks(place: str, row: CaptureRow | Capture) -> Iterator[str]:
+    """The same of one capture, made at ``place``."""
     if row.why_not:
-        yield f"No capture {where(end)}: {row.why_not}."
+        yield f"No capture {place}: {row.why_not}."
     if row.lost_packets:
-        yield f"{plural(row.lost_packets, 'packet')} came too fast to be captured {where(end)}."
+        yield f"{plural(row.lost_packets, 'packet')} came too fast to be captured {place}."
     if row.left_out_packets:
         yield (
-            f"The capture {where(end)} lacks its last {plural(row.left_out_packets, 'packet')}: it has as "
+            f"The capture {place} lacks its last {plural(row.left_out_packets, 'packet')}: it has as "
             "many bytes as it may."
         )
     if row.ended_early:
-        yield f"The capture {where(end)} ended before the transfer did: it lasted as long as it may."
+        yield f"The capture {place} ended before the transfer did: it lasted as long as it may."
 
 
 def clocks(transfer: TransferRow) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class Kept:
     @cached_property
     def best(self) -> dict[int, Diagnosis]:
         """By connection the one that knows most: the kernel's of the ends, both captures' of the path."""
-        return {number: _best(each) for number, each in self.diagnoses.items() if each}
+        return {number: most_telling(each) for number, each in self.diagnoses.items() if each}
 
     @cached_property
     def busiest(self) -> int:
@@ -106,7 +106,8 @@ class Kept:
         return [_summary(each) for each in self.directions]
 
 
-def _best(found: Mapping[str, Diagnosis]) -> Diagnosis:
+def most_telling(found: Mapping[str, Diagnosis]) -> Diagnosis:
+    """Of the diagnoses of a connection, by source: the kernel's of the ends, both captures' of the path."""
     first, both = next(iter(found.values())), found.get("both")
     if both is None:
         return first

@@ -38,6 +38,7 @@ from weirlab.traffic.spec import Flows, Rate, Traffic
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.both.crossing import Delay
+    from weirlab.studies.tcp.measure.captured import Captured
     from weirlab.studies.tcp.measure.measuring import Measured
     from weirlab.studies.tcp.results import Latency
     from weirlab.studies.tcp.sending import Settings
@@ -119,8 +120,8 @@ def tables(found: Found, settings: Settings, trial_id: str) -> Mapping[str, pl.D
         AXIS: found.axis.select(named, pl.all()),
         PACKETS: found.packets.select(named, pl.all()),
         CAPTURES: frame_of(CaptureRow, _captures(found, trial_id)),
-        CROSSINGS: frame_of(CrossingRow, _crossings(found, trial_id)),
-        AGREEMENT: frame_of(AgreementRow, _agreement(found, trial_id)),
+        CROSSINGS: frame_of(CrossingRow, crossings(found.captured, trial_id)),
+        AGREEMENT: frame_of(AgreementRow, agreement(found.captured, trial_id)),
     }
 
 
@@ -134,7 +135,8 @@ def _captures(found: Found, trial_id: str) -> list[CaptureRow]:
     return [_row(CaptureRow, each, trial_id=trial_id, end=end) for end, each in found.captures.items()]
 
 
-def _crossings(found: Found, trial_id: str) -> list[CrossingRow]:
+def crossings(found: Captured, trial_id: str = "") -> list[CrossingRow]:
+    """What became of the data between two captures."""
     return [
         _row(
             CrossingRow,
@@ -145,7 +147,7 @@ def _crossings(found: Found, trial_id: str) -> list[CrossingRow]:
             **_delay("there", each.there),
             **_delay("back", each.back),
         )
-        for number, sections in sorted(found.captured.crossings.items())
+        for number, sections in sorted(found.crossings.items())
         for section, each in sections.items()
     ]
 
@@ -158,10 +160,11 @@ def _delay(way: str, found: Delay | None) -> dict[str, Any]:
     return {f"{way}_packets": 0 if found is None else found.count, **named}
 
 
-def _agreement(found: Found, trial_id: str) -> list[AgreementRow]:
+def agreement(found: Captured, trial_id: str = "") -> list[AgreementRow]:
+    """The same quantities from the kernel and from captures."""
     return [
         AgreementRow(trial_id=trial_id, connection=number, **vars(each))
-        for number, pairs in sorted(found.captured.pairs.items())
+        for number, pairs in sorted(found.pairs.items())
         for each in pairs
     ]
 

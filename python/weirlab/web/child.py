@@ -1,0 +1,71 @@
+"""A child process of :mod:`children`: it answers one request within limits, and ends with the service."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab.web.children import NO_MEMORY
+
+Deed = Callable[[dict[str, Any]], dict[str, Any]]
+"""Does what a request asks for, and returns the answer."""
+
+ENVIRONMENT: Final = {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
+"""Address space is limited, and every thread takes some of it."""
+
+
+def serve(deeds: Mapping[str, Deed], file: str) -> None:
+    """Read the request, do what it names, and answer it; ``file`` of its folder is what the user knows."""
+    request = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_the_service, daemon=True).start()
+    _limit(int(request["memory_bytes"]), int(request["most_s"]))
+    try:
+        answer: dict[str, Any] = deeds[request["do"]](request)
+    except MemoryError:
+        answer = _failure(NO_MEMORY)
+    except Exception as error:
+        answer = _failure(_told(error, request, file))
+    # What is not asked of a standard stream that may be broken already.
+    os.write(1, json.dumps(answer).encode())
+    os._exit(0)
+
+
+def _told(error: Exception, request: dict[str, Any], file: str) -> str:
+    """What failed, without the folders of this host."""
+    from weirlab.errors import WeirError
+    from weirlab.quoting import printable, shortened
+
+    text = str(error) if isinstance(error, WeirError) else f"unexpected {type(error).__name__}: {error}"
+    path = str(Path(request["folder"]) / file)
+    return shortened(printable(text.replace(path, request["name"]).replace(request["folder"], "...")))
+
+
+def _failure(message: str) -> dict[str, Any]:
+    return {"error": {"message": message}}
+
+
+def _limit(memory_bytes: int, most_s: int) -> None:
+    limits = {
+        resource.RLIMIT_AS: memory_bytes,
+        resource.RLIMIT_CPU: most_s,
+        # Of one file: a capture of 1 GB in zstd may be one of 100 GB.
+        resource.RLIMIT_FSIZE: 4 * memory_bytes,
+        resource.RLIMIT_CORE: 0,
+    }
+    for kind, limit in limits.items():
+        _, hard = resource.getrlimit(kind)
+        least = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(kind, (least, least))
+
+
+def _end_with_the_service() -> None:
+    """Standard input ends when the service does, however it ends."""
+    while sys.stdin.buffer.read(1):
+        pass
+    os._exit(1)

@@ -1,0 +1,57 @@
+"""The child process that reads the captures of a test, within limits; see :mod:`reading`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab.studies.tcp.measure.capturing import FILES
+from weirlab.web.child import serve
+
+SAMPLES: Final = "samples.parquet"
+"""What both kernels reported."""
+
+
+def _compare(request: dict[str, Any]) -> dict[str, Any]:
+    import polars as pl
+
+    from weirlab.studies.tcp.measure.captured import captured
+    from weirlab.studies.tcp.measure.capturing import Capture
+    from weirlab.studies.tcp.measure.measuring import Measured
+    from weirlab.studies.tcp.measure.samples import Start
+    from weirlab.studies.tcp.sending import Outcome
+    from weirlab.studies.tcp.show import both
+    from weirlab.studies.tcp.study import recording
+    from weirlab.web.tables import for_page
+
+    folder, connections = Path(request["folder"]), request["connections"]
+    with (folder / SAMPLES).open("rb") as file:
+        samples = pl.read_parquet(file)
+    # Times of captures are on the client's clock already.
+    measured = Measured(Outcome([], [], {"connections": connections}), samples, Start(0, 0, 0), None, True)
+    captures = {
+        end: Capture(**{**told, "path": folder / told["path"]}) for end, told in request["captures"].items()
+    }
+    found = captured(captures, measured)
+    crossings, agreement = recording.crossings(found), recording.agreement(found)
+    return {
+        "connections": [
+            {
+                "diagnoses": [each.document() for each in found.diagnoses.get(number, {}).values()],
+                "tables": [
+                    for_page(table)
+                    for table in (
+                        *both.crossings([each for each in crossings if each.connection == number]),
+                        *both.agreement(
+                            [each for each in agreement if each.connection == number], many=False
+                        ),
+                    )
+                ],
+            }
+            for number in range(len(connections))
+        ]
+    }
+
+
+if __name__ == "__main__":
+    serve({"compare": _compare}, FILES["server"])

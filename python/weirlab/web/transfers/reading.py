@@ -1,0 +1,70 @@
+"""What the captures at both ends show of a test; a child process reads them, as one of them is foreign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weirlab import files, programs
+from weirlab.diagnosis import stored
+from weirlab.documents import plain
+from weirlab.web.child import ENVIRONMENT
+from weirlab.web.children import Children
+from weirlab.web.settings import Settings
+from weirlab.web.transfers.child import SAMPLES
+
+if TYPE_CHECKING:
+    from weirlab.diagnosis.finding import Diagnosis
+    from weirlab.studies.tcp.measure.capturing import Capture, End
+    from weirlab.studies.tcp.measure.measuring import Measured
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What captures show of a connection: ``diagnoses`` by source, and ``tables`` for the page."""
+
+    diagnoses: Mapping[str, Diagnosis]
+    tables: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the captures of one test at a time, within the limits of ``settings``."""
+
+    settings: Settings
+    children: Children
+
+    def read(self, measured: Measured, captures: Mapping[End, Capture], folder: Path) -> list[Seen]:
+        """By connection; ``folder`` has the captures, and is for whatever the child needs.
+
+        Raises
+        ------
+        Refusal
+            A capture cannot be read within the limits, or the service ends.
+        """
+        files.write(folder / SAMPLES, measured.samples.write_parquet)
+        request = {
+            "do": "compare",
+            "name": "the capture",
+            "folder": str(folder),
+            "connections": plain(measured.outcome.started["connections"]),
+            "captures": {
+                end: {**vars(each), "path": each.path.name}
+                for end, each in captures.items()
+                if each.path is not None
+            },
+            "memory_bytes": self.settings.memory_bytes,
+            "most_s": round(self.settings.most_s),
+        }
+        answer = self.children.ask(
+            programs.own("weirlab.web.transfers.child"),
+            request,
+            most_s=self.settings.most_s,
+            environment={**ENVIRONMENT, "TMPDIR": str(folder)},
+        )
+        return [
+            Seen({found["source"]: stored.read(found) for found in each["diagnoses"]}, each["tables"])
+            for each in answer["connections"]
+        ]

@@ -1,0 +1,118 @@
+"""Captures at both ends of a TCP test: read by a child process, and told beside what the kernels say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from weirlab.studies.tcp.measure.capturing import Capture, End
+from weirlab.studies.tcp.measure.measuring import Measured
+from weirlab.studies.tcp.measure.samples import Start
+from weirlab.studies.tcp.sending import Outcome
+from weirlab.testing.capture import Packet, write_pcap
+from weirlab.testing.tcp import Talk
+from weirlab.web.children import Children, Refusal
+from weirlab.web.settings import Settings
+from weirlab.web.transfers import explaining
+from weirlab.web.transfers.reading import Reader
+
+WAY_NS = 5_000_000
+AHEAD_NS = 3_000_000_000
+"""The server's clock, of the client's."""
+SAMPLES = {"time_ns": pl.Int64, "end": pl.String, "connection": pl.Int64, "role": pl.String}
+
+
+def talked() -> Talk:
+    """A client that sends, and waits for 200 ms before each of its small messages, with a path of 10 ms."""
+    talk = Talk()
+    talk.handshake(rtt_ms=10)
+    for _ in range(20):
+        talk.a.send(1000)
+        talk.wait(10)
+        talk.b.ack()
+        talk.wait(200)
+    talk.a.fin()
+    talk.b.fin()
+    return talk
+
+
+def at_server(talk: Talk) -> list[Packet]:
+    """What is captured there: data later, ACKs earlier, all by another clock."""
+    moved = [
+        replace(each, time_ns=each.time_ns + AHEAD_NS + (WAY_NS if each.sender == "a" else -WAY_NS))
+        for each in talk.segments
+    ]
+    talk.segments = sorted(moved, key=lambda each: each.time_ns)
+    return talk.packets()
+
+
+@pytest.fixture
+def reader() -> Iterator[Reader]:
+    children = Children(1)
+    yield Reader(Settings(), children)
+    children.close()
+
+
+@pytest.fixture
+def measured() -> Measured:
+    one = {"up": True, "local": ["192.0.2.1", 40_000], "remote": ["198.51.100.2", 80], "congestion": "cubic"}
+    none = pl.DataFrame(schema=SAMPLES)
+    return Measured(Outcome([], [], {"connections": [one]}), none, Start(0, 0, 0), None, same_clock=False)
+
+
+def captures(folder: Path) -> dict[End, Capture]:
+    talk = talked()
+    client = write_pcap(folder / "capture.pcapng", talk.packets())
+    server = write_pcap(folder / "server-capture.pcapng", at_server(talk))
+    return {"client": Capture(client), "server": Capture(server, shift_ns=-AHEAD_NS)}
+
+
+def test_each_capture_and_both_together_say_why(reader: Reader, measured: Measured, tmp_path: Path) -> None:
+    (seen,) = reader.read(measured, captures(tmp_path), tmp_path)
+    assert list(seen.diagnoses) == ["both", "sender", "receiver"]
+    assert {each.main.key for each in seen.diagnoses.values()} == {"application_write"}
+    (crossing,) = (each for each in seen.tables if each["caption"].startswith("Between two captures"))
+    assert crossing["rows"][0][:3] == ["0", "sender to receiver", "20.0 kB"]
+
+
+def test_all_places_are_compared_and_each_one_is_told(
+    reader: Reader, measured: Measured, tmp_path: Path
+) -> None:
+    seen = reader.read(measured, captures(tmp_path), tmp_path)
+    (told,) = explaining.why(measured, seen)
+    assert "the application had nothing to send" in told["sentence"]
+    assert told["compared"][0]["caption"] == "The same transfer from each place"
+    places = ["The captures at both ends", "A capture at the sender", "A capture at the receiver"]
+    assert [each["from"] for each in told["places"]] == places
+    assert all(each["sentence"] and each["tables"] for each in told["places"])
+    assert explaining.why(measured) == []
+
+
+def test_one_capture_alone_is_read_too(reader: Reader, measured: Measured, tmp_path: Path) -> None:
+    made = {**captures(tmp_path), "server": Capture(None, why_not="it was not wanted")}
+    (seen,) = reader.read(measured, made, tmp_path)
+    assert list(seen.diagnoses) == ["sender"]
+
+
+@pytest.mark.parametrize("content", [b"", b"GIF89a" * 100])
+def test_what_is_no_capture_is_refused_without_the_folders_of_this_host(
+    reader: Reader, measured: Measured, tmp_path: Path, content: bytes
+) -> None:
+    made = captures(tmp_path)
+    path: Any = made["server"].path
+    path.write_bytes(content)
+    with pytest.raises(Refusal) as refused:
+        reader.read(measured, made, tmp_path)
+    assert str(tmp_path) not in str(refused.value)
+
+
+def test_a_service_that_ends_waits_for_no_capture(measured: Measured, tmp_path: Path) -> None:
+    children = Children(1)
+    children.close()
+    with pytest.raises(Refusal, match="The service ends"):
+        Reader(Settings(), children).read(measured, captures(tmp_path), tmp_path)
