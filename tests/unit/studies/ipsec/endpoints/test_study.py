@@ -202,7 +202,7 @@ def test_endpoints_that_could_not_talk_are_tried_again(store: Store) -> None:
 
 def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> None:
     stopped = FakeBed(iter([None, Fault(raises=KeyboardInterrupt())]))
-    with pytest.raises(Interrupted, match=r"1 finished trial kept .* go on with: weir run --resume"):
+    with pytest.raises(Interrupted, match=r"1 valid attempt kept .* go on with: weir run --resume"):
         run(store, stopped, small(limit=CONTENT["limit"]))
     bed = FakeBed()
     outcome = runner.resume(EndpointsStudy(opener(bed)), store, "last", Quiet())
