@@ -145,6 +145,10 @@ class DutDriver(Protocol):
         """IP versions that pass the device."""
 
     @property
+    def tracks(self) -> bool:
+        """Whether it tracks connections whatever its rules; they have to fit into the kernel's table."""
+
+    @property
     def takes_turns(self) -> bool:
         """Whether threads of its own take turns on the device's CPU: no real-time priority for them, since a
         real-time thread gives its equal no turn."""
@@ -206,6 +210,7 @@ class Driver(ABC):
     joined = True
     carries: Sequence[Literal[4, 6]] = (4, 6)
     takes_turns = False
+    tracks = False
 
     @abstractmethod
     def check(self) -> list[str]: ...

@@ -272,7 +272,8 @@ class NetnsLab(NamespaceBed):
 
     def _check_room_for_states(self, traffic: Traffic) -> None:
         """Packets of connections that the kernel's table has no room for are dropped: no filter's cost."""
-        if self._rules is None or not self._rules.stateful or not _CONNTRACK_MAX.exists():
+        tracks = self._driver.tracks or (self._rules is not None and self._rules.stateful)
+        if not tracks or not _CONNTRACK_MAX.exists():
             return
         room, wanted = int(_CONNTRACK_MAX.read_text()), connections(traffic)
         if wanted > room:

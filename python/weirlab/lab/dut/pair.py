@@ -7,7 +7,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
@@ -18,6 +18,8 @@ from weirlab.interrupts import shielded
 from weirlab.lab import wiring as single
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.beside import Beside
+from weirlab.lab.isolation.aside import threads_of
+from weirlab.lab.linux import slices
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.redundant import wiring
 from weirlab.lab.redundant.base import AddressProtocol
@@ -35,7 +37,7 @@ _MTU_BYTES: Final = 9000
 """Of all cables of the pair: whatever a lab lets in passes in one piece."""
 _PATIENCE_S: Final = 15.0
 """For the other firewall to take over, beyond what the protocol itself may take."""
-_LOOK_S: Final = 0.01
+_LOOK_NS: Final = 10_000_000
 _WORD: Final = re.compile(r"(advert|states|soft|hard)=(.+)")
 _STATES: Final[dict[str, Conntrackd]] = {
     "direct": Conntrackd(),
@@ -109,6 +111,7 @@ class RedundantPair(Driver):
     joined = False
     carries = (4,)
     takes_turns = True
+    tracks = True
 
     def __init__(self, asked: str | None) -> None:
         wanted = understood(self.name, asked)
@@ -175,8 +178,11 @@ class RedundantPair(Driver):
         assert self._pair is not None
         if self._pair.is_reduced:
             self._pair.restore()
+            _shorten(self._pair.processes)
         if self.switch is not None:
             self._pair.settle()
+        # What comes now is new to both firewalls.
+        self._pair.clear_states()
 
     def apply(self, site: Site, rules: RuleSetup) -> None:
         if replace(rules, both_ways=False) != RuleSetup():
@@ -214,7 +220,7 @@ class RedundantPair(Driver):
         while (master := pair.master()) in (None, "both", event.firewall):
             if time.monotonic() > end_s:
                 raise LabError(f"{self.name}: the other firewall did not take over; {pair.describe()}")
-            time.sleep(_LOOK_S)
+            self._beside.at(_nothing, time.monotonic_ns() + _LOOK_NS)
         moved = [each.at_ns for each in pair.transitions if each.firewall == master and each.holds]
         self._takeovers_ns.append(max(0, moved[-1] - event.began_ns))
 
@@ -244,6 +250,18 @@ class UcarpPair(RedundantPair):
 
 
 PAIRS: Final[dict[str, type[RedundantPair]]] = {"keepalived": KeepalivedPair, "ucarp": UcarpPair}
+
+
+def _nothing() -> None:
+    """What happens while one waits."""
+
+
+def _shorten(processes: Sequence[int]) -> None:
+    """Give all threads short time slices, as the lab does with those that a device begins with."""
+    for thread in (each for process in processes for each in threads_of(process)):
+        # It may have ended.
+        with suppress(OSError):
+            slices.shorten(thread)
 
 
 def _of_ipv4(networks: Sequence[str]) -> tuple[str, ...]:

@@ -145,6 +145,7 @@ class Pair:
         for machine in self._machines.values():
             machine.check()
 
+    @interruptible
     def settle(self) -> Firewall:
         """Wait for one master and one backup that stay so; which one is master.
 

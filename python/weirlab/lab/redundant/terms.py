@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
-
-if TYPE_CHECKING:
-    pass
+from typing import Final, Literal
 
 Firewall = Literal["a", "b"]
 
@@ -25,6 +22,8 @@ Role = Literal["master", "backup"]
 
 
 ROLES: Final[tuple[Role, ...]] = ("master", "backup")
+"""Of a firewall, for each side."""
 
 
 EventKind = Literal["soft", "hard", "return"]
+"""The master steps down, it dies, or a dead firewall comes back."""

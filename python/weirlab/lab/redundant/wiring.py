@@ -50,7 +50,7 @@ _HOST: Final[dict[Firewall, int]] = {"a": 2, "b": 3}
 _BRIDGE_MAC: Final[dict[Side, str]] = {"lan": "02:77:65:69:72:10", "wan": "02:77:65:69:72:20"}
 _OTHER: Final[dict[Side, Side]] = {"lan": "wan", "wan": "lan"}
 
-FIREWALL: Final = {**single.ROUTER, **single.WITHOUT_IPV6}
+IPV4_ROUTER: Final = {**single.ROUTER, **single.WITHOUT_IPV6}
 
 
 @dataclass(frozen=True)
@@ -83,17 +83,21 @@ NETWORKS: Final[dict[Side, Network]] = {side: Network(side) for side in SIDES}
 LINKS: Final = (*(network.link for network in NETWORKS.values()), SYNC_LINK)
 """Interfaces of each firewall."""
 
-ADDRESSES: Final = frozenset(
-    address
-    for network in NETWORKS.values()
-    for address in (network.router, network.virtual, *map(network.address, FIREWALLS))
-)
-"""All addresses between the edge routers and the firewalls."""
-
 
 def sync_address(firewall: Firewall) -> str:
     """Of a firewall on the cable that joins the two."""
     return f"{_PREFIX['sync']}.{_HOST[firewall]}"
+
+
+ADDRESSES: Final = frozenset(
+    {
+        *(each.router for each in NETWORKS.values()),
+        *(each.virtual for each in NETWORKS.values()),
+        *(each.address(firewall) for each in NETWORKS.values() for firewall in FIREWALLS),
+        *map(sync_address, FIREWALLS),
+    }
+)
+"""All addresses that the edge routers and the firewalls have towards each other."""
 
 
 def build(
@@ -110,7 +114,7 @@ def build(
     """
     for firewall in FIREWALLS:
         firewalls[firewall].create()
-        firewalls[firewall].call(partial(write_sysctls, FIREWALL))
+        firewalls[firewall].call(partial(write_sysctls, IPV4_ROUTER))
     for side, network in NETWORKS.items():
         edges[side].call(partial(write_sysctls, single.SWITCH))
         edges[side].call(partial(_make_edge, side, behind[_OTHER[side]], bridge, mtu_bytes))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from weirlab.errors import InputError
@@ -9,6 +11,7 @@ from weirlab.lab import dut
 from weirlab.lab.base import Site
 from weirlab.lab.dut.fitting import check_fit
 from weirlab.lab.dut.pair import RedundantPair, Switch
+from weirlab.lab.redundant.base import Event, Transition
 from weirlab.lab.redundant.conntrackd import Conntrackd
 from weirlab.lab.redundant.keepalived import Keepalived
 from weirlab.lab.redundant.ucarp import Ucarp
@@ -59,6 +62,60 @@ def test_words_behind_the_name_set_the_pair_up_and_say_what_happens() -> None:
 def test_what_is_not_understood_is_told(name: str, message: str) -> None:
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
         pair(name)
+
+
+class FakePair:
+    """Its master is cut, and the other firewall has the addresses at once."""
+
+    def __init__(self) -> None:
+        self.cuts = 0
+
+    def cut(self) -> Event:
+        self.cuts += 1
+        return Event("hard", "a", 0, 1, {})
+
+    def master(self) -> str:
+        return "b" if self.cuts else "a"
+
+    transitions = (Transition(1_000_000, "b", "lan", True), Transition(2_000_000, "b", "wan", True))
+
+
+def test_the_master_stays_if_traffic_is_over_before() -> None:
+    device = pair("keepalived:hard=1h")
+    device._pair = found = FakePair()  # type: ignore[assignment]
+    with device.beside_traffic():
+        pass
+    assert (found.cuts, device.events()) == (0, 0)
+
+
+def test_a_switch_beside_traffic_is_counted_with_its_length() -> None:
+    device = pair("keepalived:hard=1ms")
+    device._pair = found = FakePair()  # type: ignore[assignment]
+    with device.beside_traffic():
+        while not device.events():
+            time.sleep(0.001)
+    assert (found.cuts, device.events()) == (1, 1)
+    assert device.counters() == {"pair_switches": 1, "pair_takeover_us": 2000}
+
+
+def test_traffic_that_is_given_up_ends_the_wait_for_the_other_firewall() -> None:
+    device = pair("keepalived:hard=1ms")
+
+    class Stuck(FakePair):
+        def master(self) -> str:
+            return "a"
+
+    device._pair = found = Stuck()  # type: ignore[assignment]
+
+    def interrupted() -> None:
+        with device.beside_traffic():
+            while not found.cuts:
+                time.sleep(0.001)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert device.events() == 0
 
 
 def test_ipv6_does_not_pass() -> None:

@@ -225,9 +225,12 @@ class VoiceLab:
             with self.way.beside_traffic():
                 title = self._endpoints.call(name, number, answer, codecs)
                 longest_s = 2 * self._endpoints.longest_s
-                if not self.within(longest_s, lambda: title not in self.running):
+                has_ended = self.within(longest_s, lambda: title not in self.running)
+                if not has_ended:
                     self.stop(title, by=signal.SIGKILL)
-                    raise Spoilt(f"the call did not end within {longest_s:g} s")
+            # What happens to the device is over only now.
+            if not has_ended:
+                raise Spoilt(f"the call did not end within {longest_s:g} s")
             return self._watcher.end()
 
     def speech_only(self) -> AbstractContextManager[Watcher]:
@@ -270,6 +273,7 @@ class VoiceLab:
             words = self.last_words(name)
             raise LabError(f"{otherwise} within {within_s:g} s; its last words: {words}")
 
+    @interruptible
     def within(self, seconds: float, done: Callable[[], bool]) -> bool:
         """Whether something is ``done`` in time; raises ``LabError`` if an engine ends meanwhile."""
         end_s = time.monotonic() + seconds

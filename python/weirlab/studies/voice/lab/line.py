@@ -122,6 +122,7 @@ class Line:
 
     def give_up(self, now_s: float) -> None:
         """End the call of its own in good order: its call agent would take it to be up for ever."""
+        self._todo.clear()
         if self.off_hook:
             self._hang_up(now_s)
         elif self._gone_s is None:

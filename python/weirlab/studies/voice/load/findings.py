@@ -37,7 +37,7 @@ class LoadFindings:
             if limit.no_load:
                 without.setdefault(limit.no_load, []).append(limit.translation or limit.number)
         told += [f"no rate for {words(names)}: {reason}" for reason, names in without.items()]
-        through = f"Through {self.device}{silent(self.passed)}, " if self.device else ""
+        through = f"Through {self.device}{silent(self.passed, 'trial')}, " if self.device else ""
         return through + "; ".join(told) + "."
 
     def at_limit(self, limit: LimitRow) -> list[TrialRow]:

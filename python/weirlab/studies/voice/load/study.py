@@ -127,6 +127,7 @@ def measured(
     trials, work, limits = [*begun.trials], [row for row in begun.work if row.index in kept], [*begun.limits]
     through = [row for row in begun.passed if row.index in kept]
     keep_plan(writer, lab.network)
+    writer.finished_beside = len(trials)
     found = {limit.number for limit in limits}
     for each in ground.bed.numbers:
         number = each.number
@@ -150,6 +151,7 @@ def measured(
                 writer.put_table(DEVICE, frame_of(DeviceRow, through))
             writer.put_table(WORK, frame_of(WorkRow, work))
             writer.put_table(TRIALS, frame_of(TrialRow, trials))
+            writer.finished_beside = len(trials)
             return row
 
         known = [row for row in begun.trials if row.number == number]

@@ -54,7 +54,7 @@ class ProofFindings:
         tried = len(self.rows) - len(self.left_out)
         said = f"{len(self.proved)} of {plural(tried, 'call')} went as the plan {self.plan} says"
         if self.device:
-            said += f", through {self.device}{silent(self.passed)}"
+            said += f", through {self.device}{silent(self.passed, 'call')}"
         if listed := self.kinds:
             good = sum(kind.good for kind in listed)
             said += f"; {good} of {plural(len(listed), 'kind')} of routes are proved"

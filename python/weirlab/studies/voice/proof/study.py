@@ -107,6 +107,7 @@ def measured(
     writer.put_json(MAP, charted(lab.network, calls, lab.way.title).document())
     progress.stage(f"{plural(len(calls), 'call')}, run {writer.run_id}")
     done = {row.index for row in rows}
+    writer.finished_beside = len(rows)
     # A call that was not kept is made again, with its messages.
     messages = [row for row in messages if row.index in done]
     through = [each for each in through if each.index in done]
@@ -125,6 +126,7 @@ def measured(
             if lab.way.title:
                 writer.put_table(DEVICE, frame_of(DeviceRow, through))
             writer.put_table(CALLS, frame_of(CallRow, rows))
+            writer.finished_beside = len(rows)
     finally:
         writer.put_table(LOGS, frame_of(LogRow, _said(lab)))
     plan = lab.network.plan.plan

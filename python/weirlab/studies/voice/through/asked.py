@@ -77,7 +77,7 @@ def device(asked: Through | None, network: Network) -> Device | None:
         )
     if own := [each for each in hosts if each in _own_addresses(driver)]:
         raise InputError(
-            f"{network.book.name}: {own[0]} is an address of the device's own ports; give the engine another"
+            f"{network.book.name}: {own[0]} is an address of the device's own; give the engine another"
         )
     if isinstance(driver, Ruleset):
         _check_ruleset(driver, asked, hosts)

@@ -36,6 +36,8 @@ class DeviceRow:
     """How often the device failed meanwhile, as its name asks: a switch of a pair, an outage of a gateway."""
     silence_ms: float = math.nan
     """Longest time in which no speech got through although it was sent; null if none was sent."""
+    ends_silent: bool = False
+    """Whether that time lasted until no more speech was sent, and may have been cut short."""
 
 
 @dataclass(frozen=True)
@@ -93,14 +95,21 @@ def passed(index: int, before: Total, now: Total, events: int = 0) -> list[Devic
     ]  # fmt: skip
 
 
-def silent(rows: Sequence[DeviceRow]) -> str:
-    """For how long speech was silent where the device failed; empty if it never did."""
+def silent(rows: Sequence[DeviceRow], what: str) -> str:
+    """For how long speech was silent where the device failed during a ``what``; empty if it never did.
+
+    Where it dropped nothing, it failed while nobody spoke.
+    """
     failed = [row for row in rows if row.events]
-    longest_ms = max((row.silence_ms for row in failed if not math.isnan(row.silence_ms)), default=math.nan)
-    if math.isnan(longest_ms):
+    if not failed:
         return ""
-    times = plural(len({row.index for row in failed}), "time")
-    return f" (failed {times}, speech silent for up to {longest_ms:,.0f} ms)"
+    times = plural(len({row.index for row in failed}), what)
+    hit = [row for row in failed if row.left < row.entered and not math.isnan(row.silence_ms)]
+    longest = max(hit, key=lambda row: row.silence_ms, default=None)
+    if longest is None:
+        return f" (failed in {times}, and dropped no speech)"
+    least = "at least" if longest.ends_silent else "up to"
+    return f" (failed in {times}, speech silent for {least} {longest.silence_ms:,.0f} ms)"
 
 
 def bypassing(rows: Sequence[DeviceRow], title: str) -> list[str]:

@@ -23,7 +23,9 @@ def packets(rows: Sequence[DeviceRow], what: str, titles: Mapping[int, str], dev
         (
             titles[row.index],
             row.direction,
-            "" if math.isnan(row.silence_ms) else f"{row.silence_ms:,.0f} ms",
+            ""
+            if math.isnan(row.silence_ms)
+            else f"{'at least ' if row.ends_silent else ''}{row.silence_ms:,.0f} ms",
             *([count(row.events)] if failing else []),
             f"{count(row.caller_packets)} {'sent' if row.direction == THERE else 'received'}",
             count(row.entered),
@@ -34,3 +36,9 @@ def packets(rows: Sequence[DeviceRow], what: str, titles: Mapping[int, str], dev
         if row.index in titles
     ]
     return Table(f"Packets through {device}", columns, cells, details=True) if cells else None
+
+
+def _silence(row: DeviceRow) -> str:
+    if math.isnan(row.silence_ms):
+        return ""
+    return f"{'at least ' if row.ends_silent else ''}{row.silence_ms:,.0f} ms"

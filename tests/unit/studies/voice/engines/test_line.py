@@ -135,6 +135,15 @@ def test_a_call_in_which_nothing_is_heard_is_hung_up_when_the_line_gives_up() ->
     assert agent.line.over
 
 
+def test_a_line_that_gives_up_before_it_has_dialled_stays_on_hook() -> None:
+    agent = Agent("4")
+    agent.audit()
+    agent.tell("CRCX", "M: sendrecv", description=AGENT)
+    agent.line.give_up(agent.now_s)
+    assert agent.take() == ["L/hu"]
+    assert agent.tell("RQNT", "R: L/hd(N)") == []
+
+
 def test_a_line_that_never_went_off_hook_gives_up_at_once() -> None:
     agent = Agent("4")
     agent.line.give_up(agent.now_s)

@@ -28,8 +28,8 @@ def test_the_longest_silence_lies_between_packets_that_got_through() -> None:
         *speech(CALLER, CALLEE, sent, delivered=False),
         *speech(CALLER, CALLEE, heard, delivered=True),
     ]
-    assert silences(frames, CALLER[0]) == (Silence(320 * MS, 0), None)
-    assert silences(frames, CALLEE[0]) == (None, Silence(320 * MS, 0))
+    assert silences(frames, CALLER[0]) == (Silence(301 * MS, 0), None)
+    assert silences(frames, CALLEE[0]) == (None, Silence(301 * MS, 0))
 
 
 def test_silence_at_the_end_lasts_until_the_last_packet_sent() -> None:
@@ -37,7 +37,7 @@ def test_silence_at_the_end_lasts_until_the_last_packet_sent() -> None:
         *speech(CALLEE, CALLER, range(0, 1000, 20), delivered=False),
         *speech(CALLEE, CALLER, range(0, 300, 20), delivered=True),
     ]
-    assert silences(frames, CALLER[0]) == (None, Silence(700 * MS, 700 * MS))
+    assert silences(frames, CALLER[0]) == (None, Silence(680 * MS, 680 * MS))
 
 
 def test_silence_at_the_beginning_lasts_from_the_first_packet_sent() -> None:
@@ -46,6 +46,15 @@ def test_silence_at_the_beginning_lasts_from_the_first_packet_sent() -> None:
         *speech(CALLER, CALLEE, range(600, 1000, 20), delivered=True),
     ]
     assert silences(frames, CALLER[0])[0] == Silence(600 * MS, 0)
+
+
+def test_time_in_which_nobody_speaks_is_no_silence() -> None:
+    sent = [*range(0, 400, 20), *range(900, 1300, 20)]
+    frames = [
+        *speech(CALLEE, CALLER, sent, delivered=False),
+        *speech(CALLEE, CALLER, [each + 1 for each in sent], delivered=True),
+    ]
+    assert silences(frames, CALLER[0]) == (None, Silence(1 * MS, 0))
 
 
 def test_of_speech_that_never_got_through_all_is_silence() -> None:

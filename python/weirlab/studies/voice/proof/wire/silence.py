@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Final
 
 from weirlab.studies.voice.lab.seen import Frame
@@ -21,12 +21,12 @@ _RTCP: Final = range(72, 77)
 
 @dataclass(frozen=True)
 class Silence:
-    """Of one direction, while speech was sent."""
+    """Of one direction, in which speech was sent."""
 
     longest_ns: int
-    """Longest time in which nothing got through; the first packet that was sent begins it."""
+    """Longest time from a packet that was sent to the next one that got through, with none in between."""
     last_ns: int
-    """For how long nothing got through at the end."""
+    """The same at the end, up to the last packet that was sent; 0 if that, or a later one, got through."""
 
 
 def beside(rows: Sequence[DeviceRow], frames: Sequence[Frame], caller: str) -> list[DeviceRow]:
@@ -34,7 +34,13 @@ def beside(rows: Sequence[DeviceRow], frames: Sequence[Frame], caller: str) -> l
     if not rows:
         return []
     return [
-        replace(row, silence_ms=math.nan if each is None else each.longest_ns / _MS)
+        row
+        if each is None
+        else replace(
+            row,
+            silence_ms=each.longest_ns / _MS,
+            ends_silent=each.last_ns > 0 and each.last_ns == each.longest_ns,
+        )
         for row, each in zip(rows, silences(frames, caller), strict=True)
     ]
 
@@ -63,7 +69,16 @@ def _speech(frames: Iterable[Frame]) -> Iterable[packets.Payload]:
 def _silence(sent_ns: Sequence[int], heard_ns: Sequence[int]) -> Silence | None:
     if not sent_ns:
         return None
-    # What was sent before and arrived after the last packet sent is no silence.
-    times = [min(sent_ns), *sorted(heard_ns), max([*sent_ns, *heard_ns])]
-    gaps = [later - earlier for earlier, later in pairwise(times)]
-    return Silence(max(gaps), gaps[-1])
+    sent = sorted(sent_ns)
+    longest_ns, heard_until = 0, -math.inf
+    for at_ns in sorted(heard_ns):
+        longest_ns = max(longest_ns, _unheard_ns(sent, heard_until, at_ns))
+        heard_until = at_ns
+    last_ns = _unheard_ns(sent, heard_until, sent[-1])
+    return Silence(max(longest_ns, last_ns), last_ns)
+
+
+def _unheard_ns(sent: Sequence[int], after_ns: float, until_ns: int) -> int:
+    """From the first packet that was sent after a time until another time; 0 if none was."""
+    first = bisect_right(sent, after_ns)
+    return max(0, until_ns - sent[first]) if first < len(sent) else 0
