@@ -41,7 +41,7 @@ pub struct Log {
     pub sent_ns: Vec<u64>,
     /// When it had decapsulated and checked each packet of the other endpoint.
     pub heard_ns: Vec<u64>,
-    /// Packets that the system never took.
+    /// Packets that never left: not taken by the system, or not encapsulated.
     pub refused: u64,
     /// Packets that came again.
     pub duplicated: u64,
