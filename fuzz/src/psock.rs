@@ -148,6 +148,7 @@ impl Play<'_> {
                     let stats = PathStats {
                         acked_bytes,
                         unacked_bytes: acked_bytes % 7,
+                        sacked_bytes: acked_bytes % 5,
                         srtt_ns: acked_bytes << 10,
                         mss_bytes: acked_bytes % 3,
                         cwnd_bytes: acked_bytes,

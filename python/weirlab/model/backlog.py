@@ -5,7 +5,8 @@ seconds up to
 
     threshold + K / T,
 
-though every packet waits longer than the one before. What lasts is the threshold alone.
+though every packet waits longer than the one before. What lasts is the threshold alone. Of queues in tandem,
+the one that loses first decides, which may be another one for each T.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ DEEP: Final = 0.05
 
 
 @dataclass(frozen=True)
-class Backlog:
-    """The queue of a device at one setting."""
+class Queue:
+    """A queue of a device at one setting."""
 
     packets: float
     """It holds so many."""
@@ -36,23 +37,43 @@ class Backlog:
         """Highest load of which nothing is lost within that time."""
         return self.threshold_pps + self.packets / lasts_s
 
-    def is_deep(self, lasts_s: float) -> bool:
-        """Whether a trial of that length passes with clearly more than what lasts."""
-        return self.lossless_pps(lasts_s) >= (1 + DEEP) * self.threshold_pps
-
     @property
     def drains_s(self) -> float:
         """How long the device works on a full queue."""
         return self.packets / self.threshold_pps
 
 
-def backlog(model: Predictor, position: float, frame_bytes: float, lasts_s: float) -> Backlog | None:
-    """The queue that first loses packets of a trial of that length; None for models without queues."""
+@dataclass(frozen=True)
+class Backlog:
+    """The queues of a device at one setting, which packets pass one after the other; at least one."""
+
+    queues: tuple[Queue, ...]
+
+    @property
+    def threshold_pps(self) -> float:
+        """Highest load of which nothing is ever lost."""
+        return min(one.threshold_pps for one in self.queues)
+
+    def first(self, lasts_s: float) -> Queue:
+        """The queue that first loses packets of a trial of that length."""
+        return min(self.queues, key=lambda one: one.lossless_pps(lasts_s))
+
+    def lossless_pps(self, lasts_s: float) -> float:
+        """Highest load of which nothing is lost within that time."""
+        return self.first(lasts_s).lossless_pps(lasts_s)
+
+    def is_deep(self, lasts_s: float) -> bool:
+        """Whether a trial of that length passes with clearly more than what lasts."""
+        return self.lossless_pps(lasts_s) >= (1 + DEEP) * self.threshold_pps
+
+
+def backlog(model: Predictor, position: float, frame_bytes: float) -> Backlog | None:
+    """The queues of a model; None for models without any."""
     found = _queues(model, position, frame_bytes)
-    return min(found, key=lambda one: one.lossless_pps(lasts_s), default=None)
+    return Backlog(tuple(found)) if found else None
 
 
-def _queues(model: Predictor, position: float, frame_bytes: float) -> Sequence[Backlog]:
+def _queues(model: Predictor, position: float, frame_bytes: float) -> Sequence[Queue]:
     match model:
         case Tandem():
             behind = _queues(model.tunnel, NO_RULES, frame_bytes)
@@ -61,6 +82,6 @@ def _queues(model: Predictor, position: float, frame_bytes: float) -> Sequence[B
             # In the heaviest trials, the rarest delays are those of a queue that is full.
             packets = model.queue_packets * max(curve.plateau for curve in model.delays.values())
             threshold = float(model.threshold_pps(position, frame_bytes))
-            return [Backlog(packets, threshold, model.endless)]
+            return [Queue(packets, threshold, model.endless)]
         case _:
             return []

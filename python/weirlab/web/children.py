@@ -56,15 +56,23 @@ class Children:
         return self._put(0 if urgent else 1, work)
 
     def ask(
-        self, command: list[str], request: Mapping[str, Any], *, most_s: float, environment: Mapping[str, str]
+        self,
+        command: list[str],
+        request: Mapping[str, Any],
+        *,
+        most_s: float,
+        environment: Mapping[str, str],
+        unwanted: Callable[[], bool] = lambda: False,
     ) -> Any:
         """Start ``command``, hand it ``request``, and return its answer.
 
         Raises
         ------
         Refusal
-            It refuses, was ended by a limit, or the service ends.
+            It refuses, was ended by a limit, is ``unwanted`` meanwhile, or the service ends.
         """
+        if self._closing.is_set():
+            raise Interrupted("The service ends.")
         process = programs.start(
             command,
             env=programs.environment(**environment),
@@ -82,7 +90,7 @@ class Children:
             with suppress(OSError):
                 target.write(json.dumps(request).encode() + b"\n")
                 target.flush()
-            self._watch(process, time.monotonic() + most_s, most_s)
+            self._watch(process, time.monotonic() + most_s, most_s, unwanted)
         finally:
             if process.poll() is None:
                 process.kill()
@@ -109,10 +117,14 @@ class Children:
             self._waiting.put((priority, self._count, work, future))
         return future
 
-    def _watch(self, process: programs.Program[Any], until_s: float, most_s: float) -> None:
+    def _watch(
+        self, process: programs.Program[Any], until_s: float, most_s: float, unwanted: Callable[[], bool]
+    ) -> None:
         while process.poll() is None:
             if self._closing.is_set():
                 raise Interrupted("The service ends.")
+            if unwanted():
+                raise Refusal("It was stopped.")
             if time.monotonic() > until_s:
                 raise Refusal(
                     f"It took longer than {plural(round(most_s), 'second')}, which is the limit here."

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.model import Queueing
-from weirlab.model.backlog import backlog
+from weirlab.model.backlog import Backlog, Queue, backlog
 from weirlab.model.io import load, save
 from weirlab.model.piecewise import Piecewise
 from weirlab.model.tunnelled import tunnelled
@@ -42,16 +42,17 @@ def shallow(ordinary: list[Observation]) -> Queueing:
 
 
 def test_what_passes_without_loss_depends_on_the_length_of_a_trial(deep: Queueing) -> None:
-    found = backlog(deep, 0, FRAME, 1.0)
+    found = backlog(deep, 0, FRAME)
     assert found is not None
-    assert found.packets == pytest.approx(3000, rel=0.02)
+    (one,) = found.queues
+    assert one.packets == pytest.approx(3000, rel=0.02)
     assert found.threshold_pps == pytest.approx(THRESHOLD_PPS, rel=0.01)
-    assert found.drains_s == pytest.approx(0.06, rel=0.03)
+    assert one.drains_s == pytest.approx(0.06, rel=0.03)
     assert found.lossless_pps(1.0) == pytest.approx(THRESHOLD_PPS + 3000, rel=0.01)
     assert found.lossless_pps(10.0) == pytest.approx(THRESHOLD_PPS + 300, rel=0.01)
     assert found.is_deep(1.0)
     assert not found.is_deep(10.0)
-    assert not found.endless
+    assert not one.endless
 
 
 def test_a_queue_that_was_never_full_holds_more_than_was_seen(
@@ -60,27 +61,46 @@ def test_a_queue_that_was_never_full_holds_more_than_was_seen(
     never_lost = [replace(one, loss_ratio=0.0) for one in profiled]
     model = Queueing.fit(never_lost)
     save({"queueing": model}, tmp_path / "model.json")
-    found = backlog(load(tmp_path / "model.json")["queueing"], 0, FRAME, 1.0)
+    found = backlog(load(tmp_path / "model.json")["queueing"], 0, FRAME)
     assert found is not None
-    assert found.endless
+    assert found.first(1.0).endless
     assert model.threshold_pps(0, FRAME) == pytest.approx(THRESHOLD_PPS, rel=0.01)
 
 
 def test_an_ordinary_queue_is_not_deep(shallow: Queueing) -> None:
-    found = backlog(shallow, 0, FRAME, 1.0)
+    found = backlog(shallow, 0, FRAME)
     assert found is not None
     assert not found.is_deep(1.0)
 
 
 def test_of_queues_in_tandem_the_one_counts_that_loses_first(shallow: Queueing, deep: Queueing) -> None:
     for position, threshold_pps in ((0, THRESHOLD_PPS), (1000, 1e9 / SHALLOW.service_ns(1000))):
-        found = backlog(tunnelled(shallow, deep, cpus=2), position, FRAME, 1.0)
+        found = backlog(tunnelled(shallow, deep, cpus=2), position, FRAME)
         assert found is not None
+        assert len(found.queues) == 2
         assert found.threshold_pps == pytest.approx(threshold_pps, rel=0.02)
-    both = backlog(tunnelled(shallow, deep), 0, FRAME, 1.0)
+    both = backlog(tunnelled(shallow, deep), 0, FRAME)
     assert both is not None
-    assert both.packets == pytest.approx(3000, rel=0.02)
+    (one,) = both.queues
+    assert one.packets == pytest.approx(3000, rel=0.02)
+
+
+def test_which_queue_of_a_tandem_loses_first_depends_on_the_length_of_a_trial() -> None:
+    rules, tunnel = Queue(5000, 60_000, endless=False), Queue(20_000, 50_000, endless=False)
+    both = Backlog((rules, tunnel))
+    assert [both.lossless_pps(lasts_s) for lasts_s in (1.0, 10.0)] == [65_000, 52_000]
+    assert [both.first(lasts_s) for lasts_s in (1.0, 10.0)] == [rules, tunnel]
+    assert both.threshold_pps == 50_000
+    assert both.is_deep(1.0)
+
+
+def test_a_deep_queue_behind_a_shallow_one_that_is_faster_counts() -> None:
+    both = Backlog((Queue(256, 57_000, endless=False), Queue(9_000, 50_000, endless=False)))
+    assert both.lossless_pps(1.0) == 57_256
+    assert both.threshold_pps == 50_000
+    assert both.is_deep(1.0)
+    assert not both.is_deep(10.0)
 
 
 def test_a_model_without_a_queue_has_no_backlog(ordinary: list[Observation]) -> None:
-    assert backlog(Piecewise.fit(ordinary), 0, FRAME, 1.0) is None
+    assert backlog(Piecewise.fit(ordinary), 0, FRAME) is None

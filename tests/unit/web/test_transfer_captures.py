@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -19,6 +20,7 @@ from weirlab.testing.tcp import Talk
 from weirlab.web.children import Children, Refusal
 from weirlab.web.settings import Settings
 from weirlab.web.transfers import explaining
+from weirlab.web.transfers.desk import Transfer
 from weirlab.web.transfers.reading import Reader
 
 WAY_NS = 5_000_000
@@ -109,6 +111,25 @@ def test_what_is_no_capture_is_refused_without_the_folders_of_this_host(
     with pytest.raises(Refusal) as refused:
         reader.read(measured, made, tmp_path)
     assert str(tmp_path) not in str(refused.value)
+
+
+def test_whoever_stops_the_test_while_captures_are_read_ends_that(
+    reader: Reader, measured: Measured, tmp_path: Path
+) -> None:
+    settings: Any = SimpleNamespace(interval_s=1.0)
+    nobodys: Any = None
+    transfer = Transfer(nobodys, settings)
+    assert transfer.ask_to_end()
+    transfer.has_sent()
+    made = captures(tmp_path)
+    assert len(reader.read(measured, made, tmp_path, lambda: transfer.unread)) == 1
+    transfer.end_sending()
+    assert not transfer.unread
+    assert transfer.ask_to_end()
+    with pytest.raises(Refusal, match="It was stopped"):
+        reader.read(measured, made, tmp_path, lambda: transfer.unread)
+    transfer.close()
+    assert not transfer.ask_to_end()
 
 
 def test_a_service_that_ends_waits_for_no_capture(measured: Measured, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ pub struct Log {
     pub sent_ns: Vec<u64>,
     /// When it had decapsulated and checked each packet of the other endpoint.
     pub heard_ns: Vec<u64>,
-    /// Packets that the system never took.
+    /// Packets that never left: not taken by the system, or not encapsulated.
     pub refused: u64,
     /// Packets that came again.
     pub duplicated: u64,
@@ -55,7 +55,8 @@ pub struct Log {
     pub longest_bytes: usize,
     /// CPU time of its thread.
     pub cpu_ns: u64,
-    /// Time of the turns in which packets were sent or received, as opposed to looking for some in vain.
+    /// Time of the turns in which packets were sent, handed to the system again, or received, as opposed to
+    /// looking for some in vain.
     pub work_ns: u64,
     /// Turns of the loop.
     pub turns: u64,
@@ -108,10 +109,11 @@ impl Endpoint {
         loop {
             let turn_ns = now_ns();
             let heard = port.receive(&mut |packet| self.hear(packet))?;
+            let was_waiting = !self.waiting.is_empty();
             let said = self.say(port, begins_ns)?;
             self.log.turns += 1;
             let now = now_ns();
-            if heard + said > 0 {
+            if heard + said > 0 || was_waiting {
                 self.log.work_ns += now - turn_ns;
             }
             if !is_said && self.script.next().is_none() {

@@ -354,6 +354,19 @@ fn packets_that_the_system_takes_late_are_sent() {
 }
 
 #[test]
+fn handing_packets_to_the_system_again_is_work() {
+    const LASTS_NS: u64 = 1_000_000;
+    // Nothing is due or heard any more when it takes them.
+    let (log, arrived) = talk_refused(1, NEVER_NS / 2, |flush| {
+        let begins_ns = now_ns();
+        while flush > 0 && now_ns() < begins_ns + LASTS_NS {}
+        if flush > 0 { BATCH } else { 0 }
+    });
+    assert_eq!((log.turns, arrived), (2, 3));
+    assert!(log.work_ns >= LASTS_NS);
+}
+
+#[test]
 fn packets_that_the_system_never_takes_are_refused_and_counted() {
     // It takes one packet, which is the first one.
     let (log, arrived) = talk_refused(2, 0, |flush| usize::from(flush == 0));

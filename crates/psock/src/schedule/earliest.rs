@@ -11,11 +11,12 @@ const FIRST_WINDOW_BYTES: u64 = 14_600;
 /// Gives each stream the block whose turn comes when the stream can have delivered it.
 ///
 /// A block that path *i* takes now arrives after `t = (unacknowledged + block) / rate - rtt / 2`, with the least
-/// round-trip time, on a path that has been busy for a round trip; on one that was idle, that much later. Until then the paths with a smaller `t` deliver
-/// `skip = Σ rate·(t - t_j)` bytes. So path *i* takes the block that begins `skip` bytes ahead, and leaves those before
-/// it to the others: what arrives by a slow path waits for nothing, and the receiver needs little memory. Where fewer
-/// than `skip` bytes are left, the faster paths will be done sooner without its help, and it is left out. With a small
-/// `TCP_NOTSENT_LOWAT` little is committed early, and the estimate is fresh for every block.
+/// round-trip time, and not before `rtt / 2`. On a path that was idle, add a round trip. Until then the paths
+/// with a smaller `t` deliver `skip = Σ rate·(t - t_j)` bytes. So path *i* takes the block that begins `skip`
+/// bytes ahead, and leaves those before it to the others: what arrives by a slow path waits for nothing, and
+/// the receiver needs little memory. Where fewer than `skip` bytes are left, the faster paths will be done
+/// sooner without its help, and it is left out. With a small `TCP_NOTSENT_LOWAT` little is committed early, and
+/// the estimate is fresh for every block.
 ///
 /// In slow start the window grows while a block waits for it, which counts, and a path other than the fastest is
 /// given no more than what leaves within a round trip.
@@ -68,7 +69,7 @@ impl Estimate {
         // What left in the last round trip is on the way or arrived, and the rest follows at the path's rate.
         let busy_ns = now_ns.saturating_sub(seen.idle_at_ns);
         let left_bytes = stats.unacked_bytes.saturating_sub(stats.sacked_bytes).saturating_add(block_bytes);
-        let full_ns = (time_ns(left_bytes) + there_ns).saturating_sub(busy_ns.min(least_rtt_ns));
+        let full_ns = time_ns(left_bytes).saturating_add(there_ns).saturating_sub(busy_ns.min(least_rtt_ns));
         if stats.cwnd_bytes >= stats.ssthresh_bytes {
             return Self { after_ns: full_ns.max(there_ns), rate_bytes_per_s, is_early: false };
         }
@@ -82,7 +83,7 @@ impl Estimate {
         Self {
             after_ns: full_ns.min(slow_start_ns).max(there_ns),
             rate_bytes_per_s,
-            is_early: stats.unsent_bytes > 0 && waiting_bytes > 2 * window_bytes,
+            is_early: stats.unsent_bytes > 0 && waiting_bytes > window_bytes.saturating_mul(2),
         }
     }
 

@@ -1,7 +1,8 @@
 //! Which stream carries which block; no I/O.
 //!
 //! A session asks its scheduler whenever there is something to send and a stream that can take it. Another
-//! scheduler is a type with one method.
+//! scheduler is a type that implements [`Scheduler`]: `name` and `choose`; `copies` and `repeats` are
+//! optional.
 
 mod blest;
 mod earliest;

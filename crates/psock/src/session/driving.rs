@@ -90,7 +90,7 @@ impl Session {
         if let Some(offset) = offset {
             let carries = |stream: &Stream| !stream.is_suspect() && stream.carried.contains(&offset);
             let is_under_way = self.streams.values().any(carries);
-            // Either its stream works again, or all that could carry it do so already.
+            // Either a stream that works carries it, or all that could carry it do so already.
             if is_under_way || self.paths.is_empty() && self.outgoing.is_carried(offset) {
                 self.outgoing.leave(offset);
                 return true;
@@ -162,7 +162,9 @@ impl Session {
             is_again: true,
         };
         let Some(choice) = self.scheduler.choose(&work, &self.paths) else { return false };
-        let Some(stream) = self.streams.get_mut(&choice.stream) else { return false };
+        let Some(stream) = self.streams.get_mut(&choice.stream).filter(|stream| stream.is_ready()) else {
+            return false;
+        };
         self.outgoing.send_again(offset);
         self.resent.0 += u64::from(len);
         self.resent.1 += 1;

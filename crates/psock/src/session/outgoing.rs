@@ -188,16 +188,19 @@ impl Outgoing {
         }
     }
 
-    /// A connection that carried the block at `offset` is gone; whether that is to be sent again.
-    pub fn lose(&mut self, offset: u64) -> bool {
-        let Some(block) = self.blocks.get_mut(&offset) else { return false };
-        block.copies = block.copies.saturating_sub(1);
-        block.copies == 0 && self.lost.insert(offset)
+    /// A connection that carried the block at `offset` is gone: another one is to carry it, unless one that
+    /// works does so already.
+    pub fn lose(&mut self, offset: u64) {
+        if let Some(block) = self.blocks.get_mut(&offset) {
+            block.copies = block.copies.saturating_sub(1);
+            self.lost.insert(offset);
+        }
     }
 
-    /// A connection that carries the block at `offset` makes no progress: another one is to carry it, too.
+    /// A connection that carries the block at `offset` makes no progress: another one is to carry it, too,
+    /// unless one that works does so already.
     pub fn doubt(&mut self, offset: u64) {
-        if self.blocks.get(&offset).is_some_and(|block| block.copies == 1) {
+        if self.blocks.contains_key(&offset) {
             self.lost.insert(offset);
         }
     }
@@ -296,18 +299,28 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_sent_again_only_if_nobody_else_carries_it() {
+    fn a_block_is_to_be_sent_again_whenever_one_that_carries_it_fails() {
         let mut out = written(&[0; 100]);
         assert_eq!(out.take(0, 50), Some((0, 50)));
         out.doubt(0);
         assert_eq!(out.first_lost(), Some((0, 50)));
         out.send_again(0);
         assert_eq!(out.first_lost(), None);
-        assert!(!out.lose(0), "the other connection still carries it");
-        assert!(out.lose(0));
-        assert_eq!(out.first_lost(), Some((0, 50)));
+        out.doubt(0);
+        assert_eq!(out.first_lost(), Some((0, 50)), "of two copies");
+        // The other one works.
+        out.leave(0);
+        assert_eq!((out.first_lost(), out.is_carried(0)), (None, true));
+        out.lose(0);
+        assert_eq!((out.first_lost(), out.is_carried(0)), (Some((0, 50)), true));
+        out.leave(0);
+        out.lose(0);
+        assert_eq!((out.first_lost(), out.is_carried(0)), (Some((0, 50)), false));
         out.acknowledge(50, 1000).unwrap();
         assert_eq!(out.first_lost(), None);
+        out.lose(0);
+        out.doubt(0);
+        assert_eq!(out.first_lost(), None, "it has arrived");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::schedule::{PathStats, PollAll};
+use crate::schedule::{EarliestArrival, PathStats, PollAll};
 use crate::wire::{HEADER_BYTES, MOST_STREAMS, Reason, Violation};
 
 const SMALL: Config = Config {
@@ -145,6 +145,70 @@ fn settle_one_way(a: &mut Session, b: &mut Session, id: StreamId, now_ns: u64) {
     settle(a, b, id, now_ns);
     a.set_stats(id, PathStats { acked_bytes: now_ns, ..PathStats::default() }, now_ns);
     settle(a, b, id, now_ns);
+}
+
+/// Of three streams the first carries the first block, which is late and goes by the second, too, at 2 ns;
+/// neither hears anything. The third has nothing to do.
+fn repeated() -> (Session, [StreamId; 3]) {
+    let mut a = Session::new(SMALL, Box::<EarliestArrival>::default());
+    let ids = [0; 3].map(|now_ns| a.attach(now_ns).unwrap());
+    let [first, second, third] = ids;
+    a.input(third, &Frame::Ack { next: 0, limit: 1000 }.emit(), 0).unwrap();
+    a.drive(0);
+    for id in ids {
+        said(&mut a, id, 0);
+    }
+    a.write(&[1; 300]).unwrap();
+    a.drive(1);
+    for id in ids {
+        let len = a.pending(id).len();
+        assert_eq!(len, HEADER_BYTES + 100);
+        a.sent(id, len);
+    }
+    // The blocks behind the first one have arrived.
+    let held = PathStats { unacked_bytes: 124, ..PathStats::default() };
+    a.set_stats(first, PathStats { sacked_bytes: 24, ..held }, 1);
+    a.set_writable(second);
+    a.drive(2);
+    assert_eq!(a.totals().resent_blocks, 1);
+    assert!(said(&mut a, second, 2).starts_with(&Frame::Data { offset: 0, len: 100 }.emit()));
+    a.set_stats(second, held, 2);
+    a.set_writable(third);
+    a.drive(3);
+    assert_eq!(a.totals().resent_blocks, 1);
+    (a, ids)
+}
+
+#[test]
+fn a_block_goes_by_a_third_stream_when_both_that_carry_it_make_no_progress() {
+    let (mut a, [first, second, third]) = repeated();
+    a.drive(11);
+    assert!(a.is_suspect(first) && !a.is_suspect(second));
+    assert_eq!(a.totals().resent_blocks, 1, "the second still carries it");
+    assert_eq!(a.deadline_ns(), 2 + SMALL.timing.suspect_ns);
+    a.drive(12);
+    assert!(a.is_suspect(second) && !a.is_suspect(third));
+    assert!(a.pending(third).starts_with(&Frame::Data { offset: 0, len: 100 }.emit()));
+    assert_eq!(a.totals().resent_blocks, 2);
+}
+
+#[test]
+fn a_block_goes_by_a_third_stream_when_of_two_one_makes_no_progress_and_one_ends() {
+    let (mut a, [first, second, third]) = repeated();
+    a.drive(11);
+    assert!(a.is_suspect(first));
+    a.detach(second);
+    a.drive(11);
+    assert!(a.pending(third).starts_with(&Frame::Data { offset: 0, len: 100 }.emit()));
+    said(&mut a, third, 11);
+    a.drive(11);
+    assert!(said(&mut a, third, 11).starts_with(&Frame::Data { offset: 100, len: 100 }.emit()));
+    assert_eq!(a.totals().resent_blocks, 3);
+    // A stream that works carries everything: nothing is to be done.
+    a.detach(first);
+    a.drive(11);
+    assert_eq!(a.totals().resent_blocks, 3);
+    assert!(!a.wants_to_send());
 }
 
 #[test]

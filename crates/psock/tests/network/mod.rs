@@ -21,6 +21,11 @@ pub struct Pipe {
     pub last_ns: u64,
     flying: VecDeque<(u64, Vec<u8>)>,
     acks: VecDeque<(u64, u64)>,
+    /// Of segments: when the sender would hear that it has arrived, were nothing missing before it; when it is
+    /// acknowledged; bytes.
+    held: VecDeque<(u64, u64, u64)>,
+    /// When it was last asked what has arrived.
+    seen_ns: u64,
     unacked: u64,
     acked: u64,
     /// Nothing arrives from then on.
@@ -39,6 +44,8 @@ impl Pipe {
             last_ns: 0,
             flying: VecDeque::new(),
             acks: VecDeque::new(),
+            held: VecDeque::new(),
+            seen_ns: 0,
             unacked: 0,
             acked: 0,
             dead_ns,
@@ -66,7 +73,9 @@ impl Pipe {
             self.free_ns = self.free_ns.max(now) + len * 1_000_000_000 / self.bytes_per_s;
             // A segment that is lost comes a retransmission later, and holds up those behind it.
             let again = if rng.random_bool(loss) { rng.random_range(MS..100 * MS) } else { 0 };
-            self.last_ns = self.last_ns.max(self.after_outage(self.free_ns + self.delay_ns + again));
+            let first_ns = self.free_ns + self.delay_ns;
+            let comes_ns = self.after_outage(first_ns + again);
+            self.last_ns = self.last_ns.max(comes_ns);
             self.unacked += len;
             if self.last_ns < self.dead_ns {
                 self.flying.push_back((self.last_ns, segment.to_vec()));
@@ -75,10 +84,20 @@ impl Pipe {
             if told_ns < self.dead_ns {
                 self.acks.push_back((told_ns, len));
             }
+            // What is not lost itself, and waits for one that is.
+            let sacked_ns = first_ns + self.delay_ns;
+            if comes_ns == first_ns && self.last_ns > comes_ns && sacked_ns < self.dead_ns {
+                let told_ns = if told_ns < self.dead_ns { told_ns } else { NEVER };
+                self.held.push_back((sacked_ns, told_ns, len));
+            }
         }
     }
 
     pub fn arrived(&mut self, now: u64) -> Option<Vec<u8>> {
+        self.seen_ns = now;
+        while self.held.front().is_some_and(|(_, told, _)| *told <= now) {
+            self.held.pop_front();
+        }
         while self.acks.front().is_some_and(|(at, _)| *at <= now) {
             let (_, len) = self.acks.pop_front().unwrap();
             self.unacked -= len;
@@ -99,12 +118,14 @@ impl Pipe {
     pub fn stats(&self) -> PathStats {
         let rtt = 2 * self.delay_ns + SEGMENT_BYTES as u64 * 1_000_000_000 / self.bytes_per_s;
         let cwnd = self.bytes_per_s * rtt / 1_000_000_000;
+        let is_held = |(sacked, told, _): &&(u64, u64, u64)| (*sacked..*told).contains(&self.seen_ns);
         PathStats {
             srtt_ns: rtt,
             rttvar_ns: rtt / 8,
             cwnd_bytes: cwnd,
             mss_bytes: SEGMENT_BYTES as u64,
             unacked_bytes: self.unacked,
+            sacked_bytes: self.held.iter().filter(is_held).map(|(.., len)| len).sum(),
             unsent_bytes: self.unacked.saturating_sub(cwnd),
             rate_bytes_per_s: self.bytes_per_s,
             is_rate_limited: false,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.special import bdtr, ndtri
 
 from weirlab.documents import SPARSE
-from weirlab.model.backlog import Backlog, backlog
+from weirlab.model.backlog import backlog
 from weirlab.model.base import TOLD_LEVEL, Prediction, Predictor
 from weirlab.model.planning.requirements import NO_LOSS
 from weirlab.quality.assess import Coded, opinion
@@ -90,7 +90,8 @@ def foretell(
         # In steps of a thousandth, from far below the threshold to where everything is bad.
         rates = threshold * np.linspace(0.05, 2.0, 1951)
         predicted = model.predict(rates, frame, position)
-        queue = backlog(model, position, frame, trial_s + warmup_s)
+        held = backlog(model, position, frame)
+        lasts_s = trial_s + warmup_s
         for goal in goals:
             allowed = max(goal.bad_ratio, NO_LOSS)
             if goal.mos is not None:
@@ -102,13 +103,13 @@ def foretell(
             reached = float(rates[-1] if not bad.any() else rates[max(int(np.argmax(bad)) - 1, 0)])
             calls = int(reached / call_pps)
             lasting = None
-            if goal.mos is None and queue is not None and queue.is_deep(trial_s + warmup_s):
+            if goal.mos is None and held is not None and held.is_deep(lasts_s):
                 lasting = calls
-                reached = max(reached, queue.lossless_pps(trial_s + warmup_s))
+                reached = max(reached, held.lossless_pps(lasts_s))
                 calls = int(reached / call_pps)
             there = model.predict(reached, frame, position)
             # How much more a queue holds that was never full is not known.
-            unknown = lasting is not None and queue is not None and queue.endless
+            unknown = lasting is not None and held is not None and held.first(lasts_s).endless
             ends = (None, None) if not calls or unknown else _ends(there, reached / call_pps)
             found.append(
                 Foretold(
@@ -120,16 +121,14 @@ def foretell(
                     frame,
                     tuple(there.why),
                     *ends,
-                    **_deep(lasting, trial_s + warmup_s, queue),
+                    **_deep(lasting, lasts_s, at_least=unknown),
                 )
             )
     return found
 
 
-def _deep(lasting: int | None, lasts_s: float, queue: Backlog | None) -> dict[str, Any]:
-    if lasting is None or queue is None:
-        return {}
-    return {"trial_s": lasts_s, "lasting_calls": lasting, "at_least": queue.endless}
+def _deep(lasting: int | None, lasts_s: float, *, at_least: bool) -> dict[str, Any]:
+    return {} if lasting is None else {"trial_s": lasts_s, "lasting_calls": lasting, "at_least": at_least}
 
 
 def _ends(found: Prediction, calls: float) -> tuple[int | None, int | None]:

@@ -99,11 +99,13 @@ def _predicted_lines(found: Found) -> Iterator[str]:
     if told:
         yield f"The model of the profile (run {found.model}) predicts {words(told)}."
     for one in found.predicted:
-        if one.trial_s is not None and one.lasting_calls is not None:
+        # A queue may be deep for so little that it is no whole call.
+        lasting = one.lasting_calls
+        if one.trial_s is not None and lasting is not None and lasting != (one.calls or 0):
             yield (
-                f"With {rules(one.position)} that is for a trial of {duration(one.trial_s * 1e9)}, warm-up "
-                "included, in which a deep queue takes in what is too much: for long the device carries "
-                f"{count(one.lasting_calls)} calls."
+                f"{_first(one.goal.name)} with {rules(one.position)}: the prediction is for a trial of "
+                f"{duration(one.trial_s * 1e9)}, warm-up included, in which a deep queue takes in what is "
+                f"too much. For long the device carries {count(lasting)} calls."
             )
         for why in one.why_extrapolated:
             yield f"Its prediction for {rules(one.position)} is extrapolated: {why}."
@@ -126,6 +128,10 @@ def _inside_line(run: Run) -> Iterator[str]:
         f"From inside, {taken:,} of {due:,} samples were taken while calls stood, "
         f"the latest {duration(latest * 1e9)} late{told}."
     )
+
+
+def _first(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _share(ratio: float) -> str:

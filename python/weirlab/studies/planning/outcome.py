@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import Any, Final, get_args
 
 from weirlab.errors import NotMet, Undecided, WeirError
 from weirlab.model import Queueing
-from weirlab.model.backlog import Backlog
+from weirlab.model.backlog import Backlog, Queue
 from weirlab.model.planning import Answer, Conclusion, Find, Outlook, Question, Requirement, best
-from weirlab.quantities import count, duration, plural, rate
+from weirlab.quantities import count, duration, plural, rate, words
 from weirlab.requirements import Demand, Judgement
 from weirlab.rules import Advice
 from weirlab.studies.planning import requiring as required_plans
@@ -170,20 +171,28 @@ class PlanOutcome:
             if one.outlook is not None:
                 for why in one.outlook.why_extrapolated:
                     found[f"{one.device}: extrapolated, {why}"] = None
-        for device, queue in self.queues.items():
-            found[f"{device}: {self._deep(queue)}"] = None
+        for device, held in self.queues.items():
+            found[f"{device}: {self._deep(held)}"] = None
         return tuple(found)
 
-    def _deep(self, queue: Backlog) -> str:
-        """What a deep queue does to trials without loss."""
-        least = "at least " if queue.endless else ""
+    def _deep(self, held: Backlog) -> str:
+        """What deep queues do to trials without loss."""
         short, long = (
-            f"{least}{self._load(queue.lossless_pps(lasts_s))} ({lasts_s:g} s)" for lasts_s in TRIALS_S
+            f"{_least(held.first(lasts_s))}{self._load(held.lossless_pps(lasts_s))} ({lasts_s:g} s)"
+            for lasts_s in TRIALS_S
+        )
+        # Those that decide; of others nothing is to be seen.
+        queues = list(dict.fromkeys(held.first(lasts_s) for lasts_s in (*TRIALS_S, math.inf)))
+        depths = words(
+            [
+                f"{_least(one)}{count(one.packets)} packets ({duration(one.drains_s * 1e9)} of work)"
+                for one in queues
+            ]
         )
         return (
-            f"its queue holds {least}{count(queue.packets)} packets, {duration(queue.drains_s * 1e9)} of "
-            "work, so how much passes without loss depends on the length of a trial: "
-            f"{short}, {long}, but for long only {self._load(queue.threshold_pps)}"
+            f"{'its queue holds' if len(queues) == 1 else 'its queues hold'} {depths}, so how much passes "
+            f"without loss depends on the length of a trial: {short}, {long}, but for long only "
+            f"{self._load(held.threshold_pps)}"
         )
 
     def _load(self, pps: float) -> str:
@@ -225,3 +234,7 @@ class PlanOutcome:
             "warnings": self.warnings,
             "ruleset": self.ruleset.document() if self.ruleset else None,
         }
+
+
+def _least(queue: Queue) -> str:
+    return "at least " if queue.endless else ""

@@ -120,9 +120,9 @@ def _deep_queues(devices: Sequence[Asked], answers: Sequence[Answer]) -> dict[st
     found = {}
     for device, one in zip(devices, answers, strict=True):
         if one.outlook is not None:
-            queue = backlog(device.model, one.outlook.position, one.outlook.frame_bytes, TRIALS_S[0])
-            if queue is not None and queue.is_deep(TRIALS_S[0]):
-                found[device.name] = queue
+            held = backlog(device.model, one.outlook.position, one.outlook.frame_bytes)
+            if held is not None and held.is_deep(TRIALS_S[0]):
+                found[device.name] = held
     return found
 
 

@@ -50,6 +50,10 @@ class Transfer:
     stop: Stop = field(default_factory=Stop)
     events: list[dict[str, Any]] = field(default_factory=list)
     intervals: list[Interval] = field(default_factory=list)
+    sent: bool = False
+    """Nothing more is sent: what may last is the reading of captures."""
+    unread: bool = False
+    """Whoever asked for the end wants no capture to be read."""
     over: bool = False
     _coarser: Coarser = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -58,16 +62,28 @@ class Transfer:
         self._coarser = Coarser(self.settings.interval_s)
 
     def ask_to_end(self) -> bool:
-        """Ask for the end in good order; False where it is over."""
+        """Ask for the end in good order, or for that of the reading; False where it is over."""
         with self._lock:
             if not self.over:
                 self.stop.request()
+                self.unread = self.sent
             return not self.over
+
+    def end_sending(self) -> None:
+        """It has lasted as long as it may."""
+        with self._lock:
+            if not self.sent:
+                self.stop.request()
+
+    def has_sent(self) -> None:
+        """Whoever asks for the end from here on does not want the captures to be read."""
+        with self._lock:
+            self.sent = True
 
     def close(self) -> None:
         """It is over. From here on nobody asks for the end: what that is written to may be another file's."""
         with self._lock:
-            self.over = True
+            self.sent = self.over = True
             self.stop.__exit__(None, None, None)
 
     def started(self, event: Mapping[str, Any]) -> None:
@@ -187,12 +203,13 @@ class Transfers:
 
     def _run(self, transfer: Transfer) -> None:
         # Bytes may take longer than anybody waits.
-        latest = threading.Timer(self.most_s + _GRACE_S, transfer.ask_to_end)
+        latest = threading.Timer(self.most_s + _GRACE_S, transfer.end_sending)
         latest.start()
         message, result = "", {}
         try:
             with self.recording.of(transfer.one, transfer.settings, transfer.captured) as tapes:
                 outcome, measured = self._carried_out(transfer, tapes.settings)
+                transfer.has_sent()
                 tapes.ended(outcome)
                 why = self._explained(transfer, measured, tapes)
                 why["captures"] = tapes.handed_on()
@@ -240,7 +257,7 @@ class Transfers:
         if tapes.captures:
             transfer.reading()
         try:
-            seen = tapes.seen(measured)
+            seen = tapes.seen(measured, lambda: transfer.unread)
         except Exception as error:
             unread = failures.explain(error).message
         try:

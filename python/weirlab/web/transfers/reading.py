@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,13 +36,19 @@ class Reader:
     settings: Settings
     children: Children
 
-    def read(self, measured: Measured, captures: Mapping[End, Capture], folder: Path) -> list[Seen]:
+    def read(
+        self,
+        measured: Measured,
+        captures: Mapping[End, Capture],
+        folder: Path,
+        unwanted: Callable[[], bool] = lambda: False,
+    ) -> list[Seen]:
         """By connection; ``folder`` has the captures, and is for whatever the child needs.
 
         Raises
         ------
         Refusal
-            A capture cannot be read within the limits, or the service ends.
+            A capture cannot be read within the limits, is ``unwanted`` meanwhile, or the service ends.
         """
         files.write(folder / SAMPLES, measured.samples.write_parquet)
         request = {
@@ -63,6 +69,7 @@ class Reader:
             request,
             most_s=self.settings.most_s,
             environment={**ENVIRONMENT, "TMPDIR": str(folder)},
+            unwanted=unwanted,
         )
         return [
             Seen({found["source"]: stored.read(found) for found in each["diagnoses"]}, each["tables"])

@@ -49,15 +49,15 @@ class Tapes:
             server = capturing.fetched(outcome.recorded, fetch.file, capturing.AUTO)
             self.captures = {"client": self.client, "server": server}
 
-    def seen(self, measured: Measured) -> list[Seen]:
-        """What the captures show, by connection; nothing without any. Raises as :meth:`Reader.read`."""
+    def seen(self, measured: Measured, unwanted: Callable[[], bool]) -> list[Seen]:
+        """What the captures show, by connection; nothing without any. Otherwise as :meth:`Reader.read`."""
         if all(each.path is None for each in self.captures.values()):
             return []
         told = measured.outcome.recorded
         if told is not None and told["why_not"] is None:
             shift_ns = measured.shift_ns(told["since_1970_ns"])
             self.captures["server"] = replace(self.captures["server"], shift_ns=shift_ns)
-        return self.reader.read(measured, self.captures, self.folder)
+        return self.reader.read(measured, self.captures, self.folder, unwanted)
 
     def handed_on(self) -> list[dict[str, Any]]:
         """By end: the ``data_id`` of the capture, or ``why_not``, and what is ``missing`` from it."""

@@ -64,7 +64,7 @@ def test_a_deep_queue_makes_the_answer_depend_on_the_length_of_a_trial(weir: Wei
     arguments = ("--rules", "0", "--codec", "g711", "--certainty", "50%", "--arrivals", "constant")
     answer = weir("plan", tmp_path / "deep.json", *arguments, "--json")
     [warning] = [one for one in answer.json["warnings"] if "its queue holds" in one]
-    assert "packets, 200 ms of work" in warning
+    assert "packets (200 ms of work)" in warning
     depends = r"(59|60) calls \(1 s\), (50|51) calls \(10 s\), but for long only (49|50) calls"
     assert re.search(depends, warning)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from weirlab.errors import InputError
+from weirlab.link import bindings
 from weirlab.studies.tcp.measure import capturing
 from weirlab.studies.tcp.measure.capturing import Ends
 
@@ -47,6 +49,31 @@ def test_captures_are_asked_for_by_end(text: str, reverse: bool, wanted: Ends) -
 def test_captures_that_contradict_themselves_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="--capture"):
         capturing.ends(text, reverse=False)
+
+
+class Recorder:
+    """One that could not write 5 packets."""
+
+    def __init__(self, failure: str) -> None:
+        self.failure = failure
+
+    def start(self) -> None:
+        """It has nothing to do."""
+
+    def stop(self) -> dict[str, Any]:
+        return {"interfaces": [{"written": 9, "lost": 1, "not_written": 5}], "failure": self.failure}
+
+
+@pytest.mark.parametrize(
+    ("failure", "lost", "left_out"), [("", 1, 5), ("cannot write capture.pcapng: No space left", 6, 0)]
+)
+def test_what_a_full_disk_does_not_take_is_not_beyond_the_limit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: str, lost: int, left_out: int
+) -> None:
+    monkeypatch.setattr(bindings, "open_recorder", lambda *_, **__: Recorder(failure))
+    with capturing.capturing("192.0.2.1", 80, tmp_path, "lo", most_bytes=1000) as found:
+        pass
+    assert (found.packets, found.lost_packets, found.left_out_packets) == (9, lost, left_out)
 
 
 def test_what_the_server_says_of_its_capture_is_kept() -> None:

@@ -58,7 +58,7 @@ class Talked:
     damaged: int
     """Packets that did not arrive as they were sent, or that ESP rejected."""
     refused: int
-    """Packets that the system never took; none of them left."""
+    """Packets that never left: not taken by the system, or not encapsulated."""
     ip_bytes: tuple[int, int]
     """Shortest and longest IP packet that arrived."""
     cpu_s: float

@@ -197,8 +197,11 @@ class EndpointFindings:
         for each in self.groups:
             if len(each.ip_bytes) > 1 or 0 in each.ip_bytes:
                 yield f"{NAMES[each.arm]}, {WHERE[each.beside]}: packets differ in length."
-        if refused := sum(row.refused for row in self.attempts):
-            yield f"The system never took {plural(refused, 'packet')} from their senders: they count as lost."
+        if refused := sum(row.refused for row in self.attempts if row.valid):
+            yield (
+                f"In attempts that count, {plural(refused, 'packet')} never left, as the system did not take "
+                "them or they could not be encapsulated: those after the warm-up count as lost."
+            )
         if any(row.damaged for row in self.attempts):
             damaged = sum(row.damaged for row in self.attempts)
             yield f"{plural(damaged, 'packet')} did not arrive as sent, or came again: they count as lost."

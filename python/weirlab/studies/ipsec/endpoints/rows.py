@@ -83,7 +83,7 @@ class AttemptRow:
     zero_copy: bool
     """Whether the interfaces' drivers used the sockets' memory themselves."""
     refused: int = 0
-    """Packets that were not sent because the system never took them; warm-up included."""
+    """Packets that never left, warm-up included: not taken by the system, or not encapsulated."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Capture:
     why_not: str = ""
     packets: int | None = None
     lost_packets: int = 0
-    """Packets that came too fast to be recorded."""
+    """Packets that came too fast to be recorded, or that the disk did not take."""
     left_out_packets: int = 0
     """Packets beyond a limit of bytes."""
     ended_early: bool = False
@@ -145,11 +145,13 @@ def capturing(
         yield found
     finally:
         if recorder is not None:
-            counts = recorder.stop()["interfaces"]
+            recorded = recorder.stop()
+            counts = recorded["interfaces"]
             found.packets = sum(each["written"] for each in counts)
             found.lost_packets = sum(each["lost"] for each in counts)
             not_written = sum(each["not_written"] for each in counts)
-            if most_bytes is None:
+            # A disk that is full is no limit that anybody set.
+            if most_bytes is None or recorded["failure"]:
                 found.lost_packets += not_written
             else:
                 found.left_out_packets = not_written

@@ -56,7 +56,7 @@ class CaptureRow:
     packets: int | None = None
     """Packets in it."""
     lost_packets: int = 0
-    """Packets that came too fast to be recorded."""
+    """Packets that came too fast to be recorded, or that the disk did not take."""
     left_out_packets: int = 0
     """Packets beyond its limit of bytes."""
     ended_early: bool = False

@@ -183,7 +183,10 @@ def capture_remarks(place: str, row: CaptureRow | Capture) -> Iterator[str]:
     if row.why_not:
         yield f"No capture {place}: {row.why_not}."
     if row.lost_packets:
-        yield f"{plural(row.lost_packets, 'packet')} came too fast to be captured {place}."
+        yield (
+            f"{plural(row.lost_packets, 'packet')} came too fast to be captured {place}, or the disk did not "
+            "take them."
+        )
     if row.left_out_packets:
         yield (
             f"The capture {place} lacks its last {plural(row.left_out_packets, 'packet')}: it has as "

@@ -181,7 +181,15 @@ def test_packets_that_the_system_never_takes_are_counted_and_told(store: Store) 
     # 5 of them in the warm-up.
     assert (row.refused, row.unsent, row.lost, row.bad) == (12, 7, 0, 7)
     assert outcome.found.groups[0].lost_ratio == pytest.approx(7 / 20)
-    assert "The system never took 12 packets from their senders: they count as lost." in outcome.told().remark
+    said = "12 packets never left, as the system did not take them or they could not be encapsulated"
+    assert f"In attempts that count, {said}: those after the warm-up count as lost." in outcome.told().remark
+
+
+def test_packets_that_never_left_in_attempts_that_do_not_count_are_not_told(store: Store) -> None:
+    faults = [Fault(refused=12, stolen_s=1.0), Fault()]
+    outcome = run(store, FakeBed(iter(faults)), small(arms=["bypass"]))
+    assert [(row.refused, row.valid) for row in outcome.found.attempts] == [(12, False), (0, True)]
+    assert "never left" not in outcome.told().remark
 
 
 def test_what_never_counts_is_named_and_the_rest_is_shown(store: Store) -> None:
