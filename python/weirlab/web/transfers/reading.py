@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from weirlab import files, programs
 from weirlab.diagnosis import stored
@@ -50,7 +50,11 @@ class Reader:
         Refusal
             A capture cannot be read within the limits, is ``unwanted`` meanwhile, or the service ends.
         """
-        files.write(folder / SAMPLES, measured.samples.write_parquet)
+
+        def put(file: BinaryIO) -> None:
+            measured.samples.write_parquet(file)
+
+        files.write(folder / SAMPLES, put)
         request = {
             "do": "compare",
             "name": "the capture",
