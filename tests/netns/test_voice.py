@@ -182,7 +182,7 @@ def test_many_calls_are_set_up_while_a_few_speak() -> None:
     asked = Load(plan=Path("campus"), trial_s=1.0, media_calls=1)
     net = Network(load(ready.FOLDER / "campus.yaml"), DAY)
     with LoadingLab(net, 0.4) as campus:
-        row, work = trial(campus, call(net, number), asked, 0, 10)
+        row, work, _ = trial(campus, call(net, number), asked, 0, 10)
     assert (row.rate_per_s, row.calls) == (10, 10)
     assert row.failed + row.slow <= row.calls
     assert row.media_calls == 1

@@ -207,7 +207,7 @@ def test_many_calls_are_translated_while_one_speaks(loaded: LoadingLab, translat
     targets = chosen(loaded.network, planned(loaded.network, fall_back=False))
     target = next(each for each in targets if each.translation == translation)
     asked = Load(plan=Path("translations"), trial_s=4.0, media_calls=1)
-    row, work = trial(loaded, target.planned, asked, 0, 5)
+    row, work, _ = trial(loaded, target.planned, asked, 0, 5)
     assert (row.number, row.rate_per_s, row.calls) == (target.number, 5, 20)
     assert row.failed + row.slow <= row.calls
     assert row.media_calls == 1
