@@ -72,8 +72,8 @@ def test_both_captures_and_the_kernel_agree_on_a_lossy_path(tmp_path: Path) -> N
         pytest.skip("packets came too fast to be captured here")
     crossing = found.crossing(0)
     assert crossing is not None
-    # What is missing from the other capture is what the emulator lost or had no room for, but for frames without
-    # data and those of the control connection.
+    # What is missing from the other capture is what the emulator lost or had no room for, but for frames
+    # without data and those of the control connection.
     mss = found.samples["snd_mss_bytes"].max()
     up, lost = told["up"], crossing.lost_bytes / mss
     gone, others = up["lost"] + up["dropped_full"], up["arrived"] - crossing.sent_bytes / mss
