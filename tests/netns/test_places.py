@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Callable
 
 import pytest
 
 from weirlab.lab import dut
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.netns import NetnsLab
-from weirlab.records import RuleSetup
+from weirlab.records import EngineResult, RuleSetup
 from weirlab.traffic.spec import Flows, Rate, Step, Traffic
 
 pytestmark = pytest.mark.netns
@@ -37,11 +38,18 @@ RATE = Rate(1_000)
 """In 0.2 s fewer packets than a receive queue holds: none is lost, however long the host is away."""
 
 
-def sent(lab: NetnsLab, traffic: Traffic) -> list[int]:
-    """Packets sent per flow, all of which arrived."""
-    result = lab.run(traffic)
-    assert result.lost == 0
-    return [int(n) for n in result.flows.sent]
+def trial(
+    lab: NetnsLab, traffic: Traffic, counters: Callable[[], list[int]]
+) -> tuple[EngineResult, list[int]]:
+    """The first trial whose sender had its CPU, and by how much it raised ``counters``; without loss."""
+    for _ in range(20):
+        before = counters()
+        result = lab.run(traffic)
+        counted = [after - earlier for after, earlier in zip(counters(), before, strict=True)]
+        assert result.lost == 0
+        if result.flows.sent.sum() > 0.9 * RATE.value * traffic.duration_s:
+            return result, counted
+    pytest.fail(f"the host kept the sender from its CPU in 20 trials of {traffic.duration_s} s")
 
 
 @pytest.mark.parametrize("driver", ["iptables-legacy", "iptables-nft"])
@@ -55,9 +63,9 @@ def test_each_place_accepts_the_packets_of_its_own_flows(driver: str, ip: int) -
         lab.set_rules(QUARTER)
         flows = Flows(8, ip=ip)  # type: ignore[arg-type]
         traffic = Traffic(RATE, flows=flows, sizes=_size(ip), warmup_s=0.0, duration_s=0.2)
-        per_flow = sent(lab, traffic)
-        counted = packets_per_rule(lab, ip)
+        result, counted = trial(lab, traffic, lambda: packets_per_rule(lab, ip))
         assert len(counted) == 9
+        per_flow = [int(n) for n in result.flows.sent]
         places = (sum(per_flow[:3]), sum(per_flow[3:]))  # of 8 flows 1 + 6/4 and 1 + 18/4
         assert min(per_flow) > 0
         assert places == pytest.approx((0.25 * sum(places), 0.75 * sum(places)), abs=10)
@@ -78,10 +86,10 @@ def test_the_linear_rules_of_nftables_do_the_same() -> None:
         )
         namespace.call(lambda: subprocess.run(["nft", "-f", "-"], input=script, text=True, check=True))
         lab.backend  # noqa: B018
-        before = _counters(namespace)
-        per_flow = sent(lab, Traffic(RATE, warmup_s=0.0, duration_s=0.2))
-        counted = [after - earlier for after, earlier in zip(_counters(namespace), before, strict=True)]
-        assert counted == per_flow
+        result, counted = trial(
+            lab, Traffic(RATE, warmup_s=0.0, duration_s=0.2), lambda: _counters(namespace)
+        )
+        assert counted == [int(n) for n in result.flows.sent]
         assert counted == pytest.approx([0.25 * sum(counted), 0.75 * sum(counted)], abs=10)
 
 
@@ -90,8 +98,7 @@ def test_after_a_position_step_packets_match_at_the_other_place() -> None:
         lab.backend  # noqa: B018
         lab.set_rules(RuleSetup.mixed(((1, 1.0), (2000, 0.0))))
         traffic = Traffic(RATE, steps=(Step(0.05, None, 2000),), warmup_s=0.0, duration_s=0.2)
-        result = lab.run(traffic)
-        counted = packets_per_rule(lab, 4)
+        result, counted = trial(lab, traffic, lambda: packets_per_rule(lab, 4))
         assert [counted[0], counted[1999]] == [int(n) for n in result.flows.sent]
         assert counted[0] > 0
         assert counted[1999] > 0
