@@ -14,9 +14,10 @@ class Emulator:
     ``a_netns`` and ``b_netns`` are names of network namespaces (``None``: this one). ``paths`` say what
     happens from a to b and from b to a, as ``weirlab.studies.emulator.spec.PathSpec.plain`` writes it;
     ``duration_s`` ends it by itself; ``cpu`` pins the thread, which with ``busy`` never sleeps, and without
-    ``busy`` may be ``real_time``, before all ordinary work; ``memory_bytes`` bounds the frames that are on
-    the link. Raises ``InputError`` for what there cannot be, ``MissingCapability`` without CAP_NET_RAW,
-    ``LabError`` where an interface is missing or down.
+    ``busy`` may be ``real_time``, before all ordinary work. Frames may leave up to ``slack_s`` late, so that
+    it sleeps longer. ``memory_bytes`` bounds the frames that are on the link.
+    Raises ``InputError`` for what there cannot be, ``MissingCapability`` without CAP_NET_RAW, ``LabError``
+    where an interface is missing or down.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Emulator:
         duration_s: float | None = None,
         cpu: int | None = None,
         busy: bool = False,
+        slack_s: float = 0.0,
         real_time: bool = False,
         memory_bytes: int = 1 << 30,
     ) -> None: ...

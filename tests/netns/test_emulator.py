@@ -327,7 +327,9 @@ def test_an_interface_that_goes_away_ends_the_link_with_its_name(
         assert link.stop().failure == "interface la is gone"
 
 
-@pytest.mark.parametrize("options", [{"busy": True}, {"real_time": False}, {"cpu": 0}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"busy": True}, {"real_time": False}, {"cpu": 0}, {"slack_s": 0.002}], ids=str
+)
 def test_however_it_is_scheduled_it_carries_the_same(hosts: Hosts, options: dict[str, Any]) -> None:
     lost = frozenset({2, 7})
     with linked(read_path({"delay": "1ms", "loss": "frames=2,7"}), PathSpec(), how=How(**options)) as link:

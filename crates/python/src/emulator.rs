@@ -28,7 +28,7 @@ pub struct Emulator {
 impl Emulator {
     #[new]
     #[pyo3(signature = (*, a, b, a_netns=None, b_netns=None, paths, duration_s=None, cpu=None, busy=false,
-        real_time=false, memory_bytes=1 << 30))]
+        slack_s=0.0, real_time=false, memory_bytes=1 << 30))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -40,6 +40,7 @@ impl Emulator {
         duration_s: Option<f64>,
         cpu: Option<usize>,
         busy: bool,
+        slack_s: f64,
         real_time: bool,
         memory_bytes: u64,
     ) -> PyResult<Self> {
@@ -51,12 +52,14 @@ impl Emulator {
             .map(Duration::try_from_secs_f64)
             .transpose()
             .map_err(|e| PyValueError::new_err(e.to_string()))?;
+        let slack = Duration::try_from_secs_f64(slack_s).map_err(|e| PyValueError::new_err(e.to_string()))?;
         let options = Options {
             ends: [end(a, a_netns), end(b, b_netns)],
             paths: [path_spec(&paths.0)?, path_spec(&paths.1)?],
             duration,
             cpu,
             busy,
+            slack,
             real_time,
             memory_bytes,
         };

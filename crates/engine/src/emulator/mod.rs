@@ -40,6 +40,9 @@ pub struct Options {
     pub cpu: Option<usize>,
     /// Whether the thread never sleeps.
     pub busy: bool,
+    /// How late frames may leave for the sake of the host: the thread sleeps meanwhile, and then sends all that
+    /// are due. Zero: each as soon as it is due.
+    pub slack: Duration,
     /// Whether the thread goes before all ordinary work (SCHED_FIFO), to which it leaves a few percent. Ignored
     /// with `busy`: the kernel stops a real-time thread that never sleeps, for 50 ms at a time.
     pub real_time: bool,

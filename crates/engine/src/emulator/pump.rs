@@ -42,6 +42,7 @@ pub struct Pump {
     pool: Pool,
     cpu: Option<usize>,
     busy: bool,
+    slack_ns: u64,
     real_time: bool,
     real_time_refused: String,
     /// When it had rested last, and for how long it slept since.
@@ -69,6 +70,7 @@ impl Pump {
             pool: Pool::new(options.memory_bytes),
             cpu: options.cpu,
             busy: options.busy,
+            slack_ns: u64::try_from(options.slack.as_nanos()).unwrap_or(u64::MAX),
             real_time: options.real_time && !options.busy,
             real_time_refused: String::new(),
             slept_ns: start_ns,
@@ -173,13 +175,14 @@ impl Pump {
             return self.sleep_until(now + REST_NS);
         }
         let next_ns = self.ways.iter().filter_map(|way| way.path.next_ns()).min();
-        let wake_ns = next_ns.map_or(u64::MAX, |ns| ns.saturating_sub(self.waker.late_ns));
+        let wake_ns = next_ns
+            .map_or(u64::MAX, |ns| ns.saturating_add(self.slack_ns).saturating_sub(self.waker.late_ns));
         if wake_ns <= now {
             return std::hint::spin_loop();
         }
         // A frame that comes meanwhile is due no sooner than after the least delay.
         let least_ns = self.ways.iter().map(|way| way.path.least_delay_ns()).min().unwrap_or(0);
-        let patience_ns = (least_ns / 2).min(PATIENCE_NS);
+        let patience_ns = (least_ns / 2).min(PATIENCE_NS).max(self.slack_ns);
         if next_ns.is_some() && patience_ns >= LEAST_PATIENCE_NS {
             return self.sleep_until(wake_ns.min(now + patience_ns));
         }

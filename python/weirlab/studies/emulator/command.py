@@ -150,6 +150,12 @@ class RunOptions:
     ] = None
     cpu: Annotated[int | None, typer.Option("--cpu", min=0, help="Run on this CPU.", metavar="N")] = None
     busy: Annotated[bool, typer.Option("--busy", help="Never sleep: a whole CPU for less lateness.")] = False
+    slack: Annotated[
+        str | None,
+        typer.Option(
+            "--slack", help="Let frames leave up to this late, for less CPU: 50us, 1ms.", metavar="TIME"
+        ),
+    ] = None
     real_time: Annotated[
         bool,
         typer.Option(
@@ -160,10 +166,15 @@ class RunOptions:
     def how(self) -> How:
         """The same for the emulator."""
         from weirlab.amounts import parse_time
+        from weirlab.errors import InputError
+        from weirlab.studies.emulator.reading import read_time_ns
         from weirlab.studies.emulator.running import How
 
         for_s = None if self.for_ is None else parse_time(self.for_, "--for")
-        return How(for_s, self.cpu, self.busy, self.real_time)
+        slack_s = 0.0 if self.slack is None else read_time_ns(self.slack, "--slack") / 1e9
+        if self.busy and slack_s:
+            raise InputError("--slack saves CPU time and --busy spends it: leave one out")
+        return How(for_s, self.cpu, self.busy, slack_s, self.real_time)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -45,6 +45,8 @@ class How:
     """Its thread runs on this CPU alone."""
     busy: bool = False
     """It never sleeps."""
+    slack_s: float = 0.0
+    """How late frames may leave, so that it wakes less often."""
     real_time: bool = True
     """Where it sleeps, it goes before all ordinary work of this host, if that is allowed."""
 
@@ -188,5 +190,6 @@ def _started(a: End, b: End, up: PathSpec, down: PathSpec, how: How) -> Emulator
         duration_s=how.for_s,
         cpu=how.cpu,
         busy=how.busy,
+        slack_s=how.slack_s,
         real_time=how.real_time,
     )

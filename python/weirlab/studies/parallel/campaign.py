@@ -44,6 +44,7 @@ def course(planned: Planned, asked: Comparison) -> Course:
         warmup_s=warmup_s,
         lasts_s=lasts_s,
         every_s=asked.every_s,
+        slack_s=asked.slack_ms / 1e3,
         outages=tuple(
             Span(each.path, each.from_s, each.from_s + each.lasts_s)
             for each in planned.case.outages

@@ -55,13 +55,13 @@ def linked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_the_options_are_those_of_the_link(weir: Weir, linked: list[Any]) -> None:
     answer = weir(
         "link", "eth1", "eth2", "--netns", "x", "--delay", "25ms", "--loss", "frames=2", "--up", "rate 1Mbps",
-        "--for", "5min", "--json",
+        "--for", "5min", "--slack", "50us", "--json",
     )  # fmt: skip
     assert answer.code == 0, answer.err
     ((a, b, up, down, more),) = linked
     assert (str(a), str(b)) == ("eth1 in x", "eth2 in x")
     assert (up.delay_ns, up.rate_bps, down.rate_bps) == (25_000_000, 1_000_000, None)
-    assert more["how"] == running.How(for_s=300.0)
+    assert more["how"] == running.How(for_s=300.0, slack_s=50e-6)
     document = answer.json
     assert document["up"]["asked"] == {"delay": "25ms", "loss": "frames=2", "rate": "1Mbps"}
     assert document["up"]["arrived"] == 1

@@ -57,6 +57,8 @@ class Course:
     warmup_s: float
     lasts_s: float
     every_s: float
+    slack_s: float = 0.0
+    """How late emulated paths may send frames."""
     outages: tuple[Span, ...] = ()
     competitors: tuple[Span, ...] = ()
 

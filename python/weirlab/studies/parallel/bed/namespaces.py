@@ -18,7 +18,7 @@ from weirlab.interrupts import owned, shielded
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.studies.emulator import hosts
 from weirlab.studies.emulator.hosts import Hosts
-from weirlab.studies.emulator.running import EmulatedLink, emulated_link
+from weirlab.studies.emulator.running import EmulatedLink, How, emulated_link
 from weirlab.studies.emulator.spec import PathSpec, Random
 from weirlab.studies.parallel.bed import carriers, mptcp
 from weirlab.studies.parallel.bed.base import Bed, Course, PathSeen, Seen, Span
@@ -52,8 +52,11 @@ class EmulatedPaths:
     def carry(self, course: Course) -> Seen:
         """See :meth:`Bed.carry`."""
         with ExitStack() as stack:
+            how = How(slack_s=course.slack_s)
             links = {
-                number: stack.enter_context(emulated_link(*self.hosts.ends(number - 1), path.up, path.down))
+                number: stack.enter_context(
+                    emulated_link(*self.hosts.ends(number - 1), path.up, path.down, how=how)
+                )
                 for number, path in course.paths.items()
             }
             watch = stack.enter_context(watched(self.hosts, course.every_s))
