@@ -143,7 +143,7 @@ class Comparison(Section):
     late_ms: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 2.0
     """An attempt does not count if the emulated paths delayed 1 % of the frames by more than this, in ms,
     beyond the delay set."""
-    slack_ms: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.1
+    slack_ms: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.2
     """How late the emulated paths may send frames in order to sleep meanwhile, in ms. They leave more of the
     CPU to senders and receivers then."""
     seed: Seed = 1
