@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weirlab.diagnosis.causes import Cause
-from weirlab.studies.emulator.account import Account, Direction
+from weirlab.emulation.account import Account, Direction
 
 SECONDS = 6.0
 BUSY = 0.5

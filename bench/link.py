@@ -31,6 +31,8 @@ from machine import versions
 from summary import Summary
 from summary import about as called
 from summary import parser as options
+from weirlab.emulation.account import Account, complaints
+from weirlab.emulation.reading import read_path
 from weirlab.errors import LabError, WeirError
 from weirlab.interrupts import shielded
 from weirlab.lab import clean
@@ -40,8 +42,6 @@ from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.wiring import QUIET, descriptor, make_end
 from weirlab.records import EngineResult
-from weirlab.studies.emulator.account import Account, complaints
-from weirlab.studies.emulator.reading import read_path
 from weirlab.studies.emulator.running import End, How, emulated_link
 from weirlab.traffic.load import parse_rate
 from weirlab.traffic.schedule import compile_plan

@@ -45,8 +45,8 @@ from weirlab.diagnosis.both import reading
 from weirlab.diagnosis.both.reading import Look
 from weirlab.diagnosis.diagnosing import diagnose
 from weirlab.diagnosis.finding import Diagnosis
-from weirlab.studies.emulator.account import complaints
-from weirlab.studies.emulator.reading import read_path
+from weirlab.emulation.account import complaints
+from weirlab.emulation.reading import read_path
 from weirlab.trace.facts import Connection
 
 HERE = Path(__file__).resolve().parent

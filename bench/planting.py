@@ -20,11 +20,11 @@ import polars as pl
 from cases import Case
 from weirlab._engine import TcpWatcher
 from weirlab.diagnosis import kernel
+from weirlab.emulation.account import Account
+from weirlab.emulation.reading import read_path
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.link import bindings
 from weirlab.link.settings import Recording
-from weirlab.studies.emulator.account import Account
-from weirlab.studies.emulator.reading import read_path
 from weirlab.studies.emulator.running import End, emulated_link
 
 HERE = Path(__file__).resolve().parent

@@ -12,7 +12,7 @@ class Emulator:
     """A link between the interfaces ``a`` and ``b``, carried by a thread of this process while this is open.
 
     ``a_netns`` and ``b_netns`` are names of network namespaces (``None``: this one). ``paths`` say what
-    happens from a to b and from b to a, as ``weirlab.studies.emulator.spec.PathSpec.plain`` writes it;
+    happens from a to b and from b to a, as ``weirlab.emulation.spec.PathSpec.plain`` writes it;
     ``duration_s`` ends it by itself; ``cpu`` pins the thread, which with ``busy`` never sleeps, and without
     ``busy`` may be ``real_time``, before all ordinary work. Frames may leave up to ``slack_s`` late, so that
     it sleeps longer. ``memory_bytes`` bounds the frames that are on the link.

@@ -22,13 +22,13 @@ import pytest
 from pyroute2 import IPRoute
 
 import weirlab
+from weirlab.emulation.account import Account, complaints
+from weirlab.emulation.reading import read_path
+from weirlab.emulation.spec import PathSpec
 from weirlab.lab.linux.interface import add_neighbour
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.link.host import interfaces, journal, offloads
-from weirlab.studies.emulator.account import Account, complaints
-from weirlab.studies.emulator.reading import read_path
 from weirlab.studies.emulator.running import USUAL, EmulatedLink, End, How, emulated_link
-from weirlab.studies.emulator.spec import PathSpec
 
 pytestmark = pytest.mark.netns
 

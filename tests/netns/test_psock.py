@@ -15,12 +15,12 @@ import pytest
 from pyroute2 import IPRoute
 
 from weirlab._engine import ParallelListener, ParallelSocket
+from weirlab.emulation.reading import read_path
+from weirlab.emulation.spec import PathSpec, Random
 from weirlab.lab.linux.interface import add_address
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.link.host import journal
-from weirlab.studies.emulator.reading import read_path
 from weirlab.studies.emulator.running import EmulatedLink, End, emulated_link
-from weirlab.studies.emulator.spec import PathSpec, Random
 from weirlab.studies.psock.options import SessionOptions, StreamOptions
 
 pytestmark = pytest.mark.netns

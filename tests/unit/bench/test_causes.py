@@ -9,7 +9,7 @@ import pytest
 from cases import Truth
 from causes import MAKERS, planted
 from planted import Row
-from weirlab.studies.emulator.reading import read_path
+from weirlab.emulation.reading import read_path
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -13,8 +13,8 @@ from weirlab.cli.options import JsonOption, given, grouped
 from weirlab.cli.output import Session
 
 if TYPE_CHECKING:
-    from weirlab.studies.emulator.account import Account
-    from weirlab.studies.emulator.reading import Asked
+    from weirlab.emulation.account import Account
+    from weirlab.emulation.reading import Asked
     from weirlab.studies.emulator.running import End, How, Tell
     from weirlab.studies.emulator.tables import Screen
 
@@ -131,7 +131,7 @@ class LinkOptions:
 
     def asked(self) -> Asked:
         """Both directions, understood."""
-        from weirlab.studies.emulator import reading
+        from weirlab.emulation import reading
 
         return reading.read_link(self.both.words(), self.up, self.down, self.profile)
 
@@ -166,8 +166,8 @@ class RunOptions:
     def how(self) -> How:
         """The same for the emulator."""
         from weirlab.amounts import parse_time
+        from weirlab.emulation.reading import read_time_ns
         from weirlab.errors import InputError
-        from weirlab.studies.emulator.reading import read_time_ns
         from weirlab.studies.emulator.running import How
 
         for_s = None if self.for_ is None else parse_time(self.for_, "--for")
@@ -192,7 +192,8 @@ def link(
     json: JsonOption = False,
 ) -> None:
     """Emulate a link."""
-    from weirlab.studies.emulator import account, tables
+    from weirlab.emulation import account
+    from weirlab.studies.emulator import tables
     from weirlab.studies.emulator.running import End
 
     with Session(ctx, as_json=json) as session:

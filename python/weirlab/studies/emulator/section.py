@@ -13,7 +13,7 @@ from weirlab.errors import InputError
 from weirlab.scenario.model import Section, readable
 
 if TYPE_CHECKING:
-    from weirlab.studies.emulator.spec import PathSpec
+    from weirlab.emulation.spec import PathSpec
 
 MOST_ENTRIES: Final = 32
 """Socket options, and words about a path."""
@@ -54,7 +54,7 @@ class PathSection(Section):
 
     def read(self, direction: str) -> PathSpec:
         """The same, understood; raises ``InputError``."""
-        from weirlab.studies.emulator.reading import READERS, read_path
+        from weirlab.emulation.reading import READERS, read_path
 
         said = self.words(direction)
         for name in said:

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from weirlab.cli import live
 from weirlab.cli.quantities import NOTHING, clock, count, duration, percent, rate
+from weirlab.emulation.account import Account, Direction
 from weirlab.quantities import bit_rate
 from weirlab.quoting import printable
-from weirlab.studies.emulator.account import Account, Direction
 from weirlab.tables import Table
 
 SHOW_EVERY_S = 0.5

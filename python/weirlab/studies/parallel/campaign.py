@@ -20,8 +20,8 @@ from weirlab.studies.parallel.rows import ATTEMPTS, AttemptRow
 from weirlab.studies.parallel.section import MOST_PATHS, CasePath, Comparison, share_of
 
 if TYPE_CHECKING:
+    from weirlab.emulation.spec import PathSpec
     from weirlab.store import Run, RunWriter
-    from weirlab.studies.emulator.spec import PathSpec
     from weirlab.studies.psock.copying import How
 
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from weirlab.emulation.account import COUNTED, Account, Direction
 from weirlab.records import Histogram
-from weirlab.studies.emulator.account import COUNTED, Account, Direction
 from weirlab.studies.parallel.bed.base import F64, Course, PathSeen, Seen
 from weirlab.studies.parallel.plan import INDEPENDENT, MPTCP, TCP
 from weirlab.studies.parallel.section import Comparison

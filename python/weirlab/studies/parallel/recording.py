@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from weirlab.emulation.account import complaints
 from weirlab.quantities import duration, percent
 from weirlab.records import HostSample, RuleSetup, TrialRecord, TrialSpec, counts_alone
 from weirlab.store.frames import frame_of
-from weirlab.studies.emulator.account import complaints
 from weirlab.studies.parallel.plan import Planned
 from weirlab.studies.parallel.rows import (
     APPLICATION,
@@ -33,7 +33,7 @@ from weirlab.units import FCS_BYTES
 if TYPE_CHECKING:
     import polars as pl
 
-    from weirlab.studies.emulator.account import Account
+    from weirlab.emulation.account import Account
     from weirlab.studies.parallel.bed.base import F64, Course, PathSeen, Seen, Span
 
 RATE_ERROR: Final = 0.005

@@ -39,7 +39,7 @@ Name = Annotated[str, Field(min_length=1, max_length=60)]
 
 
 def _rate(text: str) -> object:
-    from weirlab.studies.emulator.reading import read_rate_bps
+    from weirlab.emulation.reading import read_rate_bps
 
     return read_rate_bps(text, "the rate")
 
@@ -170,7 +170,7 @@ def _of(split: Split, share: float) -> Case:
 
 
 def _rates_bps(split: Split, share: float) -> tuple[int, int]:
-    from weirlab.studies.emulator.reading import read_rate_bps
+    from weirlab.emulation.reading import read_rate_bps
 
     total = read_rate_bps(split.rate, "the rate")
     first = round(total * share)

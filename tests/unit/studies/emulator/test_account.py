@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weirlab.emulation.account import COUNTED, Account, complaints, problem, read_account
 from weirlab.studies.emulator import tables
-from weirlab.studies.emulator.account import COUNTED, Account, complaints, problem, read_account
 
 
 def direction(**known: Any) -> dict[str, Any]:

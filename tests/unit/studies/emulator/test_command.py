@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weirlab.emulation.account import COUNTED, Account, read_account
+from weirlab.emulation.spec import PathSpec
 from weirlab.studies.emulator import running
-from weirlab.studies.emulator.account import COUNTED, Account, read_account
-from weirlab.studies.emulator.spec import PathSpec
 
 from ...conftest import Weir
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weirlab.studies.emulator.spec import PathSpec
+from weirlab.emulation.spec import PathSpec
 from weirlab.studies.parallel.bed.base import Course, PathPair, Span
 from weirlab.studies.parallel.bed.carriers import CHUNK_BYTES, Intake
 from weirlab.studies.parallel.fakes import FakeBed

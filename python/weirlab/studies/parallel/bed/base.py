@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from weirlab.studies.emulator.account import Account
-    from weirlab.studies.emulator.spec import PathSpec
+    from weirlab.emulation.account import Account
+    from weirlab.emulation.spec import PathSpec
     from weirlab.studies.parallel.section import Comparison
     from weirlab.studies.psock.copying import How
 

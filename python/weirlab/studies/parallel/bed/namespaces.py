@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from weirlab.emulation.spec import PathSpec, Random
 from weirlab.errors import LabError
 from weirlab.interrupts import owned, shielded
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.studies.emulator import hosts
 from weirlab.studies.emulator.hosts import Hosts
 from weirlab.studies.emulator.running import EmulatedLink, How, emulated_link
-from weirlab.studies.emulator.spec import PathSpec, Random
 from weirlab.studies.parallel.bed import carriers, mptcp
 from weirlab.studies.parallel.bed.base import Bed, Course, PathSeen, Seen, Span
 from weirlab.studies.parallel.bed.carriers import Carrier

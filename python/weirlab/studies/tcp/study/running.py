@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from weirlab import files
+from weirlab.emulation.account import complaints
 from weirlab.interrupts import shielded
 from weirlab.link.stopping import Stop
 from weirlab.store.catalogue import utc_now
 from weirlab.studies.contract import Ground
-from weirlab.studies.emulator.account import complaints
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure import capturing, measuring, result
 from weirlab.studies.tcp.measure.capturing import AUTO, FILES, MOST_BYTES, MUST, NONE, Capture, End

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
-from weirlab.studies.emulator.reading import (
+from weirlab.emulation.reading import (
     READERS,
     read_amount,
     read_link,
@@ -19,7 +18,7 @@ from weirlab.studies.emulator.reading import (
     read_time_ns,
     read_words,
 )
-from weirlab.studies.emulator.spec import (
+from weirlab.emulation.spec import (
     Amount,
     CoDel,
     DropTail,
@@ -32,6 +31,7 @@ from weirlab.studies.emulator.spec import (
     Reorder,
     Runs,
 )
+from weirlab.errors import InputError
 
 
 @pytest.mark.parametrize(
