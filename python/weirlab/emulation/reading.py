@@ -72,12 +72,18 @@ def read_link(both: Settings, up: str | None, down: str | None, profile: Path | 
     for name, text in (("up", up), ("down", down)):
         of_direction = read_words(text, f"--{name}") if text is not None else {}
         words[name] = {**of_file.get("both", {}), **of_file.get(name, {}), **both, **of_direction}
+    return read_both(words["up"], words["down"])
+
+
+def read_both(up: Settings, down: Settings) -> Asked:
+    """Both directions by their words. Raises ``InputError``, which names the option."""
+    words = {"up": up, "down": down}
     specs = {}
     for number, name in enumerate(("up", "down")):
         seed = read_seed(words[name].get("seed", "1"), "--seed")
         # The same seed in both directions would lose the same frames in both.
         specs[name] = read_path({**words[name], "seed": str((2 * seed + number) % limits.HIGHEST_SEED)})
-    return Asked(words["up"], words["down"], specs["up"], specs["down"])
+    return Asked(up, down, specs["up"], specs["down"])
 
 
 def read_words(text: str, option: str) -> dict[str, str]:

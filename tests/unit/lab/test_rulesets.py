@@ -111,6 +111,7 @@ def test_names_of_drivers() -> None:
         "wireguard",
         "wireguard-go",
         "wireguard-kernel",
+        "link",
         "keepalived",
         "ucarp",
         "vm",

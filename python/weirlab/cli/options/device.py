@@ -49,7 +49,7 @@ class DeviceOptions:
         typer.Option(
             "--dut",
             help="iptables (default), nftables, forward, esp, wireguard, openvpn, strongswan (or with its "
-            "suite, strongswan:aes128-sha1), vm, none, ... (weir doctor).",
+            "suite, strongswan:aes128-sha1), vm, link:delay=25ms, none, ... (weir doctor).",
         ),
     ] = None
     rules: Annotated[

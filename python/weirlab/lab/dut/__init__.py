@@ -12,6 +12,7 @@ from weirlab.entries import brought
 from weirlab.errors import InputError
 from weirlab.lab.base import Driver, DutDriver
 from weirlab.lab.dut import iptables
+from weirlab.lab.dut.emulated.device import EmulatedLink
 from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.iptables import Iptables
 from weirlab.lab.dut.nftables import Nftables
@@ -71,11 +72,12 @@ def _pair(name: str, asked: str | None) -> DutDriver:
 
 WITH_VARIETIES: Final[dict[str, Callable[[str | None], DutDriver]]] = {
     **TUNNELS,
+    "link": EmulatedLink,
     **{name: partial(_pair, name) for name in ("keepalived", "ucarp")},
     "vm": VirtualFilter,
 }
-"""Devices that may have something behind a colon: tunnels a cipher suite, a virtual machine its filter, a
-redundant pair its settings."""
+"""Devices that may have something behind a colon: tunnels a cipher suite, a virtual machine its filter, an
+emulated link and a redundant pair their settings."""
 
 
 def drivers() -> dict[str, Factory]:

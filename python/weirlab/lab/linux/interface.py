@@ -97,13 +97,13 @@ def create_probe_pair() -> int:
 
 
 def bring_up(ports: Iterable[Port], routes: Iterable[Route]) -> None:
-    """Give the ports their addresses, set them up, and enter routes with their permanent neighbours."""
+    """Give the ports their addresses, if any, set them up, and enter routes with permanent neighbours."""
     with IPRoute() as netlink:
         netlink.link("set", index=1, state="up")
         index: dict[str, int] = {}
         for port in ports:
             index[port.name] = index_of(netlink, port.name)
-            for address in (port.ipv4, port.ipv6):
+            for address in filter(None, (port.ipv4, port.ipv6)):
                 ip, _, length = address.partition("/")
                 add_address(netlink, index[port.name], ip, int(length))
             netlink.link("set", index=index[port.name], state="up")

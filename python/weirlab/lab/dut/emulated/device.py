@@ -1,0 +1,184 @@
+"""An emulated link between two routers: its delay, rate, queue, loss and order are all that it does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from weirlab import programs
+from weirlab.emulation.reading import READERS, Asked, read_both
+from weirlab.errors import InputError, LabError
+from weirlab.interrupts import shielded
+from weirlab.lab import wiring
+from weirlab.lab.base import Driver, Site
+from weirlab.lab.dut.emulated import carrier
+from weirlab.lab.isolation import partition
+from weirlab.lab.linux import interface
+from weirlab.lab.linux.interface import Port
+from weirlab.lab.linux.namespace import Namespace, write_sysctls
+from weirlab.quoting import quoted
+from weirlab.records import RuleSetup
+
+_NEAR_END: Final = Port("near0", "02:77:65:69:72:31", "", "")
+_FAR_END: Final = Port("far0", "02:77:65:69:72:32", "", "")
+_PATIENCE_S: Final = 15.0
+"""For the process to begin, and for the link to run empty, beyond its delay."""
+_LOOK_S: Final = 0.01
+
+
+def understood(text: str | None) -> Asked:
+    """What ``text`` asks of both directions; raises ``InputError`` for what is not understood."""
+    words: dict[str, dict[str, str]] = {"both": {}, **{way: {} for way in carrier.WAYS}}
+    for word in text.split(":") if text is not None else ():
+        key, equals, value = word.partition("=")
+        way, dot, name = key.rpartition(".")
+        if not equals or name not in READERS or (dot and way not in carrier.WAYS):
+            raise InputError(
+                f"{quoted(word)} of link not understood; accepted are e.g. 'delay=25ms', 'up.rate=10Mbps' "
+                f"and 'down.queue=50pkts'; there are {', '.join(READERS)}"
+            )
+        found = words[way or "both"]
+        if name in found:
+            raise InputError(f"{quoted(word)} of link says again what an earlier word says: leave one out")
+        found[name] = value
+    try:
+        return read_both({**words["both"], **words["up"]}, {**words["both"], **words["down"]})
+    except InputError as error:
+        raise InputError(f"link: {str(error).removeprefix('--')}") from error
+
+
+class EmulatedLink(Driver):
+    """Two routers, and what ``weir link`` does between them.
+
+    Parameters
+    ----------
+    asked:
+        The names and values of ``weir link``, with colons between (``delay=25ms:rate=10Mbps:queue=50pkts``).
+        Behind ``up.`` or ``down.`` they hold for one direction; up is from the sender to the receiver. None
+        for a cable.
+
+    Raises
+    ------
+    InputError
+        ``asked`` is not understood, or there can be no such link.
+    """
+
+    gateways = 2
+    joined = False
+    takes_turns = True
+
+    def __init__(self, asked: str | None) -> None:
+        self.name = f"link:{asked}" if asked else "link"
+        self._asked = understood(asked)
+        self._delay_s = max(path.delay_ns for path in (self._asked.up, self._asked.down)) / 1e9
+        self._process: programs.Program[str] | None = None
+        self._between: Namespace | None = None
+
+    def check(self) -> list[str]:
+        try:
+            import weirlab._engine  # noqa: F401
+        except ImportError as error:
+            return [f"the engine is not built ({error}); make build builds it"]
+        return []
+
+    @shielded
+    def start(self, site: Site) -> Sequence[int]:
+        assert site.far is not None
+        near, far = Namespace(site.netns), Namespace(site.far)
+        self._between = between = Namespace(site.further("link"))
+        between.create()
+        between.call(partial(write_sysctls, {**wiring.QUIET, **wiring.WITHOUT_IPV6}))
+        sides = (
+            (near, wiring.NEAR, wiring.FAR, _NEAR_END, (*wiring.RECEIVERS, *site.hosts[1])),
+            (far, wiring.FAR, wiring.NEAR, _FAR_END, (*wiring.SENDERS, *site.hosts[0])),
+        )
+        for gateway, here, there, end, networks in sides:
+            with wiring.descriptor(between) as fd:
+                gateway.call(partial(wiring.make_end, here, end, fd))
+            gateway.call(partial(_bring_up, here, there, networks))
+            between.call(partial(_bring_up, end))
+        words = json.dumps([dict(self._asked.up_words), dict(self._asked.down_words)])
+        command = programs.own(carrier.__name__, _NEAR_END.name, _FAR_END.name, str(site.cpu), words)
+        pipe = subprocess.PIPE
+        self._process = process = between.call(
+            partition.measuring(
+                lambda: programs.start(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+            )
+        )
+        self._answer()
+        return [process.pid]
+
+    @shielded
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.communicate()
+        between, self._between = self._between, None
+        if between is not None:
+            between.remove()
+
+    def check_alive(self) -> None:
+        self.counters()
+
+    def settle(self) -> None:
+        """Wait until nothing is on the link; what waits in its queue has its time."""
+        end_s = time.monotonic() + self._delay_s + _PATIENCE_S
+        while held := self._counted()["link_held"]:
+            if time.monotonic() > end_s:
+                raise LabError(f"{self.name}: {held} frames stay on the link")
+            time.sleep(_LOOK_S)
+
+    def apply(self, site: Site, rules: RuleSetup) -> None:
+        if replace(rules, both_ways=False) != RuleSetup():
+            raise InputError(
+                f"the device {quoted(self.name)} has no rules: only matching position 0, stateless, is "
+                "possible; choose another device, for example iptables"
+            )
+
+    def counters(self) -> Mapping[str, int]:
+        """What became of frames in both directions; ``not_kept``: lost by the emulator itself."""
+        found = self._counted()
+        return {name: value for name, value in found.items() if name != "link_held"}
+
+    def facts(self) -> Mapping[str, object]:
+        words = zip(carrier.WAYS, (self._asked.up_words, self._asked.down_words), strict=True)
+        said = {way: " ".join(f"{name} {value}" for name, value in each.items()) for way, each in words}
+        return {
+            "layout": "an emulated link between two routers",
+            **{way: text or "a cable" for way, text in said.items()},
+        }
+
+    def _counted(self) -> Mapping[str, int]:
+        process = self._process
+        if process is None or process.stdin is None:
+            return {}
+        # If it has ended, its last words say why.
+        with suppress(BrokenPipeError):
+            process.stdin.write("\n")
+            process.stdin.flush()
+        found: Mapping[str, int] = json.loads(self._answer())
+        return found
+
+    def _answer(self) -> str:
+        """The next line of the process; raises ``LabError`` with its last words if it has ended."""
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            _, problem = process.communicate()
+            *_, said = problem.strip().splitlines() or ["without a word"]
+            raise LabError(f"{self.name}: the emulated link ended: {said}")
+        return line
+
+
+def _bring_up(port: Port, neighbour: Port | None = None, networks: Sequence[str] = ()) -> None:
+    """Set ``port`` up, with routes to ``networks`` by way of ``neighbour``."""
+    interface.set_offloads(port.name, gro=False)
+    interface.bring_up([port], wiring.behind(neighbour, port, networks) if neighbour is not None else [])

@@ -1,0 +1,72 @@
+"""An emulated link as a device: what its name says, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weirlab.emulation.spec import Amount, Frames
+from weirlab.errors import InputError
+from weirlab.lab import dut
+from weirlab.lab.base import Site
+from weirlab.lab.dut.emulated.device import EmulatedLink
+from weirlab.lab.wiring import IN0, OUT0, RX0, TX0
+from weirlab.records import RuleSetup
+
+
+def link(name: str) -> EmulatedLink:
+    found = dut.make(name)
+    assert isinstance(found, EmulatedLink)
+    return found
+
+
+def test_a_name_alone_is_a_cable() -> None:
+    found = link("link")
+    assert (found.name, found._asked.up.delay_ns, found._asked.up.rate_bps) == ("link", 0, None)
+    assert found.facts() == {
+        "layout": "an emulated link between two routers", "up": "a cable", "down": "a cable",
+    }  # fmt: skip
+    assert found.counters() == {}
+
+
+def test_words_hold_for_both_directions_or_for_one() -> None:
+    found = link("link:delay=25ms:up.rate=10Mbps:up.queue=50pkts:down.loss=frames=5,/100:down.delay=5ms")
+    up, down = found._asked.up, found._asked.down
+    assert (up.delay_ns, up.rate_bps, up.queue) == (25_000_000, 10_000_000, Amount(50, "packets"))
+    assert (down.delay_ns, down.rate_bps, down.loss) == (5_000_000, None, Frames("5,/100"))
+    assert up.seed != down.seed
+    assert found.facts()["down"] == "delay 5ms loss frames=5,/100"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("link:", "'' of link not understood"),
+        ("link:late=1s", "accepted are e.g. 'delay=25ms', 'up.rate=10Mbps'"),
+        ("link:left.delay=1ms", "'left.delay=1ms' of link not understood"),
+        ("link:.delay=1ms", "'.delay=1ms' of link not understood"),
+        ("link:delay", "'delay' of link not understood"),
+        ("link:delay=1ms:delay=2ms", "'delay=2ms' of link says again"),
+        ("link:delay=soon", "^link: delay 'soon' is no time"),
+        ("link:queue=5pkts", "^link: queue needs --rate"),
+        ("link:loss=120%", "'120%' is no share"),
+        ("link:trace=/nowhere", "/nowhere"),
+    ],
+)
+def test_what_there_cannot_be_is_refused_with_what_can(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        dut.make(name)
+
+
+def test_there_are_no_rules() -> None:
+    site = Site("dut", IN0, OUT0, TX0, RX0, 0, "far")
+    found = link("link:delay=1ms")
+    found.apply(site, RuleSetup(both_ways=True))
+    with pytest.raises(InputError, match="'link:delay=1ms' has no rules"):
+        found.apply(site, RuleSetup(position=3))
+
+
+def test_a_file_of_rules_is_refused() -> None:
+    with pytest.raises(InputError, match="makes its own rules"):
+        dut.make("link:delay=1ms", Path("rules"))
