@@ -29,6 +29,7 @@ def main(near: str, far: str, cpu: str, words: str) -> None:
             b=far,
             paths=(asked.up.plain(), asked.down.plain()),
             cpu=int(cpu),
+            real_time=True,
         )
     except WeirError as error:
         sys.exit(str(error))
