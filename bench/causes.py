@@ -257,7 +257,7 @@ def _starved(draw: Draw) -> Case:
             "mode": "starved",
             "options": {"SO_RCVBUF": int(draw("buffer_bytes", 262_144, 131_072, 400_000))},
         },
-        untold=dict.fromkeys(("sender", "receiver"), (causes.APPLICATION_READ,)),
+        untold=dict.fromkeys(("sender", "receiver", "both"), (causes.APPLICATION_READ,)),
         void=_where_fed(2 * delay_s),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
