@@ -13,8 +13,8 @@ from __future__ import annotations
 import array
 import contextlib
 import fcntl
-import itertools
 import hashlib
+import itertools
 import json
 import os
 import socket

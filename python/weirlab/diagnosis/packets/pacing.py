@@ -26,6 +26,8 @@ MOSTLY: Final = 0.9
 NEAR: Final = 0.3
 EVENLY: Final = 0.6
 """Share of the bursts whose time per byte is within ``NEAR`` of the usual one."""
+LASTING: Final = 0.5
+"""Share of the time that those take: what the path spreads is even, too, within each flight."""
 SOON: Final = 0.15
 """Of the time from burst to burst: so soon behind an ACK it may have been let out by it."""
 FASTER: Final = 1.5
@@ -89,7 +91,8 @@ def _is_even(sizes: Floats, gaps: Floats, mss: int) -> bool:
         return False
     each = gaps / sizes
     usual = float(np.median(each))
-    return float((np.abs(each - usual) <= NEAR * usual).mean()) >= EVENLY
+    near = np.abs(each - usual) <= NEAR * usual
+    return float(near.mean()) >= EVENLY and float(gaps[near].sum()) >= LASTING * float(gaps.sum())
 
 
 def _follows(at_s: Floats, gaps: Floats, acks_s: Floats) -> bool:
