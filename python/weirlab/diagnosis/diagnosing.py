@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LEAST_SHARE: Final = 0.005
 """Smaller parts are not told, and count as unknown."""
+MINOR: Final = 0.05
+"""A cause with a smaller part may have much more of what cannot be told from it."""
 COUNTER_OFF: Final = 0.1
 """Difference from which on the kernel's own counter is called wrong."""
 LEAST_PIECES: Final = 3
@@ -118,7 +120,8 @@ def _blind(view: View, shares: Mapping[str, float]) -> list[Blind]:
     found: dict[str, Blind] = {}
     for rule in RULES:
         why = rule.unseen(view)
-        if why is None or rule.cause.key in shares or shares.keys().isdisjoint(rule.looks_like):
+        is_found = shares.get(rule.cause.key, 0.0) >= MINOR
+        if why is None or is_found or shares.keys().isdisjoint(rule.looks_like):
             continue
         found[rule.cause.key] = Blind(rule.cause.held, why)
     if source == "kernel":
