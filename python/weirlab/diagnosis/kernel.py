@@ -34,6 +34,7 @@ WAKES_BELOW, WRITES_ABOVE = 0.6, 0.8
 (``sk_stream_is_writeable``): below the first it is not blocked, and one that writes above the second was not.
 Both are off two thirds, as samples are not of the same moment.
 """
+FULL_TRIPS: Final = 10
 LATE_S: Final = 0.05
 """So late a busy host may run an application that it has woken."""
 _RECOVERY: Final = 3
@@ -171,7 +172,7 @@ def _blocking(fill: Floats, c: Mapping[str, Floats], lasts: Floats, within_s: fl
     stops = np.append(fill[1:], fill[-1:]) < 1
     above = writes & stops & (fill - freed > WRITES_ABOVE) & (fill < 1)
     freely = recent_most(above.astype(float), lasts, within_s) > 0
-    most = recent_most(fill, lasts, within_s)
+    most = recent_most(fill, lasts, FULL_TRIPS * within_s)
     full = (fill >= WAKES_BELOW) & ~freely & (most >= 1)
     # A busy host wakes it late: until it writes again it is still blocked.
     writing = np.cumsum(np.concatenate([[False], writes[:-1]]))
