@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,15 @@ from pyroute2 import IPRoute
 
 import weirlab
 from weirlab.emulation.account import Account, complaints
-from weirlab.emulation.reading import read_path
+from weirlab.emulation.reading import read_link, read_path
 from weirlab.emulation.spec import PathSpec
+from weirlab.errors import LabError, MissingCapability
+from weirlab.lab import doctor
 from weirlab.lab.linux.interface import add_neighbour
-from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.link.host import interfaces, journal, offloads
+from weirlab.lab.linux.namespace import Namespace, in_thread, write_sysctls
+from weirlab.link.host import interfaces, journal, offloads, tc
+from weirlab.studies.emulator import netem
+from weirlab.studies.emulator.kernel import NetemLink, netem_link
 from weirlab.studies.emulator.running import USUAL, EmulatedLink, End, How, emulated_link
 
 pytestmark = pytest.mark.netns
@@ -150,7 +155,9 @@ def state() -> tuple[object, ...]:
     found = interfaces.look(LINK)
     flags = Namespace(LINK).call(_promiscuity)
     tables = Namespace(LINK).call(_tables)
-    return features, {name: facts.up for name, facts in found.items()}, flags, tables
+    told = Namespace(LINK).call(tc.qdiscs)
+    qdiscs = [(each["dev"], each["kind"], each["handle"]) for each in told if each["handle"] != "0:"]
+    return features, {name: facts.up for name, facts in found.items()}, flags, tables, qdiscs
 
 
 def _promiscuity() -> dict[str, int]:
@@ -247,6 +254,14 @@ def test_a_queue_that_overflows_drops_what_it_has_no_room_for(hosts: Hosts) -> N
 
 
 def test_vlan_tags_are_where_they_were(hosts: Hosts) -> None:
+    with linked(PathSpec()) as link:
+        check_tag()
+        settled(link)
+
+
+def check_tag() -> None:
+    """A frame with a VLAN tag arrives at Y as X sends it."""
+
     def raw(host: str, name: str) -> socket.socket:
         made = Namespace(host).call(
             lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
@@ -257,13 +272,11 @@ def test_vlan_tags_are_where_they_were(hosts: Hosts) -> None:
 
     addresses = bytes.fromhex((MAC[Y] + MAC[X]).replace(":", ""))
     frame = addresses + struct.pack("!HHH", 0x8100, 0x2064, 0x88B5) + bytes(range(100))
-    with linked(PathSpec()) as link:
-        with raw(X, "x0") as out, raw(Y, "y0") as into:
-            into.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
-            out.send(frame)
-            # The kernel takes the tag out and tells it beside the frame.
-            data, beside, _, _ = into.recvmsg(2048, 256)
-        settled(link)
+    with raw(X, "x0") as out, raw(Y, "y0") as into:
+        into.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+        out.send(frame)
+        # The kernel takes the tag out and tells it beside the frame.
+        data, beside, _, _ = into.recvmsg(2048, 256)
     assert data == addresses + frame[16:]
     tci, tpid = struct.unpack_from("=HH", beside[0][2], 16)
     assert (tci, tpid) == (0x2064, 0x8100)
@@ -403,5 +416,130 @@ def test_what_a_killed_one_changed_is_undone_by_the_next(
     assert exchange(hosts, X, 5) == [1, 2, 3, 4, 5]
     program.kill()
     program.wait()
+    assert any(name.startswith("weir-") for name in journal.clean(pytest.fail))
+    assert state() == before
+
+
+def has_netem() -> bool:
+    return in_thread(doctor._try_netem).returncode == 0
+
+
+def by_netem(up: str, down: str, said: list[str] | None = None) -> AbstractContextManager[NetemLink]:
+    """The link between both hosts, by the kernel."""
+    tell = (lambda message: None) if said is None else said.append
+    return netem_link(("la", "lb"), LINK, read_link({}, up, down), tell)
+
+
+def test_a_kernel_without_netem_is_told_and_nothing_is_left(hosts: Hosts) -> None:
+    if has_netem():
+        pytest.skip("this kernel has netem")
+    before = state()
+    locks = set(journal.DIRECTORY.glob("*")) if journal.DIRECTORY.exists() else set()
+    with pytest.raises(
+        MissingCapability, match=r"^this kernel has no netem \(sch_netem\): leave out --by netem$"
+    ):
+        by_netem("delay 1ms", "loss 1%").__enter__()
+    assert state() == before
+    assert set(journal.DIRECTORY.glob("*")) <= locks
+
+
+def test_netem_carries_as_asked(hosts: Hosts, eventually: Eventually) -> None:
+    if not has_netem():
+        pytest.skip("this kernel has no netem (sch_netem)")
+    before = state()
+    with by_netem("delay 30ms rate 100Mbps queue 60pkts", "loss 100%") as link:
+        with hosts.socket(Y) as into, hosts.socket(X) as out:
+            began_ns = time.monotonic_ns()
+            for number in range(50):
+                out.sendto(struct.pack("!I", number), (ADDRESS[Y], PORT))
+            for number in range(50):
+                assert struct.unpack("!I", into.recv(64)) == (number,)
+                assert time.monotonic_ns() - began_ns >= 30 * MS - 1000
+        assert exchange(hosts, Y, 10, frozenset(range(1, 11))) == []
+        eventually(lambda: link.account().down.lost == 10)
+        account = link.account()
+    assert (account.up.sent, account.up.lost, account.up.dropped_full) == (50, 0, 0)
+    assert (account.down.sent, account.down.lost) == (0, 10)
+    assert state() == before
+
+
+def plain_queue(target: str, path: PathSpec) -> list[list[str]]:
+    """In place of netem, which the kernel may lack."""
+    return [["qdisc", "add", "dev", target, "root", "handle", tc.ROOT, "pfifo", "limit", "1000"]]
+
+
+@pytest.fixture
+def without_netem(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link of the kernel with plain queues."""
+    monkeypatch.setattr(netem, "shape", plain_queue)
+    try:
+        with by_netem("", ""):
+            pass
+    except LabError as error:
+        pytest.skip(f"this kernel cannot redirect frames: {error}")
+
+
+@pytest.mark.usefixtures("without_netem")
+def test_the_kernel_carries_frames_both_ways_and_puts_all_back(hosts: Hosts) -> None:
+    before = state()
+    said: list[str] = []
+    with by_netem("", "", said):
+        assert exchange(hosts, X, 50) == list(range(1, 51))
+        assert exchange(hosts, Y, 50) == list(range(1, 51))
+        check_tag()
+        assert state() != before
+        with pytest.raises(LabError, match="la has a root qdisc of its own"), by_netem("", ""):
+            pass
+        assert exchange(hosts, X, 5) == list(range(1, 6))
+    assert state() == before
+    assert any("switched" in message for message in said)
+
+
+@pytest.mark.usefixtures("without_netem")
+def test_qdiscs_of_somebody_else_stay_and_are_named(hosts: Hosts) -> None:
+    for arguments, told in (
+        (("lb", "handle", "5:", "root", "pfifo"), "lb has a root qdisc of its own .pfifo 5:."),
+        (
+            ("la", "clsact"),
+            "la has a qdisc for ingress .clsact.; delete it first: tc qdisc del dev la clsact",
+        ),
+    ):
+        add = ["qdisc", "add", "dev", *arguments]
+        assert Namespace(LINK).call(lambda add=add: tc.tc(*add)).returncode == 0  # type: ignore[misc]
+        before = state()
+        with pytest.raises(LabError, match=told), by_netem("", ""):
+            pass
+        assert state() == before
+        for undo in (tc.delete_root, tc.delete_ingress):
+            for name in ("la", "lb"):
+                Namespace(LINK).call(lambda undo=undo, name=name: undo(name))  # type: ignore[misc]
+        assert state() == before
+
+
+OWNER = """
+import sys
+from weirlab.emulation.reading import read_link
+from weirlab.studies.emulator import kernel, netem
+
+netem.shape = lambda target, path: [
+    ["qdisc", "add", "dev", target, "root", "handle", netem.ROOT, "pfifo", "limit", "1000"]
+]
+with kernel.netem_link(("la", "lb"), sys.argv[1], read_link({}, None, None), lambda message: None):
+    print("linked", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.usefixtures("without_netem")
+def test_the_kernel_goes_on_after_a_kill_until_somebody_cleans_up(hosts: Hosts) -> None:
+    before = state()
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, LINK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "linked\n"
+    owner.kill()
+    owner.communicate()
+    assert state() != before
     assert any(name.startswith("weir-") for name in journal.clean(pytest.fail))
     assert state() == before

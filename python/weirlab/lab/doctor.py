@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,7 @@ def diagnose(store: Path | None = None) -> list[Finding]:
         _engine(),
         *_devices(),
         _tap(),
+        _netem(),
         _charts(),
         _cores(),
         _real_time(),
@@ -267,6 +269,25 @@ def _tap() -> Finding:
         remedy = "install libpcap0.8 or libpcap, and nftables; a tap works without, as far as it goes"
         return Finding(name, False, f"missing: {'; '.join(lacking)}", remedy, essential=False)
     return Finding(name, True, "libpcap for filters, nft for a mirror without XDP")
+
+
+def _netem() -> Finding:
+    """Tried inside a namespace without a name. Nothing is amiss without: Weir has an emulator of its own."""
+    try:
+        done = in_thread(_try_netem)
+    except (OSError, MissingCapability) as error:
+        why = _reason(error)
+    else:
+        if done.returncode == 0:
+            return Finding("netem", True, "the kernel can emulate links (weir link --by netem)")
+        why = next(iter(done.stderr.removeprefix("Error: ").splitlines()), "tc gives no reason")
+    return Finding("netem", True, f"not here ({why}); weir link works without --by netem")
+
+
+def _try_netem() -> subprocess.CompletedProcess[str]:
+    syscalls.unshare_net()
+    command = ["tc", "qdisc", "add", "dev", "lo", "root", "netem"]
+    return programs.run(command, capture_output=True, text=True, errors="replace")
 
 
 def _charts() -> Finding:

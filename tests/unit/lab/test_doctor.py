@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,25 @@ def test_every_failure_has_a_remedy() -> None:
 def test_names_are_unique() -> None:
     names = [finding.name for finding in doctor.diagnose()]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "told"),
+    [
+        (0, "", "the kernel can emulate links (weir link --by netem)"),
+        (
+            2,
+            "Error: Specified qdisc kind is unknown.\n",
+            "not here (Specified qdisc kind is unknown.); weir link works without --by netem",
+        ),
+    ],
+)
+def test_netem_is_told_and_missed_by_nobody(
+    code: int, said: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: subprocess.CompletedProcess[str] = subprocess.CompletedProcess([], code, "", said)
+    monkeypatch.setattr(doctor, "_try_netem", lambda: done)
+    assert doctor._netem() == doctor.Finding("netem", True, told)
 
 
 def test_old_kernels_are_told_what_they_miss(monkeypatch: pytest.MonkeyPatch) -> None:

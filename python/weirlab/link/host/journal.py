@@ -29,6 +29,7 @@ from weirlab.lab.linux.privilege import way_out
 from weirlab.link.host import offloads
 from weirlab.link.host.interfaces import inside
 from weirlab.link.host.nft import FAMILY, delete_table
+from weirlab.link.host.tc import delete_ingress, delete_root
 
 DIRECTORY: Final = lab_clean.LOCKS / "link"
 
@@ -195,6 +196,16 @@ _UNDO: Final[Mapping[str, _Undoing]] = {
         lambda change: delete_table(change["name"]),
         "the nftables table may still be there and go on copying the link's traffic",
         f"nft delete table {FAMILY} {{name}}",
+    ),
+    "netem": _Undoing(
+        lambda change: delete_root(change["name"]),
+        "netem may still delay and drop what leaves by it",
+        "tc qdisc del dev {name} root",
+    ),
+    "ingress": _Undoing(
+        lambda change: delete_ingress(change["name"]),
+        "what comes in by it may still leave by the other end of the link",
+        "tc qdisc del dev {name} ingress",
     ),
     "group": _Undoing(
         lambda change: dissolve_group(change["name"]),

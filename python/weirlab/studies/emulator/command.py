@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 
@@ -15,24 +15,27 @@ from weirlab.cli.output import Session
 if TYPE_CHECKING:
     from weirlab.emulation.account import Account
     from weirlab.emulation.reading import Asked
+    from weirlab.studies.emulator.kernel import NetemAccount
     from weirlab.studies.emulator.running import End, How, Tell
     from weirlab.studies.emulator.tables import Screen
 
 HELP = """Emulate a link: delay, rate, queue, loss and order between two interfaces.
 
 What comes in by A leaves by B, and the other way round, as a link would
-carry it. No kernel module is needed (no netem). Options hold for both
-directions; --up (A to B) and --down (B to A) override them for one direction.
+carry it. Options hold for both directions; --up (A to B) and --down (B to A)
+override them for one direction. No kernel module is needed; where the kernel
+has netem, --by netem lets it carry the frames, with fewer options.
 Ctrl-C ends the link and puts every interface back as it was.
 
-Every frame is accounted for, and the emulator reports how late it was itself:
-frames that the host could not carry are counted separately.
+Weir's own emulator accounts for every frame, and reports how late it was
+itself: frames that the host could not carry are counted separately.
 
 Examples:
   weir link eth1 eth2 --delay 25ms --rate 100Mbps --queue 50pkts --loss 1%
   weir link eth1 eth2 --delay 20ms --up "rate 10Mbps" --down "rate 50Mbps"
   weir link eth1 eth2 --delay 30ms --jitter 5ms,normal --reorder 1%,by=3ms
   weir link eth1 eth2 --loss frames=5,17,/100 --for 60s --json
+  weir link eth1 eth2 --delay 25ms --rate 1Gbps --by netem
   weir link eth1 eth2 --up "trace lte.up" --down "trace lte.down" --delay 20ms
 """
 
@@ -142,6 +145,10 @@ class RunOptions:
 
     PANEL: ClassVar = "Run"
 
+    by: Annotated[
+        Literal["weir", "netem"],
+        typer.Option("--by", help="Who emulates the link: Weir, or the kernel's netem."),
+    ] = "weir"
     netns: Annotated[
         str | None, typer.Option("--netns", help="Network namespace of the interfaces.", metavar="NS")
     ] = None
@@ -170,6 +177,17 @@ class RunOptions:
         from weirlab.errors import InputError
         from weirlab.studies.emulator.running import How
 
+        if self.by == "netem":
+            of_weir = {
+                "--cpu": self.cpu is not None,
+                "--busy": self.busy,
+                "--slack": self.slack is not None,
+                "--no-real-time": not self.real_time,
+            }
+            for option in (option for option, is_given in of_weir.items() if is_given):
+                raise InputError(
+                    f"{option} is for Weir's own emulator: leave it out, or leave out --by netem"
+                )
         for_s = None if self.for_ is None else parse_time(self.for_, "--for")
         slack_s = 0.0 if self.slack is None else read_time_ns(self.slack, "--slack") / 1e9
         if self.busy and slack_s:
@@ -192,6 +210,9 @@ def link(
     json: JsonOption = False,
 ) -> None:
     """Emulate a link."""
+    if running.by == "netem":
+        _link_by_netem(ctx, (a, b), options, running, json=json)
+        return
     from weirlab.emulation import account
     from weirlab.studies.emulator import tables
     from weirlab.studies.emulator.running import End
@@ -211,6 +232,7 @@ def link(
                 tell(f"the emulator was not real time: {last.real_time_refused}")
         complaints = account.complaints(last)
         document = {
+            "by": "weir",
             "up": {"asked": dict(asked.up_words), **last.up.document()},
             "down": {"asked": dict(asked.down_words), **last.down.document()},
             "elapsed_s": last.elapsed_s,
@@ -243,3 +265,49 @@ def run(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell: Tell
             shown.show(now, left_s)
             stop.wait((), SHOW_EVERY_S if left_s is None else min(SHOW_EVERY_S, left_s + 0.05))
         return carrying.stop()
+
+
+def _link_by_netem(
+    ctx: typer.Context, ends: tuple[str, str], options: LinkOptions, running: RunOptions, *, json: bool
+) -> None:
+    from weirlab.studies.emulator import netem, tables
+
+    with Session(ctx, as_json=json) as session:
+        asked = options.asked()
+        how = running.how()
+        notes: list[str] = []
+        with tables.screen(sys.stderr) as shown:
+
+            def tell(message: str) -> None:
+                notes.append(message)
+                shown.note(message)
+
+            for note in dict.fromkeys((*netem.notes(asked.up), *netem.notes(asked.down))):
+                tell(note)
+            last = run_by_netem(ends, running.netns, asked, how.for_s, tell)
+        document = {
+            "by": "netem",
+            "up": {"asked": dict(asked.up_words), **last.up.document()},
+            "down": {"asked": dict(asked.down_words), **last.down.document()},
+            "elapsed_s": last.elapsed_s,
+            "notes": notes,
+        }
+        session.finish(document, tables.netem_conclusion(last), [tables.of_netem(last)])
+
+
+def run_by_netem(
+    ends: tuple[str, str], netns: str | None, asked: Asked, for_s: float | None, tell: Tell
+) -> NetemAccount:
+    """Let the kernel carry frames until Ctrl-C, or for ``for_s``; what became of them."""
+    from weirlab.link.stopping import Stop
+    from weirlab.studies.emulator.kernel import netem_link
+    from weirlab.studies.emulator.tables import SHOW_EVERY_S
+
+    with Stop() as stop, netem_link(ends, netns, asked, tell) as link:
+        tell(f"{ends[0]} and {ends[1]} are linked by netem; Ctrl-C ends it")
+        while True:
+            now = link.account()
+            left_s = SHOW_EVERY_S if for_s is None else for_s - now.elapsed_s
+            if stop.requested or left_s <= 0:
+                return now
+            stop.wait((), min(SHOW_EVERY_S, left_s))

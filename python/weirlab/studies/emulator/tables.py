@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from rich.text import Text
 
@@ -15,6 +15,9 @@ from weirlab.emulation.account import Account, Direction
 from weirlab.quantities import bit_rate
 from weirlab.quoting import printable
 from weirlab.tables import Table
+
+if TYPE_CHECKING:
+    from weirlab.studies.emulator.kernel import NetemAccount
 
 SHOW_EVERY_S = 0.5
 
@@ -146,4 +149,24 @@ def conclusion(account: Account, complaints: list[str]) -> str:
     return (
         f"Every frame was handled as configured; 99 % left at most {duration(late_ns)} after their "
         f"time ({worst.source} to {worst.target})."
+    )
+
+
+def of_netem(account: NetemAccount) -> Table:
+    """What netem counted."""
+    columns = ["From", "To", "Sent", "Lost", "Queue full", "Queued"]
+    rows = [
+        [way.source, way.target, *map(count, (way.sent, way.lost, way.dropped_full, way.queued))]
+        for way in (account.up, account.down)
+    ]
+    return Table("Frames", columns, rows)
+
+
+def netem_conclusion(account: NetemAccount) -> str:
+    """The result in a sentence."""
+    ways = (account.up, account.down)
+    gone = sum(way.lost + way.dropped_full for way in ways)
+    return (
+        f"netem sent {sum(way.sent for way in ways):,} frames and dropped {gone:,}; how well it kept delay "
+        "and rate, it does not tell."
     )

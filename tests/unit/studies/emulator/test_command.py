@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from weirlab.emulation.account import COUNTED, Account, read_account
+from weirlab.emulation.reading import Asked
 from weirlab.emulation.spec import PathSpec
-from weirlab.studies.emulator import running
+from weirlab.studies.emulator import kernel, running
+from weirlab.studies.emulator.netem import Carried
 
 from ...conftest import Weir
 
@@ -64,6 +66,7 @@ def test_the_options_are_those_of_the_link(weir: Weir, linked: list[Any]) -> Non
     assert more["how"] == running.How(for_s=300.0, slack_s=50e-6)
     document = answer.json
     assert document["up"]["asked"] == {"delay": "25ms", "loss": "frames=2", "rate": "1Mbps"}
+    assert document["by"] == "weir"
     assert document["up"]["arrived"] == 1
     assert (document["kept"], document["complaints"]) == (True, [])
     assert document["notes"] == [
@@ -101,3 +104,68 @@ def test_mistakes_are_told_before_anything_is_changed(weir: Weir, linked: list[A
     assert answer.code == 2
     assert "--rate 'fast' is no bit rate" in answer.err
     assert isinstance(linked[0], FakeLink)
+
+
+class FakeNetem:
+    """A link by netem whose time is up."""
+
+    def account(self) -> kernel.NetemAccount:
+        up = Carried("eth1", "eth2", sent=1234, sent_bytes=5678, lost=3, dropped_full=2, queued=0)
+        return kernel.NetemAccount(up, Carried("eth2", "eth1", 0, 0, 0, 0, 0), elapsed_s=300.0)
+
+
+@pytest.fixture
+def by_netem(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What links by netem were asked for."""
+    asked: list[Any] = []
+
+    @contextmanager
+    def fake(
+        ends: tuple[str, str], netns: str | None, words: Asked, tell: running.Tell
+    ) -> Iterator[FakeNetem]:
+        asked.append((ends, netns, words))
+        yield FakeNetem()
+
+    monkeypatch.setattr(kernel, "netem_link", fake)
+    return asked
+
+
+def test_netem_carries_the_frames_where_it_is_asked_for(weir: Weir, by_netem: list[Any]) -> None:
+    answer = weir(
+        "link", "eth1", "eth2", "--by", "netem", "--netns", "x", "--delay", "25ms", "--for", "5min",
+        "--up", "rate 1Mbps loss 1%", "--json",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    ((ends, netns, asked),) = by_netem
+    assert (ends, netns) == (("eth1", "eth2"), "x")
+    assert (asked.up.rate_bps, asked.down.delay_ns) == (1_000_000, 25_000_000)
+    document = answer.json
+    assert document["by"] == "netem"
+    assert document["up"] == {
+        "asked": {"delay": "25ms", "rate": "1Mbps", "loss": "1%"}, "from": "eth1", "to": "eth2",
+        "sent": 1234, "sent_bytes": 5678, "lost": 3, "dropped_full": 2, "queued": 0,
+    }  # fmt: skip
+    assert document["elapsed_s"] == 300.0
+    assert document["notes"] == [
+        "netem loses frames before its queue: lost frames use none of the rate",
+        "eth1 and eth2 are linked by netem; Ctrl-C ends it",
+    ]
+
+
+def test_people_are_told_what_netem_counted(weir: Weir, by_netem: list[Any]) -> None:
+    answer = weir("link", "eth1", "eth2", "--by", "netem", "--for", "5min")
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("netem sent 1,234 frames and dropped 5;")
+    assert "Queue full" in answer.out
+
+
+@pytest.mark.parametrize(
+    "option", [("--cpu", "0"), ("--busy",), ("--slack", "1ms"), ("--no-real-time",)], ids=str
+)
+def test_what_is_about_weirs_own_emulator_is_refused_with_netem(
+    option: tuple[str, ...], weir: Weir, by_netem: list[Any]
+) -> None:
+    answer = weir("link", "eth1", "eth2", "--by", "netem", *option)
+    assert answer.code == 2
+    assert f"{option[0]} is for Weir's own emulator" in " ".join(answer.err.split())
+    assert by_netem == []

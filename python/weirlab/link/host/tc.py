@@ -1,0 +1,60 @@
+"""``tc`` in the calling thread's namespace, and the queueing disciplines that are made and deleted here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any, Final
+
+from weirlab import programs
+from weirlab.errors import LabError
+from weirlab.link.host.nft import first_line
+
+ROOT: Final = "7765:"
+"""Handle of Weir's own root qdisc: no other is deleted."""
+INGRESS: Final = "ffff:"
+"""There is one at most."""
+
+
+def tc(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it; raises ``MissingCapability`` where it is not installed. A failure is in ``returncode``."""
+    return programs.run(["tc", *arguments], capture_output=True, text=True, errors="replace")
+
+
+def qdiscs() -> list[dict[str, Any]]:
+    """Every qdisc with its counters, as ``tc -j`` tells of it."""
+    done = tc("-s", "-j", "qdisc", "show")
+    if done.returncode:
+        raise LabError(f"tc: {first_line(done)}")
+    return list(json.loads(done.stdout))
+
+
+def occupied(name: str) -> str:
+    """What somebody has put on an interface where a link by netem needs room, in words; or nothing."""
+    for each in qdiscs():
+        if each["dev"] != name:
+            continue
+        kind, handle = each["kind"], each["handle"]
+        if each.get("root") and handle != "0:":
+            return f"a root qdisc of its own ({kind} {handle}); delete it first: tc qdisc del dev {name} root"
+        if handle == INGRESS:
+            return f"a qdisc for ingress ({kind}); delete it first: tc qdisc del dev {name} {kind}"
+    return ""
+
+
+def delete_root(name: str) -> None:
+    """Delete Weir's root qdisc, which may be gone already. Raises ``LabError`` where it is still there."""
+    if any(each["dev"] == name and each["handle"] == ROOT for each in qdiscs()):
+        _delete(name, "root")
+
+
+def delete_ingress(name: str) -> None:
+    """The same with the ingress qdisc and its filters."""
+    if any(each["dev"] == name and each["kind"] == "ingress" for each in qdiscs()):
+        _delete(name, "ingress")
+
+
+def _delete(name: str, what: str) -> None:
+    done = tc("qdisc", "del", "dev", name, what)
+    if done.returncode:
+        raise LabError(f"tc: {first_line(done)}")
