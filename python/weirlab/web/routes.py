@@ -76,6 +76,7 @@ def _session(parts: Parts) -> APIRouter:
             "kept": retention.told(parts.settings),
             "may_run": parts.settings.allow_run,
             "voice": parts.settings.voice is not None,
+            "browser": access.elsewhere(request),
         }
 
     @router.post("/session")

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,20 @@ def port() -> Iterator[int]:
     server.stop()
 
 
-def begun(client: TestClient, **asked: Any) -> str:
+@contextmanager
+def serving(token: str, *, errands: bool) -> Iterator[int]:
+    """The port of a server that needs a token; ``errands``: it may be the client of others."""
+    server = TcpServer(
+        address="127.0.0.1", port=0, token=token, most_ns=None, most_bytes=None, most_clients=2, options=[],
+        errands=errands,
+    )  # fmt: skip
+    try:
+        yield server.address[1]
+    finally:
+        server.stop()
+
+
+def begun(client: TestClient, /, **asked: Any) -> str:
     answer = client.post("/api/transfers", json={"host": "127.0.0.1", "interval_ms": 50, **asked})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["data_id"])
@@ -75,6 +89,49 @@ def test_when_it_ends_it_says_why_it_was_not_faster(client: TestClient, port: in
         assert "of the time" in each["sentence"]
         assert each["tables"][0]["caption"] == "Where the time went"
         assert f":{port}" in each["ends"]
+
+
+@pytest.mark.parametrize("direction", ["up", "both"])
+def test_two_other_hosts_are_asked_and_their_tokens_kept_nowhere(
+    client: TestClient, store: Store, direction: str
+) -> None:
+    with serving("of the client", errands=True) as far, serving("of the server", errands=False) as port:
+        data_id = begun(
+            client, port=port, token="of the server", client="127.0.0.1", client_port=far,
+            client_token="of the client", direction=direction, lasts_s=1, rate="20Mbit/s", capture=True,
+        )  # fmt: skip
+        last = followed(client, data_id)[-1]
+    assert (last["stage"], last["message"]) == ("ready", "")
+    assert all(each["received_bytes"] for each in last["result"]["directions"])
+    assert {each["remote"][1] for each in last["result"]["connections"]} == {port}
+    assert len(last["why"]) == len(last["result"]["connections"])
+    # Neither allows captures, and this host is none of the two ends.
+    assert [each["where"] for each in last["captures"]] == ["127.0.0.1", "127.0.0.1"]
+    assert all("--allow-capture" in each["why_not"] for each in last["captures"])
+    told = client.get(f"/api/measurements/{data_id}").json()
+    assert told["name"] == "TCP test from 127.0.0.1 to 127.0.0.1"
+    assert told["facts"]["asked"]["client_port"] == far
+    kept = b"".join(path.read_bytes() for path in (store.root / "web" / data_id).iterdir())
+    assert b"of the client" not in kept
+    assert b"of the server" not in kept
+
+
+def test_a_host_that_must_not_be_a_client_says_how_it_may(client: TestClient) -> None:
+    with serving("of the client", errands=False) as far, serving("of the server", errands=False) as port:
+        data_id = begun(
+            client, port=port, token="of the server", client="127.0.0.1", client_port=far,
+            client_token="of the client",
+        )  # fmt: skip
+        last = followed(client, data_id)[-1]
+    assert last["stage"] == "failed"
+    assert "--allow-client" in last["message"]
+
+
+def test_the_address_of_the_browser_is_told_where_it_is_another_host(serve: Serve) -> None:
+    _, made = serve(token="a token long enough")
+    for address, told in (("192.0.2.7", "192.0.2.7"), ("127.0.0.1", ""), ("testclient", "")):
+        browser = TestClient(made.app, base_url="http://192.0.2.1:29180", client=(address, 50_000))
+        assert browser.get("/api/session").json()["browser"] == told
 
 
 def test_what_would_be_too_much_to_keep_is_not_explained() -> None:

@@ -152,8 +152,8 @@ class Transfers:
             if not self.bench.acquire(blocking=False):
                 raise Busy("Another test is at work here. Try again when it has ended, or stop it.")
             try:
-                one = self.measurements.create("transfer", f"TCP test to {settings.host}")
-                one.change(stage="working", facts={"asked": asked.model_dump(exclude={"token"})})
+                one = self.measurements.create("transfer", asked.name())
+                one.change(stage="working", facts={"asked": asked.public()})
                 transfer = Transfer(one, settings, asked.capture)
                 thread = threading.Thread(target=self._run, args=(transfer,), name="weir-transfer")
                 thread.start()
@@ -217,7 +217,8 @@ class Transfers:
             said, caution, rest = shown.send_conclusion(outcome).partition(shares.CAUTION)
             result = {
                 "conclusion": said.strip(),
-                "notes": [note for note in (caution, rest.strip()) if note],
+                "notes": [rest.strip()] if rest.strip() else [],
+                "caution": caution,
                 **why,
                 "tables": [for_page(each) for each in shown.sent(outcome)],
                 "result": document,

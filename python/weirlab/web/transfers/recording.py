@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure import capturing
@@ -23,6 +23,8 @@ from weirlab.web.transfers.reading import Reader, Seen
 if TYPE_CHECKING:
     from weirlab.studies.tcp.measure.measuring import Measured
 
+_ENDS: Final[tuple[End, End]] = ("server", "client")
+
 Adopt = Callable[[str, Path], Measurement]
 """Takes a file, under a name, as if it had been uploaded."""
 
@@ -32,13 +34,13 @@ class Tapes:
     """What is recorded of one test."""
 
     settings: sending.Settings
-    """Of the test, with the wish for the server's capture."""
+    """Of the test, with the wish for the captures of other hosts."""
     adopt: Adopt
     reader: Reader
     folder: Path
     client: Capture
     stop: Callable[[], None]
-    """Ends the capture of this host."""
+    """Ends the capture of this host, if there is one."""
     captures: dict[End, Capture] = field(default_factory=dict)
     """Those that have ended; none where nothing was asked for."""
 
@@ -47,7 +49,10 @@ class Tapes:
         self.stop()
         if (fetch := self.settings.fetch) is not None:
             server = capturing.fetched(outcome.recorded, fetch.file, capturing.AUTO)
-            self.captures = {"client": self.client, "server": server}
+            client = self.client
+            if (far := self.settings.fetch_via) is not None:
+                client = capturing.fetched(outcome.recorded_via, far.file, capturing.AUTO)
+            self.captures = {"client": client, "server": server}
 
     def seen(self, measured: Measured, unwanted: Callable[[], bool]) -> list[Seen]:
         """What the captures show, by connection; nothing without any. Otherwise as :meth:`Reader.read`."""
@@ -64,7 +69,9 @@ class Tapes:
         return [self._one(end, capture) for end, capture in self.captures.items()]
 
     def _one(self, end: End, capture: Capture) -> dict[str, Any]:
-        where = "this host" if end == "client" else self.settings.host
+        via = self.settings.via
+        here = "this host" if via is None else via.host
+        where = here if end == "client" else self.settings.host
         told: dict[str, Any] = {
             "where": where,
             "why_not": capture.why_not,
@@ -97,12 +104,14 @@ class Recording:
         most_bytes = min(self.most_bytes, capturing.MOST_BYTES)
         with TemporaryDirectory(dir=one.path, prefix="tapes-") as name, ExitStack() as recorder:
             folder = Path(name)
-            fetch = sending.Fetch(folder / capturing.FILES["server"], must=False, most_bytes=most_bytes)
-            client = recorder.enter_context(
-                capturing.capturing(
-                    settings.host, settings.port, folder, capturing.AUTO, most_bytes=most_bytes
-                )
+            server, client = (
+                sending.Fetch(folder / capturing.FILES[end], must=False, most_bytes=most_bytes)
+                for end in _ENDS
             )
-            yield Tapes(
-                replace(settings, fetch=fetch), self.adopt, self.reader, folder, client, recorder.close
+            wishes = replace(settings, fetch=server, fetch_via=None if settings.via is None else client)
+            # Between two other hosts, this one sees nothing, or no more than it forwards.
+            wanted = capturing.AUTO if settings.via is None else capturing.NONE
+            here = recorder.enter_context(
+                capturing.capturing(settings.host, settings.port, folder, wanted, most_bytes=most_bytes)
             )
+            yield Tapes(wishes, self.adopt, self.reader, folder, here, recorder.close)
