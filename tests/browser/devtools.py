@@ -57,6 +57,14 @@ class Browser:
                 return dict(answer["result"])
             self._events.append(answer)
 
+    def take(self, session: str, method: str) -> dict[str, Any] | None:
+        """An event that came, and is then forgotten."""
+        for event in self._events:
+            if (event.get("sessionId"), event.get("method")) == (session, method):
+                self._events.remove(event)
+                return dict(event["params"])
+        return None
+
     def problems(self) -> list[str]:
         """What pages complained of since the last time: exceptions, and what a policy refused."""
         found = []
@@ -146,6 +154,16 @@ class Page:
         )
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def choose_in_dialog(self, selector: str, path: Path) -> None:
+        """As a user clicks what ``selector`` finds, and chooses a file in the dialog that opens."""
+        self.call("Page.setInterceptFileChooserDialog", enabled=True)
+        self.click(selector)
+        until_s = time.monotonic() + DEADLINE_S
+        while not (node := self.browser.take(self.session, "Page.fileChooserOpened")):
+            assert time.monotonic() < until_s, "no dialog for files opens"
+            self.evaluate("0")
+        self.call("DOM.setFileInputFiles", files=[str(path)], backendNodeId=node["backendNodeId"])
 
     def choose_file(self, selector: str, path: Path) -> None:
         """As a user chooses a file for an input."""

@@ -33,6 +33,7 @@ def serving(at: Namespace, address: str, *options: str) -> Iterator[int]:
     process = at.call(
         lambda: subprocess.Popen([*command, *given, *options], stdout=subprocess.PIPE, text=True)
     )
+    assert process.stdout is not None
     try:
         yield json.loads(process.stdout.readline())["port"]
     finally:

@@ -177,20 +177,23 @@ def test_a_capture_is_uploaded_drawn_and_opened_elsewhere_by_its_data_id(
 
 
 def test_a_newcomer_finds_the_cause_of_every_example_within_two_clicks(
-    serve: Serve, browser: Browser, shots: Path | None
+    serve: Serve, browser: Browser, shots: Path | None, tmp_path: Path
 ) -> None:
     served = serve()
     assert {path.name.partition(".")[0] for path in EXAMPLES.glob("*.zst")} == set(PLANTED)
+    start = browser.session()
+    start.open(served.url)
+    start.wait_for("document.querySelector('h1')?.innerText === 'Runs'")
+    photograph(start, shots, "start")
+    # A store with runs has the same beginning.
+    trials(Store(tmp_path / "store"), "before the update", 20_000.0)
     for name, cause in PLANTED.items():
         page = browser.session()
         page.open(served.url)
-        # The first click is on what names captures, the second one chooses the file.
-        link = "document.querySelector('main a[href=\"#/captures\"]')"
-        page.wait_for(link)
-        page.evaluate(f"{link}.click()")
-        page.wait_for("document.querySelector('input[type=file]')")
-        page.choose_file("input[type=file]", EXAMPLES / f"{name}.pcapng.zst")
+        # The first click opens the dialog, the second one is on a file in it.
+        page.choose_in_dialog("main label.button", EXAMPLES / f"{name}.pcapng.zst")
         page.wait_for(EXPLAINED)
+        page.wait_for(DRAWN)
         assert f"% of the time {cause.held}:" in page.evaluate("document.querySelector('#why + p').innerText")
         # It is there without scrolling, on a desktop and on a phone.
         for width, height in ((1280, 720), (390, 844)):
@@ -198,7 +201,7 @@ def test_a_newcomer_finds_the_cause_of_every_example_within_two_clicks(
             page.evaluate("scrollTo(0, 0)")
             place = page.evaluate("document.querySelector('#why + p').getBoundingClientRect().bottom")
             assert place <= height, f"{name}: the reason ends at {place} of {height} px"
-        page.screenshot(shots, f"example-{name}")
+        photograph(page, shots, f"example-{name}")
     assert browser.problems() == []
 
 

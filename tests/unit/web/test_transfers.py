@@ -138,7 +138,21 @@ def test_what_would_be_too_much_to_keep_is_not_explained() -> None:
     few = sending.Settings("h", up=1, lasts_s=10, interval_s=0.1)
     assert explaining.period_s(few, 300) == 0.01
     assert explaining.period_s(replace(few, up=32, down=32), 300) == pytest.approx(0.064)
-    assert explaining.period_s(replace(few, up=32, lasts_s=None), 300) is None
+    many = replace(few, up=32, down=32)
+    assert explaining.period_s(replace(many, lasts_s=300), 300) is None
+    # Bytes may be there within a moment.
+    assert explaining.period_s(replace(many, lasts_s=None), 300) == 0.1
+
+
+@pytest.mark.parametrize(("most", "explained"), [(5, False), (explaining.MOST_REPORTS, True)])
+def test_bytes_that_last_too_long_are_not_explained(
+    client: TestClient, port: int, monkeypatch: pytest.MonkeyPatch, most: int, explained: bool
+) -> None:
+    monkeypatch.setattr(explaining, "MOST_REPORTS", most)
+    asked = {"lasts_s": None, "total_bytes": 1_000_000, "rate": "20Mbit/s", "connections": 4}
+    last = followed(client, begun(client, port=port, direction="both", **asked))[-1]
+    assert last["stage"] == "ready"
+    assert ("why" in last, "unexplained" in last) == (explained, not explained)
 
 
 def interval(from_s: float, to_s: float, received: int) -> Interval:

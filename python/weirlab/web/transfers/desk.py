@@ -241,9 +241,12 @@ class Transfers:
             transfer.rest()
             return outcome, None
         often = replace(settings, interval_s=every_s)
-        watched = measuring.Watched(transfer, 0.0)
-        measured = measuring.measured(sending.send(often, watched, transfer.stop, watched.event), watched)
+        watched = measuring.Watched(transfer, 0.0, explaining.MOST_REPORTS)
+        outcome = sending.send(often, watched, transfer.stop, watched.event)
         transfer.rest()
+        if watched.too_many:
+            return outcome, None
+        measured = measuring.measured(outcome, watched)
         return measured.outcome, measured
 
     @staticmethod

@@ -110,8 +110,8 @@ class Recording:
             )
             wishes = replace(settings, fetch=server, fetch_via=None if settings.via is None else client)
             # Between two other hosts, this one sees nothing, or no more than it forwards.
-            wanted = capturing.AUTO if settings.via is None else capturing.NONE
+            interface = capturing.AUTO if settings.via is None else capturing.NONE
             here = recorder.enter_context(
-                capturing.capturing(settings.host, settings.port, folder, wanted, most_bytes=most_bytes)
+                capturing.capturing(settings.host, settings.port, folder, interface, most_bytes=most_bytes)
             )
             yield Tapes(wishes, self.adopt, self.reader, folder, here, recorder.close)
