@@ -17,8 +17,7 @@ from weirlab.lab.linux.namespace import Namespace
 from ..netns.router import CLIENT, SERVER, Router, routed
 from . import devtools
 from .conftest import Served
-from .devtools import Page
-from .test_web import nameless, photograph
+from .test_web import fill, nameless, photograph
 
 pytestmark = pytest.mark.netns
 
@@ -45,18 +44,6 @@ def serving(at: Namespace, address: str, *options: str) -> Iterator[int]:
 def router() -> Iterator[Router]:
     with routed("page") as found:
         yield found
-
-
-def fill(page: Page, label: str, text: str) -> None:
-    """As a user enters ``text`` into the field that is called ``label``."""
-    field = (
-        "[...document.querySelectorAll('form.form label')]"
-        f".find((each) => each.innerText.trim() === {json.dumps(label)})?.querySelector('input')"
-    )
-    page.wait_for(field)
-    page.evaluate(f"{field}.select()")
-    page.evaluate(f"{field}.focus()")
-    page.call("Input.insertText", text=text)
 
 
 def test_a_third_host_has_two_others_test_and_watches(

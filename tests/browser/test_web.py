@@ -69,6 +69,18 @@ def photograph(page: Page, folder: Path | None, name: str) -> None:
     page.look(width=1280, height=900, dark=False)
 
 
+def fill(page: Page, label: str, text: str) -> None:
+    """As a user enters ``text`` into the field that is called ``label``."""
+    field = (
+        "[...document.querySelectorAll('form.form label')]"
+        f".find((each) => each.innerText.trim() === {json.dumps(label)})?.querySelector('input')"
+    )
+    page.wait_for(field)
+    page.evaluate(f"{field}.select()")
+    page.evaluate(f"{field}.focus()")
+    page.call("Input.insertText", text=text)
+
+
 def nameless(page: Page) -> list[str]:
     """Controls that a screen reader has no name for."""
     return list(
@@ -226,10 +238,8 @@ def test_a_tcp_test_is_drawn_while_it_runs(serve: Serve, browser: Browser, shots
     page.wait_for("document.querySelector('form.form')")
     assert nameless(page) == []
     photograph(page, shots, "test")
-    for place, text in ((0, "127.0.0.1"), (1, str(server.address[1]))):
-        page.evaluate(f"document.querySelectorAll('form.form input')[{place}].select()")
-        page.evaluate(f"document.querySelectorAll('form.form input')[{place}].focus()")
-        page.call("Input.insertText", text=text)
+    fill(page, "Host that runs weir tcp serve", "127.0.0.1")
+    fill(page, "Port", str(server.address[1]))
     page.evaluate("document.querySelector('form.form').requestSubmit()")
     page.wait_for("Number(document.querySelector('.graphs')?.dataset.points) > 3")
     assert page.evaluate("document.querySelector('.graphs').dataset.done") == "false"
