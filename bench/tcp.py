@@ -9,8 +9,8 @@ Two network namespaces are joined by a veth pair. iperf3 and Weir take turns: th
 block size and time. Throughput is what the receiver counted, CPU time what the kernel says of both processes
 at their ends. Weir's CPU time is also given without the cost of starting its two processes, which a transfer
 of 1 kB measures. What watching costs is the ratio of a transfer that is watched to those of the same repeat
-that nobody watches; a repeat has its transfers in random order. Many connections are watched in a transfer at a
-low rate in small blocks, so that something happens to each of them all the time.
+that nobody watches; a repeat has its transfers in random order. Many connections are watched in a transfer at
+a low rate in small blocks, so that something happens to each of them all the time.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ LEGEND = (
     "of one CPU. Samples are by INET_DIAG unless BPF is named. By INET_DIAG a sample is missed when it is "
     "late by a period or more; by BPF a sample, as an event, when it finds no room. By BPF a sample is idle "
     "when it is due and nothing happens to the connection. Due is a sample per period of each "
-    "connection from its first sample to its last, by the times in the file of samples. By BPF, a connection that "
-    "rests is sampled now and then as well, when no sample is due."
+    "connection from its first sample to its last, by the times in the file of samples. By BPF, a connection "
+    "that rests is sampled now and then as well, when no sample is due."
 )
 
 
