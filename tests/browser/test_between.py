@@ -82,6 +82,24 @@ def test_a_third_host_has_two_others_test_and_watches(
         assert "The captures at both ends" in page.evaluate(
             "document.querySelector('#why').parentNode.innerText"
         )
+        # Kernels and captures side by side, in whatever graphs are chosen.
+        graphs = "[...document.querySelectorAll('.sources figure')].map((each) => each.innerText)"
+        page.wait_for("document.querySelectorAll('.sources canvas').length === 2")
+        delay = "[...document.querySelectorAll('#sources ~ fieldset label')]"
+        page.evaluate(
+            f"{delay}.find((each) => each.innerText === 'One-way delay').querySelector('input').click()"
+        )
+        page.wait_for("document.querySelectorAll('.sources canvas').length === 3")
+        throughput, round_trip, one_way = page.evaluate(graphs)
+        for source in (
+            "sender's kernel",
+            "receiver's kernel",
+            "capture at the client",
+            "capture at the server",
+        ):
+            assert source in throughput
+        assert "capture at the client" in round_trip
+        assert "capture at the server" in one_way
         for host in (CLIENT, SERVER):
             assert f"Capture at {host}, " in shown
         assert nameless(page) == []

@@ -242,6 +242,11 @@ def test_a_tcp_test_is_drawn_while_it_runs(serve: Serve, browser: Browser, shots
     fill(page, "Port", str(server.address[1]))
     page.evaluate("document.querySelector('form.form').requestSubmit()")
     page.wait_for("Number(document.querySelector('.graphs')?.dataset.points) > 3")
+    # Another characteristic, on the same axis, while it goes on.
+    page.evaluate("document.querySelectorAll('.graphs-of input')[4].click()")
+    page.wait_for("document.querySelectorAll('.graphs figure').length === 5")
+    page.wait_for("document.querySelector('.graphs figure:last-child canvas')")
+    assert "In flight" in page.evaluate("document.querySelector('.graphs figure:last-child').innerText")
     assert page.evaluate("document.querySelector('.graphs').dataset.done") == "false"
     page.evaluate(
         "[...document.querySelectorAll('main button')].find((each) => each.innerText === 'Stop').click()"

@@ -135,6 +135,12 @@ export interface Interval {
   retransmissions: number | null;
   rtt_us: number | null;
   cwnd_bytes: number | null;
+  /** Of tests that were made before there was this, nothing. */
+  flight_bytes?: number | null;
+  unsent_bytes?: number | null;
+  window_bytes?: number | null;
+  delivery_bps?: number | null;
+  latency_p99_ns?: number | null;
 }
 export interface Result {
   stage: Measurement["stage"];
@@ -148,6 +154,8 @@ export interface Result {
   why?: Explained[];
   /** Why the captures have no part in that; empty where they have, or where there are none. */
   unread?: string;
+  /** Can all sources be seen side by side? */
+  on_one_axis?: boolean;
   /** Why nobody can tell. */
   unexplained?: string;
   /** By end: the capture that was made, or why there is none. */

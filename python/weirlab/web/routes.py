@@ -278,6 +278,10 @@ def _transfers(parts: Parts) -> APIRouter:
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
+    @router.get("/{data_id}/axis")
+    def axis(data_id: str) -> dict[str, Any]:
+        return transfers.axis(opened(data_id))
+
     @router.get("/{data_id}/export/{table}.{format}")
     def export(data_id: str, table: Literal["intervals", "connections"], format: rows.Format) -> Response:
         one = opened(data_id)

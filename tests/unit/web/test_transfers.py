@@ -21,7 +21,7 @@ from weirlab.store import Store
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure.coarser import Coarser
 from weirlab.studies.tcp.results import Interval
-from weirlab.web.transfers import explaining
+from weirlab.web.transfers import explaining, rows
 
 from .conftest import Serve, settled
 
@@ -73,6 +73,9 @@ def test_a_transfer_is_followed_while_it_runs_and_kept(serve: Serve, store: Stor
     assert sum(each["received_bytes"] for each in intervals) == 20_000_000
     assert events[-1]["stage"] == "ready"
     assert "To the server" in events[-1]["conclusion"]
+    told = client.get("/metrics").text
+    assert 'weir_web_transfer_received_bytes_total{direction="up"} 20000000\n' in told
+    assert 'weir_web_transfer_retransmissions_total{direction="down"} 0\n' in told
     later, _ = serve()
     again = followed(later, data_id)
     assert [each for each in again if each["event"] == "interval"] == intervals
@@ -85,6 +88,15 @@ def test_when_it_ends_it_says_why_it_was_not_faster(client: TestClient, port: in
     assert last["stage"] == "ready"
     assert "unexplained" not in last
     assert len({each["ends"] for each in last["why"]}) == 2
+    assert last["on_one_axis"]
+    drawn = client.get(f"/api/transfers/{data_id}/axis").json()
+    assert len(drawn["time_s"]) > 10
+    first = drawn["charts"][0]
+    assert (first["title"], first["unit"]) == ("Throughput", "bit/s")
+    assert {each["source"] for each in first["lines"]} == {
+        f"{number}: {end}'s kernel" for number in (0, 1) for end in ("sender", "receiver")
+    }
+    assert all(len(each["values"]) == len(drawn["time_s"]) for each in first["lines"])
     for each in last["why"]:
         assert "of the time" in each["sentence"]
         assert each["tables"][0]["caption"] == "Where the time went"
@@ -171,6 +183,15 @@ def test_frequent_reports_become_the_intervals_that_are_drawn() -> None:
     (row,) = drawn[0].connections
     assert (row["received_bytes"], row["rtt_us"]) == (sum(range(10)), 9)
     assert list(coarser.rest()) == []
+
+
+def test_an_interval_has_the_sum_of_its_connections_where_the_kernel_tells() -> None:
+    told = {"unacked": 3, "snd_mss_bytes": 1448, "notsent_bytes": 500, "snd_wnd_bytes": 65_536}
+    one = replace(interval(0.0, 0.1, 9), connections=(told, told))
+    row = rows.interval(one)
+    assert (row["flight_bytes"], row["unsent_bytes"], row["window_bytes"]) == (8688, 1000, 131_072)
+    assert row["delivery_bps"] is None
+    assert rows.interval(replace(one, connections=()))["flight_bytes"] is None
 
 
 def test_its_numbers_are_exported(client: TestClient, port: int) -> None:

@@ -18,7 +18,7 @@ from weirlab.studies.tcp.measure.capturing import Capture, End
 from weirlab.studies.tcp.study.findings import capture_remarks
 from weirlab.trace.quantities import count
 from weirlab.web.measurements import Measurement
-from weirlab.web.transfers.reading import Reader, Seen
+from weirlab.web.transfers.reading import Reader, Together
 
 if TYPE_CHECKING:
     from weirlab.studies.tcp.measure.measuring import Measured
@@ -54,15 +54,16 @@ class Tapes:
                 client = capturing.fetched(outcome.recorded_via, far.file, capturing.AUTO)
             self.captures = {"client": client, "server": server}
 
-    def seen(self, measured: Measured, unwanted: Callable[[], bool]) -> list[Seen]:
-        """What the captures show, by connection; nothing without any. Otherwise as :meth:`Reader.read`."""
+    def seen(self, measured: Measured, unwanted: Callable[[], bool]) -> Together | None:
+        """What the captures show; None without any. Otherwise as :meth:`Reader.read`."""
         if all(each.path is None for each in self.captures.values()):
-            return []
+            return None
         told = measured.outcome.recorded
         if told is not None and told["why_not"] is None:
             shift_ns = measured.shift_ns(told["since_1970_ns"])
             self.captures["server"] = replace(self.captures["server"], shift_ns=shift_ns)
-        return self.reader.read(measured, self.captures, self.folder, unwanted)
+        every_s = self.settings.interval_s
+        return self.reader.read(measured, self.captures, self.folder, every_s, unwanted)
 
     def handed_on(self) -> list[dict[str, Any]]:
         """By end: the ``data_id`` of the capture, or ``why_not``, and what is ``missing`` from it."""
