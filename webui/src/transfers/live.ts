@@ -37,7 +37,7 @@ export function looks(width: number, height: number, colours: string[], key: str
     width,
     height,
     legend: { show: false },
-    padding: [8, 12, 0, 0],
+    padding: [8, 20, 0, 0],
     cursor: { y: false, drag: { x: true, y: false, setScale: true }, sync: { key, scales: ["x", null] } },
     scales: { x: { time: false }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.06 : 1] } },
     axes: [
