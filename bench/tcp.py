@@ -2,13 +2,15 @@
 
     make bench-tcp
     make bench-tcp ARGS="--only watch --seconds 5 --repeats 10"
+    make bench-tcp ARGS="--only many --seconds 10 --repeats 5"
     .venv/bin/python bench/tcp.py --seconds 5 --repeats 1 --out build/bench
 
 Two network namespaces are joined by a veth pair. iperf3 and Weir take turns: the same congestion control,
 block size and time. Throughput is what the receiver counted, CPU time what the kernel says of both processes
 at their ends. Weir's CPU time is also given without the cost of starting its two processes, which a transfer
 of 1 kB measures. What watching costs is the ratio of a transfer that is watched to those of the same repeat
-that nobody watches; a repeat has its transfers in random order.
+that nobody watches; a repeat has its transfers in random order. Many connections are watched in a transfer at
+a low rate in small blocks, so that something happens to each of them all the time.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import polars as pl
 from rich.console import Console
 
 from machine import versions
@@ -47,6 +50,11 @@ WATCHES = ("100ms", "10ms", "1ms", f"1ms {BPF}", f"100us {BPF}", EVENTS)
 """How connections are watched: by events, or sampled so often, by INET_DIAG unless it says otherwise."""
 COMPARED = ("1ms", f"1ms {BPF}")
 """Those that ``--only watch`` measures, unless others are asked for."""
+MANIES = ("10ms", f"10ms {BPF}")
+"""How many connections at once are watched."""
+SLOW = ("--rate", "50Mbit/s", "--block", "1KiB")
+"""Of such a transfer: a block of each of 50 connections every 8 ms."""
+SAMPLES = "samples.parquet"
 _CPUCLOCK_SCHED = 2
 SPEED = ("tool", "connections", "Gbit/s", "range", "CPU s / Gbit", "without start", "throughput is", "CPU is")
 COUNTED = ("samples", "missed", "missed %", "idle", "late p99 us", "late max us")
@@ -60,14 +68,16 @@ COST = (
     "CPU % of watch",
     *COUNTED,
 )
-MANY = ("connections", "every", *COUNTED)
+MANY = ("connections", "watched every", "due", *COUNTED)
 LEGEND = (
     "Medians of runs that took turns. Throughput and CPU of transfers are ratios to iperf3 with as many "
     "connections. Throughput of a watched transfer is its ratio to those of the same repeat that nobody "
     "watched: mean, standard error, and range. CPU of the watch is that of its process during the transfer, "
     "of one CPU. Samples are by INET_DIAG unless BPF is named. By INET_DIAG a sample is missed when it is "
     "late by a period or more; by BPF a sample, as an event, when it finds no room. By BPF a sample is idle "
-    "when it is due and nothing happens to the connection."
+    "when it is due and nothing happens to the connection. Due is a sample per period of each "
+    "connection from its first sample to its last, by the times in the file of samples. By BPF, a connection "
+    "that rests is sampled now and then as well, when no sample is due."
 )
 
 
@@ -196,7 +206,7 @@ def _by_weir(
     with serving(weir("serve", "--bind", ADDRESS, "--token", "x", "--transfers", "1"), "listening", cpu_s):
         if every:
             # The control connection is watched as well.
-            kept = ("--fields", "all", "--out", str(scratch / "samples.parquet"), "--json")
+            kept = ("--fields", "all", "--out", str(scratch / SAMPLES), "--json")
             watch = subprocess.Popen(
                 within(NAMES[0], *weir("watch", ADDRESS, "--wait", *_how(every), *kept)),
                 stdout=subprocess.PIPE,
@@ -217,9 +227,20 @@ def _by_weir(
     if watch is not None:
         found = json.loads(watch.communicate()[0].splitlines()[-1])
         told = {name: found[name] for name in ("samples", "missed", "idle", "lateness")}
+        told["due"] = due(scratch / SAMPLES, found["period_ns"])
     (direction,) = json.loads(out.splitlines()[-1])["directions"]
     bps, lasted_s = direction["throughput_bps"], direction["seconds"]
     return Run(case, connections, repeat, bps, lasted_s, sum(cpu_s), told, rate(spent))
+
+
+def due(samples: Path, period_ns: int | None) -> int | None:
+    """How many samples the clock asks for, whatever the watch says of itself; None for events."""
+    if period_ns is None:
+        return None
+    with samples.open("rb") as file:
+        times = pl.read_parquet(file, columns=["connection", "time_ns"]).group_by("connection")
+    lasted = times.agg(pl.col("time_ns").max() - pl.col("time_ns").min())["time_ns"]
+    return int((lasted.cast(pl.Float64) / period_ns).round().sum()) + lasted.len()
 
 
 def used_s(pid: int) -> float:
@@ -259,6 +280,12 @@ def run_watches(watches: Sequence[str], seconds: float, repeat: int) -> list[Run
     ]
 
 
+def run_many(seconds: float, repeat: int) -> list[Run]:
+    """Many connections at once, watched in each way."""
+    wanted = ("--time", f"{seconds:g}s", *SLOW)
+    return [by_weir(WATCHED, wanted, repeat, f"many {every}", every) for every in MANIES]
+
+
 def run_repeat(watches: Sequence[str], seconds: float, repeat: int) -> list[Run]:
     """All cases, in turns."""
     lasts = ("--time", f"{seconds:g}s")
@@ -267,9 +294,7 @@ def run_repeat(watches: Sequence[str], seconds: float, repeat: int) -> list[Run]
         runs.append(by_iperf3(connections, seconds, repeat))
         runs.append(by_weir(connections, lasts, repeat))
     runs += run_watches(watches, seconds, repeat)
-    slow = (*lasts, "--rate", "50Mbit/s", "--block", "16KiB")
-    runs.append(by_weir(WATCHED, slow, repeat, "many", "10ms"))
-    return runs
+    return runs + run_many(seconds, repeat)
 
 
 def _gbps(found: Sequence[Run]) -> float:
@@ -321,8 +346,17 @@ def tables(runs: Sequence[Run]) -> Tables:
                     *(f"{_gbps(found) / _gbps(peer):.3f} x", f"{net / max(cpu(peer), 1e-9):.3f} x"),
                 )
             )
-    many: list[tuple[str, ...]] = [(str(WATCHED), "10ms", *_late(of("many", WATCHED)))]
-    return {SPEED: speed, COST: watch_rows(runs), MANY: many}
+    return {SPEED: speed, COST: watch_rows(runs), MANY: many_rows(runs)}
+
+
+def many_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
+    """What :data:`MANY` is the heading of."""
+    rows: list[tuple[str, ...]] = []
+    for every in MANIES:
+        if found := [run for run in runs if run.case == f"many {every}"]:
+            asked_for = sum(run.watch["due"] for run in found if run.watch)
+            rows.append((str(WATCHED), every, f"{asked_for:,}", *_late(found)))
+    return rows
 
 
 def _place(case: str) -> int:
@@ -354,18 +388,28 @@ def watch_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     return rows
 
 
-def summary(runs: Sequence[Run], about: Mapping[str, Any], *, is_all: bool = True) -> Summary:
-    """What comes of all runs, or of those that were watched and those beside them."""
-    if is_all:
-        return Summary("TCP: bulk transfers and watching", about, about["versions"], tables(runs), LEGEND)
-    return Summary("TCP: what watching costs", about, about["versions"], {COST: watch_rows(runs)}, LEGEND)
+def summary(runs: Sequence[Run], about: Mapping[str, Any], only: str | None = None) -> Summary:
+    """What comes of all runs, or of those that ``only`` names, as the option does."""
+    title, shown = "TCP: bulk transfers and watching", dict[tuple[str, ...], Sequence[tuple[str, ...]]]()
+    match only:
+        case "watch":
+            title, shown = "TCP: what watching costs", {COST: watch_rows(runs)}
+        case "many":
+            title, shown = "TCP: many connections watched", {MANY: many_rows(runs)}
+        case _:
+            shown = dict(tables(runs))
+    return Summary(title, about, about["versions"], shown, LEGEND)
 
 
 def main() -> int:
     parser = options("tcp", __doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each transfer (default 10)")
     parser.add_argument("--repeats", type=int, default=5, help="runs of every case (default 5)")
-    parser.add_argument("--only", choices=("watch",), help="measure nothing but what watching costs")
+    parser.add_argument(
+        "--only",
+        choices=("watch", "many"),
+        help="measure nothing but what watching costs, or whether samples of many connections are missed",
+    )
     parser.add_argument(
         "--watches",
         nargs="+",
@@ -382,11 +426,12 @@ def main() -> int:
     with two_hosts():
         for repeat in range(asked.repeats):
             console.print(f"[dim]Repeat {repeat + 1} of {asked.repeats}[/]")
+            if asked.only == "many":
+                runs += run_many(asked.seconds, repeat)
+                continue
             work = run_watches if asked.only else run_repeat
             runs += work(watches, asked.seconds, repeat)
-    summary(runs, about, is_all=not asked.only).publish(
-        asked.out, {"runs": [asdict(run) for run in runs]}, console
-    )
+    summary(runs, about, asked.only).publish(asked.out, {"runs": [asdict(run) for run in runs]}, console)
     return 0
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from . import devtools
+from .devtools import Inside
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,12 +42,17 @@ class Served:
 def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
     made: list[subprocess.Popen[str]] = []
 
-    def begin(*options: str, **environment: str) -> Served:
+    def begin(*options: str, inside: Inside = devtools.here, **environment: str) -> Served:
         command = [sys.executable, "-m", "weirlab", "--store", str(tmp_path / "store"), "web", "--json"]
-        process = subprocess.Popen(
-            [*command, "--bind", "127.0.0.1:0", *options],
-            env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
+        process = inside(
+            lambda: subprocess.Popen(
+                [*command, "--bind", "127.0.0.1:0", *options],
+                env=os.environ | environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        )
         made.append(process)
         assert process.stdout is not None
         listening = json.loads(process.stdout.readline())

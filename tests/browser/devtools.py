@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,14 @@ DEADLINE_S = 120.0
 """How long something that is sure to happen may take on a busy machine."""
 _LOOK_S = 0.05
 _MOST_MESSAGE = 100_000_000
+
+
+Inside = Callable[[Callable[[], Any]], Any]
+
+
+def here(make: Callable[[], Any]) -> Any:
+    """What ``make`` makes, in the namespaces of the caller."""
+    return make()
 
 
 def chromium() -> str | None:
@@ -48,6 +56,14 @@ class Browser:
                 assert "error" not in answer, (method, answer["error"])
                 return dict(answer["result"])
             self._events.append(answer)
+
+    def take(self, session: str, method: str) -> dict[str, Any] | None:
+        """An event that came, and is then forgotten."""
+        for event in self._events:
+            if (event.get("sessionId"), event.get("method")) == (session, method):
+                self._events.remove(event)
+                return dict(event["params"])
+        return None
 
     def problems(self) -> list[str]:
         """What pages complained of since the last time: exceptions, and what a policy refused."""
@@ -126,6 +142,29 @@ class Page:
     def text(self) -> str:
         return str(self.evaluate("document.body?.innerText ?? ''"))
 
+    def click(self, selector: str) -> None:
+        """As a user clicks what ``selector`` finds, where it is on the screen."""
+        self.wait_for(f"document.querySelector({json.dumps(selector)})")
+        x, y = self.evaluate(
+            f"""((found) => {{
+                found.scrollIntoView({{ block: "center" }});
+                const {{ x, y, width, height }} = found.getBoundingClientRect();
+                return [x + width / 2, y + height / 2];
+            }})(document.querySelector({json.dumps(selector)}))"""
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def choose_in_dialog(self, selector: str, path: Path) -> None:
+        """As a user clicks what ``selector`` finds, and chooses a file in the dialog that opens."""
+        self.call("Page.setInterceptFileChooserDialog", enabled=True)
+        self.click(selector)
+        until_s = time.monotonic() + DEADLINE_S
+        while not (node := self.browser.take(self.session, "Page.fileChooserOpened")):
+            assert time.monotonic() < until_s, "no dialog for files opens"
+            self.evaluate("0")
+        self.call("DOM.setFileInputFiles", files=[str(path)], backendNodeId=node["backendNodeId"])
+
     def choose_file(self, selector: str, path: Path) -> None:
         """As a user chooses a file for an input."""
         root = self.call("DOM.getDocument")["root"]["nodeId"]
@@ -147,22 +186,22 @@ class Page:
 
 
 @contextmanager
-def browser(folder: Path) -> Iterator[Browser]:
-    """A browser without a window, with its profile in ``folder``."""
+def browser(folder: Path, inside: Inside = here) -> Iterator[Browser]:
+    """A browser without a window, with its profile in ``folder``; ``inside`` as for :func:`here`."""
     program = chromium()
     assert program is not None
     # Chromium's own sandbox does not work as root.
     alone = ["--no-sandbox"] if os.geteuid() == 0 else []
-    process = subprocess.Popen(
-        [
-            program, "--headless=new", "--remote-debugging-port=0", f"--user-data-dir={folder}", *alone,
-            "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
-            "--disable-component-update", "--disable-sync", "--hide-scrollbars", "about:blank",
-        ],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    command = [
+        program, "--headless=new", "--remote-debugging-port=0", f"--user-data-dir={folder}", *alone,
+        "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
+        "--disable-component-update", "--disable-sync", "--hide-scrollbars", "about:blank",
+    ]  # fmt: skip
+    silent = subprocess.DEVNULL
+    process = inside(lambda: subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent))
     try:
-        with connect(_address(folder, process), max_size=_MOST_MESSAGE, open_timeout=DEADLINE_S) as socket:
+        address = _address(folder, process)
+        with inside(lambda: connect(address, max_size=_MOST_MESSAGE, open_timeout=DEADLINE_S)) as socket:
             made = Browser(socket)
             yield made
             made.call("Browser.close")

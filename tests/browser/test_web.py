@@ -69,6 +69,18 @@ def photograph(page: Page, folder: Path | None, name: str) -> None:
     page.look(width=1280, height=900, dark=False)
 
 
+def fill(page: Page, label: str, text: str) -> None:
+    """As a user enters ``text`` into the field that is called ``label``."""
+    field = (
+        "[...document.querySelectorAll('form.form label')]"
+        f".find((each) => each.innerText.trim() === {json.dumps(label)})?.querySelector('input')"
+    )
+    page.wait_for(field)
+    page.evaluate(f"{field}.select()")
+    page.evaluate(f"{field}.focus()")
+    page.call("Input.insertText", text=text)
+
+
 def nameless(page: Page) -> list[str]:
     """Controls that a screen reader has no name for."""
     return list(
@@ -177,20 +189,23 @@ def test_a_capture_is_uploaded_drawn_and_opened_elsewhere_by_its_data_id(
 
 
 def test_a_newcomer_finds_the_cause_of_every_example_within_two_clicks(
-    serve: Serve, browser: Browser, shots: Path | None
+    serve: Serve, browser: Browser, shots: Path | None, tmp_path: Path
 ) -> None:
     served = serve()
     assert {path.name.partition(".")[0] for path in EXAMPLES.glob("*.zst")} == set(PLANTED)
+    start = browser.session()
+    start.open(served.url)
+    start.wait_for("document.querySelector('h1')?.innerText === 'Runs'")
+    photograph(start, shots, "start")
+    # A store with runs has the same beginning.
+    trials(Store(tmp_path / "store"), "before the update", 20_000.0)
     for name, cause in PLANTED.items():
         page = browser.session()
         page.open(served.url)
-        # The first click is on what names captures, the second one chooses the file.
-        link = "document.querySelector('main a[href=\"#/captures\"]')"
-        page.wait_for(link)
-        page.evaluate(f"{link}.click()")
-        page.wait_for("document.querySelector('input[type=file]')")
-        page.choose_file("input[type=file]", EXAMPLES / f"{name}.pcapng.zst")
+        # The first click opens the dialog, the second one is on a file in it.
+        page.choose_in_dialog("main label.button", EXAMPLES / f"{name}.pcapng.zst")
         page.wait_for(EXPLAINED)
+        page.wait_for(DRAWN)
         assert f"% of the time {cause.held}:" in page.evaluate("document.querySelector('#why + p').innerText")
         # It is there without scrolling, on a desktop and on a phone.
         for width, height in ((1280, 720), (390, 844)):
@@ -198,7 +213,7 @@ def test_a_newcomer_finds_the_cause_of_every_example_within_two_clicks(
             page.evaluate("scrollTo(0, 0)")
             place = page.evaluate("document.querySelector('#why + p').getBoundingClientRect().bottom")
             assert place <= height, f"{name}: the reason ends at {place} of {height} px"
-        page.screenshot(shots, f"example-{name}")
+        photograph(page, shots, f"example-{name}")
     assert browser.problems() == []
 
 
@@ -223,12 +238,15 @@ def test_a_tcp_test_is_drawn_while_it_runs(serve: Serve, browser: Browser, shots
     page.wait_for("document.querySelector('form.form')")
     assert nameless(page) == []
     photograph(page, shots, "test")
-    for place, text in ((0, "127.0.0.1"), (1, str(server.address[1]))):
-        page.evaluate(f"document.querySelectorAll('form.form input')[{place}].select()")
-        page.evaluate(f"document.querySelectorAll('form.form input')[{place}].focus()")
-        page.call("Input.insertText", text=text)
+    fill(page, "Host that runs weir tcp serve", "127.0.0.1")
+    fill(page, "Port", str(server.address[1]))
     page.evaluate("document.querySelector('form.form').requestSubmit()")
     page.wait_for("Number(document.querySelector('.graphs')?.dataset.points) > 3")
+    # Another characteristic, on the same axis, while it goes on.
+    page.evaluate("document.querySelectorAll('.graphs-of input')[4].click()")
+    page.wait_for("document.querySelectorAll('.graphs figure').length === 5")
+    page.wait_for("document.querySelector('.graphs figure:last-child canvas')")
+    assert "In flight" in page.evaluate("document.querySelector('.graphs figure:last-child').innerText")
     assert page.evaluate("document.querySelector('.graphs').dataset.done") == "false"
     page.evaluate(
         "[...document.querySelectorAll('main button')].find((each) => each.innerText === 'Stop').click()"

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from weirlab._engine import TcpServer
 from weirlab.jobs.progress import Quiet
-from weirlab.lab.linux.namespace import Namespace, write_sysctls
+from weirlab.lab.linux.namespace import Namespace
 from weirlab.store import Store
 from weirlab.studies import runner, scenarios
 from weirlab.studies.contract import Outcome
 from weirlab.studies.tcp import TcpStudy, page, serving
 from weirlab.studies.tcp.study import kept, running
 
+from .router import CLIENT, SERVER, Router, routed
+
 pytestmark = pytest.mark.netns
 
-CLIENT, SERVER = "198.18.1.2", "198.18.2.2"
 TOTAL = 3_000_000
 DROPS = (
     "add table ip t\n"
@@ -31,36 +31,10 @@ DROPS = (
 """Behind the interface at which packets come in."""
 
 
-class Router(NamedTuple):
-    """This host, between a client and a server."""
-
-    here: Namespace
-    client: Namespace
-    server: Namespace
-
-
 @pytest.fixture
 def router() -> Iterator[Router]:
-    found = Router(*(Namespace(f"weir-test-between-{os.getpid()}-{end}") for end in ("r", "c", "s")))
-    try:
-        for each in found:
-            each.create()
-        for net, end, name in ((1, found.client, "rc"), (2, found.server, "rs")):
-            ip(f"link add e0 netns {end.name} type veth peer name {name} netns {found.here.name}")
-            ip(f"-n {found.here.name} addr add 198.18.{net}.1/24 dev {name}")
-            ip(f"-n {found.here.name} link set {name} up")
-            ip(f"-n {end.name} addr add 198.18.{net}.2/24 dev e0")
-            ip(f"-n {end.name} link set e0 up")
-            ip(f"-n {end.name} route add default via 198.18.{net}.1")
-        found.here.call(lambda: write_sysctls({"net/ipv4/ip_forward": 1}))
+    with routed("between") as found:
         yield found
-    finally:
-        for each in found:
-            each.remove()
-
-
-def ip(arguments: str) -> None:
-    subprocess.run(["ip", *arguments.split()], check=True)
 
 
 def served(at: Namespace, address: str, token: str, folder: Path, errands: bool = False) -> Any:

@@ -10,6 +10,8 @@ export interface Session {
   may_run: boolean;
   /** Is there zone management? */
   voice: boolean;
+  /** The address of the host of this browser; empty where the service runs on the same one. */
+  browser: string;
 }
 export interface Table {
   caption: string;
@@ -111,6 +113,10 @@ export interface Asked {
   host: string;
   port: number;
   token?: string;
+  /** Empty: the host of the service. */
+  client?: string;
+  client_port?: number;
+  client_token?: string;
   direction: "up" | "down" | "both";
   connections: number;
   lasts_s: number | null;
@@ -129,6 +135,12 @@ export interface Interval {
   retransmissions: number | null;
   rtt_us: number | null;
   cwnd_bytes: number | null;
+  /** Of tests that were made before there was this, nothing. */
+  flight_bytes?: number | null;
+  unsent_bytes?: number | null;
+  window_bytes?: number | null;
+  delivery_bps?: number | null;
+  latency_p99_ns?: number | null;
 }
 export interface Result {
   stage: Measurement["stage"];
@@ -136,10 +148,14 @@ export interface Result {
   conclusion?: string;
   notes?: string[];
   tables?: Table[];
+  /** About the last table; empty where there is nothing to say. */
+  caution?: string;
   /** By connection why it was not faster; those of too little data are left out. */
   why?: Explained[];
   /** Why the captures have no part in that; empty where they have, or where there are none. */
   unread?: string;
+  /** Can all sources be seen side by side? */
+  on_one_axis?: boolean;
   /** Why nobody can tell. */
   unexplained?: string;
   /** By end: the capture that was made, or why there is none. */

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -124,6 +125,15 @@ def refused(status: int, message: str, kind: str = "Refused") -> JSONResponse:
     """An answer that says why not."""
     content: dict[str, Any] = {"error": {"kind": kind, "message": message}}
     return JSONResponse(content, status)
+
+
+def elsewhere(request: Request) -> str:
+    """The address that ``request`` comes from; empty where that is this host."""
+    address = "" if request.client is None else request.client.host
+    try:
+        return "" if ip_address(address).is_loopback else address
+    except ValueError:
+        return ""
 
 
 def _host(request: Request) -> str:

@@ -23,6 +23,9 @@ def text(shelf: Shelf, desk: Desk, children: Children, transfers: Transfers, sce
     runs = [({"kind": kind, "status": status}, number) for (kind, status), number in shelf.counts().items()]
     results = ("received", "refused", "analysed", "failed")
     uploads: Samples = [({"result": name}, getattr(tally, name)) for name in results]
+    moved = transfers.moved
+    received: Samples = [({"direction": way}, number) for way, number in moved.received_bytes.items()]
+    again: Samples = [({"direction": way}, number) for way, number in moved.retransmissions.items()]
     families: list[tuple[str, str, str, Samples]] = [
         ("weir_build_info", "gauge", "Version of Weir.", [({"version": __version__}, 1)]),
         ("weir_runs", "gauge", "Runs in the store, by kind and status.", runs),
@@ -36,6 +39,8 @@ def text(shelf: Shelf, desk: Desk, children: Children, transfers: Transfers, sce
         ("weir_web_upload_bytes_total", "counter", "Bytes of uploads.", [({}, tally.received_bytes)]),
         ("weir_web_transfers_total", "counter", "TCP tests begun.", [({}, transfers.begun)]),
         ("weir_web_transfers_failed_total", "counter", "TCP tests that failed.", [({}, transfers.failed)]),
+        ("weir_web_transfer_received_bytes_total", "counter", "Bytes received in TCP tests.", received),
+        ("weir_web_transfer_retransmissions_total", "counter", "Segments sent again in TCP tests.", again),
         ("weir_web_scenarios_total", "counter", "Scenarios begun.", [({}, scenarios.begun)]),
         ("weir_web_scenarios_failed_total", "counter", "Scenarios that failed.", [({}, scenarios.failed)]),
     ]

@@ -76,6 +76,7 @@ def _session(parts: Parts) -> APIRouter:
             "kept": retention.told(parts.settings),
             "may_run": parts.settings.allow_run,
             "voice": parts.settings.voice is not None,
+            "browser": access.elsewhere(request),
         }
 
     @router.post("/session")
@@ -276,6 +277,10 @@ def _transfers(parts: Parts) -> APIRouter:
                 yield f"event: {event['event']}\ndata: {json.dumps(event, allow_nan=False)}\n\n"
 
         return StreamingResponse(stream(), media_type="text/event-stream")
+
+    @router.get("/{data_id}/axis")
+    def axis(data_id: str) -> dict[str, Any]:
+        return transfers.axis(opened(data_id))
 
     @router.get("/{data_id}/export/{table}.{format}")
     def export(data_id: str, table: Literal["intervals", "connections"], format: rows.Format) -> Response:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import polars as pl
 import pytest
 
 import tcp
@@ -12,7 +14,7 @@ import tcp
 def run(case: str, connections: int, bps: float, cpu_s: float, missed: int | None = None) -> tcp.Run:
     late = None if case == "watched event" else {"p99_ns": 3000, "max_ns": 9000}
     idle = None if case == "watched event" else 5
-    counted = {"samples": 100, "missed": missed, "idle": idle, "lateness": late}
+    counted = {"samples": 100, "missed": missed, "idle": idle, "lateness": late, "due": 1105}
     watch = None if missed is None else counted
     return tcp.Run(case, connections, 0, bps, 10.0, cpu_s, watch, None if missed is None else 0.0125)
 
@@ -28,7 +30,8 @@ RUNS = [
     run("watched 1ms", 1, 9.5e9, 1.0, 25),
     run("unwatched", 1, 11e9, 1.0),
     run("watched event", 1, 9e9, 1.0, 3),
-    run("many", tcp.WATCHED, 50e6, 1.0, 0),
+    run("many 10ms", tcp.WATCHED, 50e6, 1.0, 0),
+    run("many 10ms bpf", tcp.WATCHED, 50e6, 1.0, 1),
 ]
 
 
@@ -49,8 +52,21 @@ def test_the_cost_of_watching_is_told_beside_what_was_missed() -> None:
         ("1ms bpf", "1.045 x", "1.045 - 1.045", "1.25", "0", "0.00", "5"),
         ("event", "0.900 x", "0.900 - 0.900", "1.25", "3", "2.91", "-"),
     ]
-    assert shown[tcp.MANY] == [("50", "10ms", "100", "0", "0.00", "5", "3", "9")]
+    assert shown[tcp.MANY] == [
+        ("50", "10ms", "1,105", "100", "0", "0.00", "5", "3", "9"),
+        ("50", "10ms bpf", "1,105", "100", "1", "0.99", "5", "3", "9"),
+    ]
     assert "| 50 | 10ms |" in tcp.summary(RUNS, {"date": "", "command": "", "versions": {}}).markdown()
+
+
+def test_samples_are_due_by_the_clock_whatever_the_watch_counts(tmp_path: Path) -> None:
+    times = {0: [0, 10, 40], 1: [25, 95], 2: [3]}
+    rows = [(number, 1_000_000 * ms) for number, each in times.items() for ms in each]
+    file = tmp_path / "samples.parquet"
+    with file.open("wb") as sink:
+        pl.DataFrame(rows, schema=["connection", "time_ns"], orient="row").write_parquet(sink)
+    assert tcp.due(file, 10_000_000) == 5 + 8 + 1
+    assert tcp.due(file, None) is None
 
 
 def test_a_watched_transfer_is_compared_with_those_of_its_repeat() -> None:

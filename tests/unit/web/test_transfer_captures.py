@@ -75,7 +75,7 @@ def captures(folder: Path) -> dict[End, Capture]:
 
 
 def test_each_capture_and_both_together_say_why(reader: Reader, measured: Measured, tmp_path: Path) -> None:
-    (seen,) = reader.read(measured, captures(tmp_path), tmp_path)
+    (seen,) = reader.read(measured, captures(tmp_path), tmp_path, 0.1).connections
     assert list(seen.diagnoses) == ["both", "sender", "receiver"]
     assert {each.main.key for each in seen.diagnoses.values()} == {"application_write"}
     (crossing,) = (each for each in seen.tables if each["caption"].startswith("Between two captures"))
@@ -85,7 +85,7 @@ def test_each_capture_and_both_together_say_why(reader: Reader, measured: Measur
 def test_all_places_are_compared_and_each_one_is_told(
     reader: Reader, measured: Measured, tmp_path: Path
 ) -> None:
-    seen = reader.read(measured, captures(tmp_path), tmp_path)
+    seen = reader.read(measured, captures(tmp_path), tmp_path, 0.1).connections
     (told,) = explaining.why(measured, seen)
     assert "the application had nothing to send" in told["sentence"]
     assert told["compared"][0]["caption"] == "The same transfer from each place"
@@ -95,9 +95,35 @@ def test_all_places_are_compared_and_each_one_is_told(
     assert explaining.why(measured) == []
 
 
+def test_kernels_and_captures_lie_on_one_axis(reader: Reader, measured: Measured, tmp_path: Path) -> None:
+    start_ns = talked().segments[0].time_ns
+    rows = [
+        (start_ns + at * 1_000_000, end, 0, role, 100 * at, 70_000 if role == "sender" else None)
+        for at in range(0, 4000, 10)
+        for end, role in (("client", "sender"), ("server", "receiver"))
+    ]
+    schema = {**SAMPLES, "app_bytes": pl.Int64, "snd_wnd_bytes": pl.Int64}
+    started = {"connections": measured.outcome.started["connections"]}
+    samples = pl.DataFrame(rows, schema=schema, orient="row")
+    told = Measured(Outcome([], [], started), samples, Start(0, 0, start_ns), None, same_clock=False)
+    found = reader.read(told, captures(tmp_path), tmp_path, 0.5).axis
+    assert found is not None
+    charts = {
+        (each["title"], line["source"]): line["values"] for each in found["charts"] for line in each["lines"]
+    }
+    assert found["time_s"][:3] == [0.0, 0.5, 1.0]
+    assert charts["Throughput", "sender's kernel"][1] == pytest.approx(800_000, rel=0.05)
+    assert charts["Receiver's window", "sender's kernel"][0] == 70_000
+    rtts = [each for each in charts["Round trip", "capture at the client"] if each is not None]
+    assert rtts == pytest.approx([10] * len(rtts), abs=0.1)
+    delays = [each for each in charts["One-way delay", "capture at the server"] if each is not None]
+    assert delays == pytest.approx([5] * len(delays), abs=0.1)
+    assert min(len(rtts), len(delays)) > 5
+
+
 def test_one_capture_alone_is_read_too(reader: Reader, measured: Measured, tmp_path: Path) -> None:
     made = {**captures(tmp_path), "server": Capture(None, why_not="it was not wanted")}
-    (seen,) = reader.read(measured, made, tmp_path)
+    (seen,) = reader.read(measured, made, tmp_path, 0.1).connections
     assert list(seen.diagnoses) == ["sender"]
 
 
@@ -109,7 +135,7 @@ def test_what_is_no_capture_is_refused_without_the_folders_of_this_host(
     path: Any = made["server"].path
     path.write_bytes(content)
     with pytest.raises(Refusal) as refused:
-        reader.read(measured, made, tmp_path)
+        reader.read(measured, made, tmp_path, 0.1)
     assert str(tmp_path) not in str(refused.value)
 
 
@@ -122,12 +148,12 @@ def test_whoever_stops_the_test_while_captures_are_read_ends_that(
     assert transfer.ask_to_end()
     transfer.has_sent()
     made = captures(tmp_path)
-    assert len(reader.read(measured, made, tmp_path, lambda: transfer.unread)) == 1
+    assert len(reader.read(measured, made, tmp_path, 0.1, lambda: transfer.unread).connections) == 1
     transfer.end_sending()
     assert not transfer.unread
     assert transfer.ask_to_end()
     with pytest.raises(Refusal, match="It was stopped"):
-        reader.read(measured, made, tmp_path, lambda: transfer.unread)
+        reader.read(measured, made, tmp_path, 0.1, lambda: transfer.unread)
     transfer.close()
     assert not transfer.ask_to_end()
 
@@ -136,4 +162,4 @@ def test_a_service_that_ends_waits_for_no_capture(measured: Measured, tmp_path: 
     children = Children(1)
     children.close()
     with pytest.raises(Refusal, match="The service ends"):
-        Reader(Settings(), children).read(measured, captures(tmp_path), tmp_path)
+        Reader(Settings(), children).read(measured, captures(tmp_path), tmp_path, 0.1)

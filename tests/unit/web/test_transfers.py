@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from weirlab.store import Store
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure.coarser import Coarser
 from weirlab.studies.tcp.results import Interval
-from weirlab.web.transfers import explaining
+from weirlab.web.transfers import explaining, rows
 
 from .conftest import Serve, settled
 
@@ -37,7 +38,20 @@ def port() -> Iterator[int]:
     server.stop()
 
 
-def begun(client: TestClient, **asked: Any) -> str:
+@contextmanager
+def serving(token: str, *, errands: bool) -> Iterator[int]:
+    """The port of a server that needs a token; ``errands``: it may be the client of others."""
+    server = TcpServer(
+        address="127.0.0.1", port=0, token=token, most_ns=None, most_bytes=None, most_clients=2, options=[],
+        errands=errands,
+    )  # fmt: skip
+    try:
+        yield server.address[1]
+    finally:
+        server.stop()
+
+
+def begun(client: TestClient, /, **asked: Any) -> str:
     answer = client.post("/api/transfers", json={"host": "127.0.0.1", "interval_ms": 50, **asked})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["data_id"])
@@ -59,6 +73,9 @@ def test_a_transfer_is_followed_while_it_runs_and_kept(serve: Serve, store: Stor
     assert sum(each["received_bytes"] for each in intervals) == 20_000_000
     assert events[-1]["stage"] == "ready"
     assert "To the server" in events[-1]["conclusion"]
+    told = client.get("/metrics").text
+    assert 'weir_web_transfer_received_bytes_total{direction="up"} 20000000\n' in told
+    assert 'weir_web_transfer_retransmissions_total{direction="down"} 0\n' in told
     later, _ = serve()
     again = followed(later, data_id)
     assert [each for each in again if each["event"] == "interval"] == intervals
@@ -71,17 +88,83 @@ def test_when_it_ends_it_says_why_it_was_not_faster(client: TestClient, port: in
     assert last["stage"] == "ready"
     assert "unexplained" not in last
     assert len({each["ends"] for each in last["why"]}) == 2
+    assert last["on_one_axis"]
+    drawn = client.get(f"/api/transfers/{data_id}/axis").json()
+    assert len(drawn["time_s"]) > 10
+    first = drawn["charts"][0]
+    assert (first["title"], first["unit"]) == ("Throughput", "bit/s")
+    assert {each["source"] for each in first["lines"]} == {
+        f"{number}: {end}'s kernel" for number in (0, 1) for end in ("sender", "receiver")
+    }
+    assert all(len(each["values"]) == len(drawn["time_s"]) for each in first["lines"])
     for each in last["why"]:
         assert "of the time" in each["sentence"]
         assert each["tables"][0]["caption"] == "Where the time went"
         assert f":{port}" in each["ends"]
 
 
+@pytest.mark.parametrize("direction", ["up", "both"])
+def test_two_other_hosts_are_asked_and_their_tokens_kept_nowhere(
+    client: TestClient, store: Store, direction: str
+) -> None:
+    with serving("of the client", errands=True) as far, serving("of the server", errands=False) as port:
+        data_id = begun(
+            client, port=port, token="of the server", client="127.0.0.1", client_port=far,
+            client_token="of the client", direction=direction, lasts_s=1, rate="20Mbit/s", capture=True,
+        )  # fmt: skip
+        last = followed(client, data_id)[-1]
+    assert (last["stage"], last["message"]) == ("ready", "")
+    assert all(each["received_bytes"] for each in last["result"]["directions"])
+    assert {each["remote"][1] for each in last["result"]["connections"]} == {port}
+    assert len(last["why"]) == len(last["result"]["connections"])
+    # Neither allows captures, and this host is none of the two ends.
+    assert [each["where"] for each in last["captures"]] == ["127.0.0.1", "127.0.0.1"]
+    assert all("--allow-capture" in each["why_not"] for each in last["captures"])
+    told = client.get(f"/api/measurements/{data_id}").json()
+    assert told["name"] == "TCP test from 127.0.0.1 to 127.0.0.1"
+    assert told["facts"]["asked"]["client_port"] == far
+    kept = b"".join(path.read_bytes() for path in (store.root / "web" / data_id).iterdir())
+    assert b"of the client" not in kept
+    assert b"of the server" not in kept
+
+
+def test_a_host_that_must_not_be_a_client_says_how_it_may(client: TestClient) -> None:
+    with serving("of the client", errands=False) as far, serving("of the server", errands=False) as port:
+        data_id = begun(
+            client, port=port, token="of the server", client="127.0.0.1", client_port=far,
+            client_token="of the client",
+        )  # fmt: skip
+        last = followed(client, data_id)[-1]
+    assert last["stage"] == "failed"
+    assert "--allow-client" in last["message"]
+
+
+def test_the_address_of_the_browser_is_told_where_it_is_another_host(serve: Serve) -> None:
+    _, made = serve(token="a token long enough")
+    for address, told in (("192.0.2.7", "192.0.2.7"), ("127.0.0.1", ""), ("testclient", "")):
+        browser = TestClient(made.app, base_url="http://192.0.2.1:29180", client=(address, 50_000))
+        assert browser.get("/api/session").json()["browser"] == told
+
+
 def test_what_would_be_too_much_to_keep_is_not_explained() -> None:
     few = sending.Settings("h", up=1, lasts_s=10, interval_s=0.1)
     assert explaining.period_s(few, 300) == 0.01
     assert explaining.period_s(replace(few, up=32, down=32), 300) == pytest.approx(0.064)
-    assert explaining.period_s(replace(few, up=32, lasts_s=None), 300) is None
+    many = replace(few, up=32, down=32)
+    assert explaining.period_s(replace(many, lasts_s=300), 300) is None
+    # Bytes may be there within a moment.
+    assert explaining.period_s(replace(many, lasts_s=None), 300) == 0.1
+
+
+@pytest.mark.parametrize(("most", "explained"), [(5, False), (explaining.MOST_REPORTS, True)])
+def test_bytes_that_last_too_long_are_not_explained(
+    client: TestClient, port: int, monkeypatch: pytest.MonkeyPatch, most: int, explained: bool
+) -> None:
+    monkeypatch.setattr(explaining, "MOST_REPORTS", most)
+    asked = {"lasts_s": None, "total_bytes": 1_000_000, "rate": "20Mbit/s", "connections": 4}
+    last = followed(client, begun(client, port=port, direction="both", **asked))[-1]
+    assert last["stage"] == "ready"
+    assert ("why" in last, "unexplained" in last) == (explained, not explained)
 
 
 def interval(from_s: float, to_s: float, received: int) -> Interval:
@@ -100,6 +183,15 @@ def test_frequent_reports_become_the_intervals_that_are_drawn() -> None:
     (row,) = drawn[0].connections
     assert (row["received_bytes"], row["rtt_us"]) == (sum(range(10)), 9)
     assert list(coarser.rest()) == []
+
+
+def test_an_interval_has_the_sum_of_its_connections_where_the_kernel_tells() -> None:
+    told = {"unacked": 3, "snd_mss_bytes": 1448, "notsent_bytes": 500, "snd_wnd_bytes": 65_536}
+    one = replace(interval(0.0, 0.1, 9), connections=(told, told))
+    row = rows.interval(one)
+    assert (row["flight_bytes"], row["unsent_bytes"], row["window_bytes"]) == (8688, 1000, 131_072)
+    assert row["delivery_bps"] is None
+    assert rows.interval(replace(one, connections=()))["flight_bytes"] is None
 
 
 def test_its_numbers_are_exported(client: TestClient, port: int) -> None:

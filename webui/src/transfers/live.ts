@@ -12,11 +12,42 @@ export const LIVE = [
   { key: "rtt", title: "Round trip", unit: "ms", height: 180, of: ((i) => (i.rtt_us === null ? null : i.rtt_us / 1e3)) as Value },
   { key: "cwnd", title: "Congestion window", unit: "bytes", height: 180, of: ((i) => i.cwnd_bytes) as Value },
   { key: "again", title: "Sent again in an interval", unit: "segments", height: 150, of: ((i) => i.retransmissions) as Value },
+  { key: "flight", title: "In flight", unit: "bytes", height: 180, of: ((i) => i.flight_bytes ?? null) as Value },
+  { key: "window", title: "Receiver’s window", unit: "bytes", height: 180, of: ((i) => i.window_bytes ?? null) as Value },
+  { key: "unsent", title: "Not sent yet", unit: "bytes", height: 180, of: ((i) => i.unsent_bytes ?? null) as Value },
+  { key: "delivery", title: "Delivery rate", unit: "bit/s", height: 180, of: ((i) => i.delivery_bps ?? null) as Value },
+  { key: "latency", title: "Block latency, p99", unit: "ms", height: 180, of: ((i) => (i.latency_p99_ns == null ? null : i.latency_p99_ns / 1e6)) as Value },
 ] as const;
 export type Key = (typeof LIVE)[number]["key"];
+/** Those that are drawn unless others are chosen. */
+export const USUAL: Key[] = ["throughput", "rtt", "cwnd", "again"];
 
 const DIRECTIONS = ["up", "down"] as const;
 const COLOURS = { up: "data", down: "again" };
+
+/** A plot over seconds, with a line per colour, whose cursor and zoom all plots with this key share. */
+export function looks(width: number, height: number, colours: string[], key: string, pointed: (plot: uPlot) => void): uPlot.Options {
+  const axis: uPlot.Axis = {
+    stroke: () => colour("soft"),
+    grid: { stroke: () => colour("grid"), width: 1 },
+    ticks: { show: false },
+    font: "12px system-ui, sans-serif",
+  };
+  return {
+    width,
+    height,
+    legend: { show: false },
+    padding: [8, 20, 0, 0],
+    cursor: { y: false, drag: { x: true, y: false, setScale: true }, sync: { key, scales: ["x", null] } },
+    scales: { x: { time: false }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.06 : 1] } },
+    axes: [
+      { ...axis, size: 34, values: (_, splits) => splits.map((each) => `${Number(each.toFixed(3))} s`) },
+      { ...axis, size: 62, values: (_, splits) => splits.map((each) => short(each)) },
+    ],
+    series: [{}, ...colours.map((name): uPlot.Series => ({ stroke: () => colour(name), width: 1.6, points: { show: false }, spanGaps: true }))],
+    hooks: { setCursor: [(plot) => plot.cursor.event && pointed(plot)] },
+  };
+}
 
 export class Live {
   private intervals: Interval[] = [];
@@ -29,40 +60,8 @@ export class Live {
 
   attach(key: Key, place: HTMLElement): () => void {
     const about = LIVE.find((each) => each.key === key)!;
-    const axis: uPlot.Axis = {
-      stroke: () => colour("soft"),
-      grid: { stroke: () => colour("grid"), width: 1 },
-      ticks: { show: false },
-      font: "12px system-ui, sans-serif",
-    };
-    const options: uPlot.Options = {
-      width: place.clientWidth,
-      height: about.height,
-      legend: { show: false },
-      padding: [8, 12, 0, 0],
-      cursor: {
-        y: false,
-        drag: { x: true, y: false, setScale: true },
-        sync: { key: this.key.key, scales: ["x", null] },
-      },
-      scales: { x: { time: false }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.06 : 1] } },
-      axes: [
-        { ...axis, size: 34, values: (_, splits) => splits.map((each) => `${Number(each.toFixed(3))} s`) },
-        { ...axis, size: 62, values: (_, splits) => splits.map((each) => short(each)) },
-      ],
-      series: [
-        {},
-        ...DIRECTIONS.map(
-          (direction): uPlot.Series => ({
-            stroke: () => colour(COLOURS[direction]),
-            width: 1.6,
-            points: { show: false },
-            spanGaps: true,
-          }),
-        ),
-      ],
-      hooks: { setCursor: [(plot) => plot.cursor.event && this.point(plot)] },
-    };
+    const series = DIRECTIONS.map((direction) => COLOURS[direction]);
+    const options = looks(place.clientWidth, about.height, series, this.key.key, (plot) => this.point(plot));
     const plot = new uPlot(options, this.data(about.of), place);
     this.plots.set(key, plot);
     this.places.set(key, place);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -13,16 +13,23 @@ from weirlab.studies.tcp.fields import USUAL
 
 MOST_TOTAL_BYTES: Final = 1_000_000_000_000
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=253)]
+_Token = Annotated[str, StringConstraints(max_length=1000)]
 
 
 class Asked(BaseModel):
-    """The form. Either ``lasts_s`` or ``total_bytes`` ends the transfer; ``rate`` is text with its unit."""
+    """The form. Either ``lasts_s`` or ``total_bytes`` ends the transfer; ``rate`` is text with its unit.
+
+    Without a ``client`` this host is the client.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     host: Annotated[_Text, StringConstraints(min_length=1)]
     port: Annotated[int, Field(ge=1, le=65535)] = sending.PORT
-    token: Annotated[str, StringConstraints(max_length=1000)] = ""
+    token: _Token = ""
+    client: _Text = ""
+    client_port: Annotated[int, Field(ge=1, le=65535)] = sending.PORT
+    client_token: _Token = ""
     direction: Literal["up", "down", "both"] = "up"
     connections: Annotated[int, Field(ge=1, le=32)] = 1
     lasts_s: Annotated[float, Field(gt=0)] | None = 10.0
@@ -32,6 +39,14 @@ class Asked(BaseModel):
     congestion: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{0,15}$")] = ""
     capture: bool = False
     """Record the packets at both ends, where that is allowed."""
+
+    def name(self) -> str:
+        """Of the test."""
+        return f"TCP test from {self.client} to {self.host}" if self.client else f"TCP test to {self.host}"
+
+    def public(self) -> dict[str, Any]:
+        """What may be kept and shown: all but the tokens."""
+        return self.model_dump(exclude={"token", "client_token"})
 
 
 def settings(asked: Asked, most_s: float) -> sending.Settings:
@@ -59,4 +74,7 @@ def settings(asked: Asked, most_s: float) -> sending.Settings:
         interval_s=asked.interval_ms / 1e3,
         congestion=asked.congestion,
         names=USUAL,
+        via=sending.Via(asked.client.strip("[]"), asked.client_port, asked.client_token)
+        if asked.client
+        else None,
     )

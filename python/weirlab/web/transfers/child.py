@@ -23,18 +23,21 @@ def _compare(request: dict[str, Any]) -> dict[str, Any]:
     from weirlab.studies.tcp.show import both
     from weirlab.studies.tcp.study import recording
     from weirlab.web.tables import for_page
+    from weirlab.web.transfers import axis
 
     folder, connections = Path(request["folder"]), request["connections"]
     with (folder / SAMPLES).open("rb") as file:
         samples = pl.read_parquet(file)
     # Times of captures are on the client's clock already.
-    measured = Measured(Outcome([], [], {"connections": connections}), samples, Start(0, 0, 0), None, True)
+    start = Start(0, 0, request["start_ns"])
+    measured = Measured(Outcome([], [], {"connections": connections}), samples, start, None, True)
     captures = {
         end: Capture(**{**told, "path": folder / told["path"]}) for end, told in request["captures"].items()
     }
     found = captured(captures, measured)
     crossings, agreement = recording.crossings(found), recording.agreement(found)
     return {
+        "axis": axis.drawn(measured, request["period_s"], found.packets),
         "connections": [
             {
                 "diagnoses": [each.document() for each in found.diagnoses.get(number, {}).values()],
@@ -49,7 +52,7 @@ def _compare(request: dict[str, Any]) -> dict[str, Any]:
                 ],
             }
             for number in range(len(connections))
-        ]
+        ],
     }
 
 

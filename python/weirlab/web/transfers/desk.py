@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -19,12 +20,12 @@ from weirlab.studies.tcp.results import Interval
 from weirlab.studies.tcp.show import tables as shown
 from weirlab.web.measurements import Measurement, Measurements
 from weirlab.web.tables import for_page
-from weirlab.web.transfers import asking, explaining, rows
-from weirlab.web.transfers.reading import Seen
+from weirlab.web.transfers import asking, axis, explaining, rows
 from weirlab.web.transfers.recording import Recording, Tapes
 
 RESULT: Final = "result.json"
 INTERVALS: Final = "intervals.json"
+AXIS: Final = "axis.json"
 _LOOK_S: Final = 0.1
 _GRACE_S: Final = 5.0
 """Beyond the longest transfer, before one that ends by bytes is ended."""
@@ -41,12 +42,26 @@ class Busy(WeirError):
 
 
 @dataclass
+class Moved:
+    """What all transfers moved so far, by direction."""
+
+    received_bytes: Counter[str] = field(default_factory=lambda: Counter(up=0, down=0))
+    retransmissions: Counter[str] = field(default_factory=lambda: Counter(up=0, down=0))
+
+    def count(self, interval: Interval) -> None:
+        """One more interval."""
+        self.received_bytes[interval.direction] += interval.received_bytes
+        self.retransmissions[interval.direction] += interval.retransmissions or 0
+
+
+@dataclass
 class Transfer:
     """One at work. ``events`` only grows; browsers are told those that they do not have yet."""
 
     one: Measurement
     settings: sending.Settings
     captured: bool = False
+    moved: Moved = field(default_factory=Moved)
     stop: Stop = field(default_factory=Stop)
     events: list[dict[str, Any]] = field(default_factory=list)
     intervals: list[Interval] = field(default_factory=list)
@@ -111,6 +126,7 @@ class Transfer:
 
     def _drawn(self, interval: Interval) -> None:
         self.intervals.append(interval)
+        self.moved.count(interval)
         self._tell("interval", rows.interval(interval))
 
     def _tell(self, kind: str, document: dict[str, Any]) -> None:
@@ -127,6 +143,7 @@ class Transfers:
     bench: threading.Lock = field(default_factory=threading.Lock)
     begun: int = 0
     failed: int = 0
+    moved: Moved = field(default_factory=Moved)
     _at_work: dict[str, Transfer] = field(default_factory=dict)
     _thread: threading.Thread | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -152,9 +169,9 @@ class Transfers:
             if not self.bench.acquire(blocking=False):
                 raise Busy("Another test is at work here. Try again when it has ended, or stop it.")
             try:
-                one = self.measurements.create("transfer", f"TCP test to {settings.host}")
-                one.change(stage="working", facts={"asked": asked.model_dump(exclude={"token"})})
-                transfer = Transfer(one, settings, asked.capture)
+                one = self.measurements.create("transfer", asked.name())
+                one.change(stage="working", facts={"asked": asked.public()})
+                transfer = Transfer(one, settings, asked.capture, self.moved)
                 thread = threading.Thread(target=self._run, args=(transfer,), name="weir-transfer")
                 thread.start()
             except BaseException:
@@ -188,6 +205,12 @@ class Transfers:
                 return
             await asyncio.sleep(_LOOK_S)
 
+    def axis(self, one: Measurement) -> dict[str, Any]:
+        """All sources on one axis of time, as :func:`axis.drawn` has them."""
+        if not one.has(AXIS):
+            raise InputError("Of this test there is no such axis.")
+        return dict(one.read(AXIS))
+
     def result(self, one: Measurement) -> dict[str, Any]:
         """What came of it."""
         state = one.state
@@ -217,7 +240,8 @@ class Transfers:
             said, caution, rest = shown.send_conclusion(outcome).partition(shares.CAUTION)
             result = {
                 "conclusion": said.strip(),
-                "notes": [note for note in (caution, rest.strip()) if note],
+                "notes": [rest.strip()] if rest.strip() else [],
+                "caution": caution,
                 **why,
                 "tables": [for_page(each) for each in shown.sent(outcome)],
                 "result": document,
@@ -240,9 +264,12 @@ class Transfers:
             transfer.rest()
             return outcome, None
         often = replace(settings, interval_s=every_s)
-        watched = measuring.Watched(transfer, 0.0)
-        measured = measuring.measured(sending.send(often, watched, transfer.stop, watched.event), watched)
+        watched = measuring.Watched(transfer, 0.0, explaining.MOST_REPORTS)
+        outcome = sending.send(often, watched, transfer.stop, watched.event)
         transfer.rest()
+        if watched.too_many:
+            return outcome, None
+        measured = measuring.measured(outcome, watched)
         return measured.outcome, measured
 
     @staticmethod
@@ -253,7 +280,7 @@ class Transfers:
         """
         if measured is None:
             return {"unexplained": _TOO_MUCH}
-        seen, unread = list[Seen](), ""
+        seen, unread = None, ""
         if tapes.captures:
             transfer.reading()
         try:
@@ -261,7 +288,13 @@ class Transfers:
         except Exception as error:
             unread = failures.explain(error).message
         try:
-            return {"why": explaining.why(measured, seen), "unread": unread}
+            # A child process computes this, too, where it has read captures.
+            period_s = transfer.settings.interval_s
+            drawn = axis.drawn(measured, period_s) if seen is None else seen.axis
+            if drawn is not None:
+                transfer.one.keep(AXIS, drawn)
+            why = explaining.why(measured, [] if seen is None else seen.connections)
+            return {"why": why, "unread": unread, "on_one_axis": drawn is not None}
         except Exception as error:
             # The numbers of the transfer count all the same.
             return {"unexplained": failures.explain(error).message}

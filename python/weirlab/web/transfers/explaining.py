@@ -21,15 +21,18 @@ if TYPE_CHECKING:
 
 _EVERY_S: Final = 0.01
 """Between two reports of a kernel, where that is not too much."""
-_MOST_REPORTS: Final = 20_000
+MOST_REPORTS: Final = 20_000
 """Of all connections and both ends, kept until the end: some 8 kB each."""
 
 
 def period_s(settings: sending.Settings, most_s: float) -> float | None:
-    """How often both kernels report; None where that would be too much to keep, so that nobody explains."""
+    """How often both kernels report; None where that would be too much to keep, so that nobody explains.
+
+    Of a transfer that ends by bytes nobody knows before how long it lasts: it may turn out to be too much.
+    """
     lasts_s = most_s if settings.lasts_s is None else settings.lasts_s
-    least_s = 2 * (settings.up + settings.down) * lasts_s / _MOST_REPORTS
-    if least_s > settings.interval_s:
+    least_s = 2 * (settings.up + settings.down) * lasts_s / MOST_REPORTS
+    if least_s > settings.interval_s and settings.lasts_s is not None:
         return None
     return min(max(_EVERY_S, least_s), settings.interval_s)
 

@@ -30,6 +30,14 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class Together:
+    """What captures show, by connection, and all sources on one axis as :func:`axis.drawn` has it."""
+
+    connections: list[Seen]
+    axis: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
 class Reader:
     """Reads the captures of one test at a time, within the limits of ``settings``."""
 
@@ -41,9 +49,10 @@ class Reader:
         measured: Measured,
         captures: Mapping[End, Capture],
         folder: Path,
+        period_s: float,
         unwanted: Callable[[], bool] = lambda: False,
-    ) -> list[Seen]:
-        """By connection; ``folder`` has the captures, and is for whatever the child needs.
+    ) -> Together:
+        """Everything, drawn every ``period_s``; ``folder`` has the captures, and what the child needs.
 
         Raises
         ------
@@ -60,6 +69,8 @@ class Reader:
             "name": "the capture",
             "folder": str(folder),
             "connections": plain(measured.outcome.started["connections"]),
+            "start_ns": measured.start.client_since_1970_ns,
+            "period_s": period_s,
             "captures": {
                 end: {**vars(each), "path": each.path.name}
                 for end, each in captures.items()
@@ -75,7 +86,8 @@ class Reader:
             environment={**ENVIRONMENT, "TMPDIR": str(folder)},
             unwanted=unwanted,
         )
-        return [
+        seen = [
             Seen({found["source"]: stored.read(found) for found in each["diagnoses"]}, each["tables"])
             for each in answer["connections"]
         ]
+        return Together(seen, answer["axis"])

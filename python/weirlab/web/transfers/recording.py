@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure import capturing
@@ -18,10 +18,12 @@ from weirlab.studies.tcp.measure.capturing import Capture, End
 from weirlab.studies.tcp.study.findings import capture_remarks
 from weirlab.trace.quantities import count
 from weirlab.web.measurements import Measurement
-from weirlab.web.transfers.reading import Reader, Seen
+from weirlab.web.transfers.reading import Reader, Together
 
 if TYPE_CHECKING:
     from weirlab.studies.tcp.measure.measuring import Measured
+
+_ENDS: Final[tuple[End, End]] = ("server", "client")
 
 Adopt = Callable[[str, Path], Measurement]
 """Takes a file, under a name, as if it had been uploaded."""
@@ -32,13 +34,13 @@ class Tapes:
     """What is recorded of one test."""
 
     settings: sending.Settings
-    """Of the test, with the wish for the server's capture."""
+    """Of the test, with the wish for the captures of other hosts."""
     adopt: Adopt
     reader: Reader
     folder: Path
     client: Capture
     stop: Callable[[], None]
-    """Ends the capture of this host."""
+    """Ends the capture of this host, if there is one."""
     captures: dict[End, Capture] = field(default_factory=dict)
     """Those that have ended; none where nothing was asked for."""
 
@@ -47,24 +49,30 @@ class Tapes:
         self.stop()
         if (fetch := self.settings.fetch) is not None:
             server = capturing.fetched(outcome.recorded, fetch.file, capturing.AUTO)
-            self.captures = {"client": self.client, "server": server}
+            client = self.client
+            if (far := self.settings.fetch_via) is not None:
+                client = capturing.fetched(outcome.recorded_via, far.file, capturing.AUTO)
+            self.captures = {"client": client, "server": server}
 
-    def seen(self, measured: Measured, unwanted: Callable[[], bool]) -> list[Seen]:
-        """What the captures show, by connection; nothing without any. Otherwise as :meth:`Reader.read`."""
+    def seen(self, measured: Measured, unwanted: Callable[[], bool]) -> Together | None:
+        """What the captures show; None without any. Otherwise as :meth:`Reader.read`."""
         if all(each.path is None for each in self.captures.values()):
-            return []
+            return None
         told = measured.outcome.recorded
         if told is not None and told["why_not"] is None:
             shift_ns = measured.shift_ns(told["since_1970_ns"])
             self.captures["server"] = replace(self.captures["server"], shift_ns=shift_ns)
-        return self.reader.read(measured, self.captures, self.folder, unwanted)
+        every_s = self.settings.interval_s
+        return self.reader.read(measured, self.captures, self.folder, every_s, unwanted)
 
     def handed_on(self) -> list[dict[str, Any]]:
         """By end: the ``data_id`` of the capture, or ``why_not``, and what is ``missing`` from it."""
         return [self._one(end, capture) for end, capture in self.captures.items()]
 
     def _one(self, end: End, capture: Capture) -> dict[str, Any]:
-        where = "this host" if end == "client" else self.settings.host
+        via = self.settings.via
+        here = "this host" if via is None else via.host
+        where = here if end == "client" else self.settings.host
         told: dict[str, Any] = {
             "where": where,
             "why_not": capture.why_not,
@@ -97,12 +105,14 @@ class Recording:
         most_bytes = min(self.most_bytes, capturing.MOST_BYTES)
         with TemporaryDirectory(dir=one.path, prefix="tapes-") as name, ExitStack() as recorder:
             folder = Path(name)
-            fetch = sending.Fetch(folder / capturing.FILES["server"], must=False, most_bytes=most_bytes)
-            client = recorder.enter_context(
-                capturing.capturing(
-                    settings.host, settings.port, folder, capturing.AUTO, most_bytes=most_bytes
-                )
+            server, client = (
+                sending.Fetch(folder / capturing.FILES[end], must=False, most_bytes=most_bytes)
+                for end in _ENDS
             )
-            yield Tapes(
-                replace(settings, fetch=fetch), self.adopt, self.reader, folder, client, recorder.close
+            wishes = replace(settings, fetch=server, fetch_via=None if settings.via is None else client)
+            # Between two other hosts, this one sees nothing, or no more than it forwards.
+            interface = capturing.AUTO if settings.via is None else capturing.NONE
+            here = recorder.enter_context(
+                capturing.capturing(settings.host, settings.port, folder, interface, most_bytes=most_bytes)
             )
+            yield Tapes(wishes, self.adopt, self.reader, folder, here, recorder.close)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -29,12 +29,16 @@ _SCHEMA: Final[dict[str, Any]] = {
     "retransmissions": pl.Int64,
     "rtt_us": pl.Float64,
     "cwnd_bytes": pl.Int64,
+    "flight_bytes": pl.Int64,
+    "unsent_bytes": pl.Int64,
+    "window_bytes": pl.Int64,
+    "delivery_bps": pl.Int64,
     **{f"latency_{name}": pl.Float64 for name in _LATENCY},
 }
 
 
 def interval(one: Interval) -> dict[str, Any]:
-    """For the page: without the connections' own rows."""
+    """For the page: the connections' own rows are added up."""
     latency = (
         {} if one.latency is None else {f"latency_{name}": getattr(one.latency, name) for name in _LATENCY}
     )
@@ -48,10 +52,22 @@ def interval(one: Interval) -> dict[str, Any]:
         "retransmissions": one.retransmissions,
         "rtt_us": one.rtt_us,
         "cwnd_bytes": one.cwnd_bytes,
+        "flight_bytes": _sum(one, lambda row: row["unacked"] * row["snd_mss_bytes"]),
+        "unsent_bytes": _sum(one, lambda row: row["notsent_bytes"]),
+        "window_bytes": _sum(one, lambda row: row["snd_wnd_bytes"]),
+        "delivery_bps": _sum(one, lambda row: 8 * row["delivery_rate_bytes_per_s"]),
         **{f"latency_{name}": None for name in _LATENCY},
         **latency,
     }
     return {name: plain(value) for name, value in row.items()}
+
+
+def _sum(one: Interval, value: Callable[[dict[str, Any]], int]) -> int | None:
+    """Of all connections at the end of the interval; None where a kernel does not tell."""
+    try:
+        return sum(map(value, one.connections)) if one.connections else None
+    except KeyError:
+        return None
 
 
 def write(folder: Path, intervals: Sequence[Interval], *, detailed: bool) -> None:

@@ -87,6 +87,16 @@ def test_sources_with_periods_of_their_own_share_the_axis() -> None:
     assert coarse.rows() == [(0, 120_000.0, 3, None), (20 * MS, 160_000.0, 4, 9)]
 
 
+def test_rows_without_the_counter_of_bytes_do_not_hide_the_throughput() -> None:
+    times = [5 * MS, 9 * MS, 15 * MS, 25 * MS, 27 * MS]
+    # One-way delays come beside, and in a period there may be nothing else.
+    acked = [1000, None, None, 3000, None]
+    rows = pl.DataFrame({"time_ns": times, "acked_bytes": acked, "delay_us": [None, 2.0, 2.0, None, 2.0]})
+    found = axis.axis({"capture": rows}, {"capture": ["throughput_bps", "delay_us"]}, 10 * MS, 0)
+    assert found["capture.throughput_bps"].to_list() == [800_000.0, 0.0, 1_600_000.0]
+    assert found["capture.delay_us"].to_list() == [2.0, 2.0, 2.0]
+
+
 def test_a_window_counts_from_the_start_or_from_1970_and_has_to_hold_something() -> None:
     rows = {"sender": made([105, 115, 125], rtt_us=[1, 2, 3])}
     whole = axis.axis(rows, {"sender": ["rtt_us"]}, 10 * MS, 100 * MS)

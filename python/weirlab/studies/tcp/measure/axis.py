@@ -98,12 +98,13 @@ def _periods(
     kept = [each for each in chosen if each in rows.columns]
     wanted = [pl.col(each).drop_nulls().last().alias(f"{name}.{each}") for each in kept]
     if counter is not None and "throughput_bps" in chosen:
-        wanted.insert(0, pl.col(counter).last().alias("counted"))
+        wanted.insert(0, pl.col(counter).drop_nulls().last().alias("counted"))
     found = rows.sort("time_ns").group_by(period, maintain_order=True).agg(wanted)
     if "counted" not in found.columns:
         return found
-    # Periods in which nothing was told lie between.
-    grown = pl.col("counted").cast(pl.Int64).diff().fill_null(pl.col("counted").cast(pl.Int64))
+    # Periods in which nothing was told lie between, and those in which something else was.
+    counted = pl.col("counted").cast(pl.Int64).forward_fill().fill_null(0)
+    grown = counted.diff().fill_null(counted)
     lasted = pl.col("period").diff().fill_null(1) * period_ns
     throughput = (grown * 8e9 / lasted).alias(f"{name}.throughput_bps")
     others = [each for each in found.columns if each not in ("period", "counted")]

@@ -24,10 +24,13 @@ PACED: Final = ("bbr",)
 
 @dataclass
 class Watched:
-    """Takes everything that both ends report."""
+    """Takes everything that both ends report: at most ``most_reports`` of all connections, or none at all."""
 
     observer: sending.Observer
     print_s: float
+    most_reports: int | None = None
+    too_many: bool = False
+    """There were more: none is kept."""
     reports: list[Mapping[str, Any]] = field(default_factory=list)
     exchanges: list[Exchange] = field(default_factory=list)
     began: Mapping[str, Any] = field(default_factory=dict)
@@ -40,7 +43,16 @@ class Watched:
             case "begun":
                 self.began = event
             case "interval":
-                self.reports.append(event)
+                self._keep(event)
+
+    def _keep(self, event: Mapping[str, Any]) -> None:
+        if self.too_many:
+            return
+        self.reports.append(event)
+        # Each has all connections.
+        if self.most_reports is not None and len(self.reports) * len(event["flows"]) > self.most_reports:
+            self.too_many = True
+            self.reports.clear()
 
     def started(self, event: Mapping[str, Any]) -> None:
         self.observer.started(event)

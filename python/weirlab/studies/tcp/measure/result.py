@@ -60,8 +60,8 @@ def found(measured: Measured, captures: Mapping[End, Capture], asked: Asked) -> 
         kernel = {"kernel": by_kernel[number]} if number in by_kernel else {}
         every[number] = {**kernel, **captured.diagnoses.get(number, {})}
     packets = periods(captured.packets, asked.every_ns, measured.start.client_since_1970_ns)
-    axis = _axis(measured, captured.packets, asked)
-    return Found(measured, asked, captures, captured, axis, packets, every)
+    together = axis(measured, captured.packets, asked)
+    return Found(measured, asked, captures, captured, together, packets, every)
 
 
 PACKETS: Final = {
@@ -114,7 +114,8 @@ def periods(shown: pl.DataFrame, every_ns: int, start_ns: int) -> pl.DataFrame:
     )
 
 
-def _axis(measured: Measured, shown: pl.DataFrame, asked: Asked) -> pl.DataFrame:
+def axis(measured: Measured, shown: pl.DataFrame, asked: Asked) -> pl.DataFrame:
+    """All sources side by side; ``shown`` is what captures show, packet by packet."""
     sources: dict[str, pl.DataFrame] = {}
     chosen: dict[str, Sequence[str]] = {}
     many = len(measured.ups) > 1
