@@ -244,6 +244,7 @@ def _profile_section(
 ) -> dict[str, Any]:
     """The section ``profile`` of a scenario."""
     from weirlab.scenario import QUICK, Typed, full
+    from weirlab.scenario.conflicts import OWN_RULES
 
     adaptive = plan.choice.section()
     frames = reading.frames(traffic.sizes.frame) or ()
@@ -252,7 +253,7 @@ def _profile_section(
     positions = device.listed_positions()
     loads = reading.loads(plan.loads)
     said = {
-        "positions": (0,) if dut.name == "ruleset" else positions,
+        "positions": (0,) if dut.name in OWN_RULES else positions,
         "sizes": sizes or None,
         "load_shares": loads,
         "seed": traffic.flows.seed,
