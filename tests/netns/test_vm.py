@@ -11,6 +11,7 @@ import re
 import shlex
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import textwrap
@@ -24,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from weirlab import programs
 from weirlab.emulation.reading import read_link, read_path
 from weirlab.emulation.spec import PathSpec
 from weirlab.errors import InputError, LabError, MissingCapability
@@ -398,6 +400,51 @@ def test_an_image_of_the_users_is_up_when_it_forwards(
             lab.set_rules(RuleSetup(5))
 
 
+def test_a_disk_boots_by_its_own_loader_and_forwards(tmp_path: Path) -> None:
+    router = bootable(tmp_path)
+    before = router.read_bytes()
+    with NetnsLab(dut.make("image", router)) as lab:
+        assert all_pass(lab)
+        assert lab.facts["dut_image"] == "router.img"
+    assert router.read_bytes() == before
+
+
+def bootable(folder: Path) -> Path:
+    """A disk with GRUB in its first sectors, and a router, set up as the page on the lab says, behind it."""
+    modules = Path("/usr/lib/grub/i386-pc")
+    grub, ext4 = programs.find("grub-mkimage"), programs.find("mkfs.ext4")
+    if grub is None or ext4 is None or not (modules / "boot.img").exists():
+        pytest.skip("GRUB is not installed: apt install grub-common grub-pc-bin")
+    archive, overlay = Archive(), io.BytesIO()
+    archive.add_file("init", ROUTER.encode(), 0o755)
+    archive.write(overlay)
+    whole, boot = image.find(), folder / "root" / "boot"
+    (boot / "grub").mkdir(parents=True)
+    (boot / "kernel").write_bytes(whole.kernel.read_bytes())
+    (boot / "initrd").write_bytes(whole.root.read_bytes() + overlay.getvalue())
+    (boot / "grub" / "grub.cfg").write_text(
+        "linux /boot/kernel console=ttyS0 panic=-1 cryptomgr.notests\ninitrd /boot/initrd\nboot\n"
+    )
+    partition, core, disk_bytes = folder / "partition", folder / "core.img", 60 << 20
+    with partition.open("wb") as file:
+        file.truncate(disk_bytes)
+    plain = "^metadata_csum,^64bit,^has_journal"
+    subprocess.run([ext4, "-q", "-F", "-O", plain, "-d", str(boot.parent), str(partition)], check=True)
+    needed = ["biosdisk", "part_msdos", "ext2", "linux", "normal"]
+    made = [grub, "-d", str(modules), "-O", "i386-pc", "-p", "(hd0,msdos1)/boot/grub", "-o", str(core)]
+    subprocess.run([*made, *needed], check=True)
+    # The first sector loads what follows it; the only partition begins after 1 MiB.
+    begins, active, linux = 2048, 0x80, 0x83
+    entry = struct.pack("<B3xB3xII", active, linux, begins, disk_bytes // 512)
+    first = (modules / "boot.img").read_bytes()[:446] + entry + bytes(48) + b"\x55\xaa"
+    router = folder / "router.img"
+    with router.open("wb") as file:
+        file.write(first + core.read_bytes())
+        file.seek(begins * 512)
+        file.write(partition.read_bytes())
+    return router
+
+
 def test_nothing_is_left_of_it(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sites, "begin", lambda *_: None)
     driver = dut.make("vm")
@@ -415,6 +462,35 @@ export PATH=/usr/bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 modprobe -a virtio_pci virtio_net
+"""
+
+ROUTER: Final = """#!/bin/sh
+export PATH=/usr/bin
+ip() { /usr/bin/ip "$@"; }
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+modprobe -a virtio_pci virtio_net
+set -e
+for each in /sys/class/net/*; do
+  case "$(cat $each/address)" in
+  02:77:65:69:72:02) first=${each##*/} ;;
+  02:77:65:69:72:03) second=${each##*/} ;;
+  esac
+done
+echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
+ip address add 198.18.0.1/24 dev $first
+ip address add 2001:2:0:1::1/120 dev $first nodad
+ip link set $first up
+ip address add 198.19.0.1/24 dev $second
+ip address add 2001:2:0:2::1/120 dev $second nodad
+ip link set $second up
+ip route add 198.18.0.0/16 via 198.18.0.2
+ip route add 198.19.0.0/16 via 198.19.0.2
+ip route add 2001:2:0:1::/64 via 2001:2:0:1::2
+ip route add 2001:2:0:2::/64 via 2001:2:0:2::2
+echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
+echo 1 >/proc/sys/net/ipv4/ip_forward
+exec sleep 100000
 """
 
 OWNER: Final = textwrap.dedent("""

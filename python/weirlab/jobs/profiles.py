@@ -21,7 +21,7 @@ from weirlab.measure.progress import OVERHEAD_S
 from weirlab.measure.verdict import Verdict
 from weirlab.measure.verify import thresholds
 from weirlab.records import SIMULATION, device_in_words
-from weirlab.scenario import Root, Scenario, from_plain
+from weirlab.scenario import Root, Scenario, Typed, from_options
 from weirlab.store import Run, RunWriter, Store, how_recent
 from weirlab.traffic.load import LOAD_SHARES, LOAD_STRIDE
 from weirlab.traffic.places import parse_places
@@ -101,8 +101,8 @@ def resume_profile(
     """
     run, scenario = interrupted(store, run_id)
     if time_budget is not None:
-        changed = {**scenario.model_dump(mode="json"), "time_budget": time_budget}
-        scenario = from_plain(changed, "the options")
+        changed = {**scenario.model_dump(mode="json"), "time_budget": Typed("--time-budget", time_budget)}
+        scenario = from_options(changed)
     with testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario)) as bed:
         testbeds.tell_if_busy(bed.lab, progress)
         with kept(lambda: go_on(store, run, bed), _RESUME) as writer:

@@ -16,6 +16,14 @@ class Beside:
 
     def __init__(self) -> None:
         self._cancelled = threading.Event()
+        self._over = threading.Event()
+
+    def comes(self, at_ns: int) -> bool:
+        """Wait until CLOCK_MONOTONIC shows ``at_ns``; False if the traffic is over before."""
+        while (left_ns := at_ns - time.monotonic_ns()) > 0:
+            if self._over.wait(left_ns / 1e9):
+                return False
+        return True
 
     def at(self, event: Callable[[], object], at_ns: int) -> None:
         """Do ``event`` when CLOCK_MONOTONIC shows ``at_ns``; for what :meth:`running` runs.
@@ -46,10 +54,14 @@ class Beside:
                 errors.append(error)
 
         self._cancelled.clear()
+        self._over.clear()
         thread = threading.Thread(target=record, name="weir-events")
         thread.start()
         try:
-            yield
+            try:
+                yield
+            finally:
+                self._over.set()
             _wait_for(thread)
         except BaseException:
             self._cancelled.set()

@@ -230,13 +230,25 @@ class EngineResult:
 
     @property
     def forwarding_pps(self) -> float:
-        """Packets sent in the recorded window that arrived, over the time in which they left the device.
+        """Packets that arrived, over the time in which the device worked on them.
 
-        That is ``record_s``, or longer where the device went on sending a backlog.
+        Those are the packets sent in the recorded window, over ``record_s``. Where the device went on sending
+        a backlog, they are all packets of the trial, from its first departure, warm-up included, to the last
+        arrival. A device that takes packets in ahead of its work has begun with the recorded ones before it
+        sends any of them, and sends faster when there is nothing left to be taken in: over its output alone,
+        it would seem faster than what it bears.
         """
         if not self.record_s:
             return float("nan")
-        return self.received / self.record_s / (1.0 + self._backlog_share)
+        share = self._backlog_share
+        if not share:
+            return self.received / self.record_s
+        if self.left_out:
+            return self.received / self.record_s / (1.0 + share)
+        window_ns = self.record_end_ns - self.record_start_ns
+        begun_ns = window_ns * (1.0 + self.sent_warmup / self.sent)
+        last_ns = self.histogram.quantile_ns(LOW) + share * window_ns
+        return self.arrived * 1e9 / (begun_ns + last_ns)
 
     @property
     def _backlog_share(self) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from weirlab.scenario.calls import CallShape
 from weirlab.scenario.full import FULL, full
-from weirlab.scenario.load import checked, from_plain, section
+from weirlab.scenario.load import Typed, checked, from_options, from_plain, section
 from weirlab.scenario.model import NO_DEVICE, Calibrate, Device, Dut, Lab, Root
 from weirlab.scenario.profile import QUICK, Adaptive, HeldOut, Profile, Scenario
 
@@ -26,7 +26,9 @@ __all__ = [
     "Profile",
     "Root",
     "Scenario",
+    "Typed",
     "checked",
+    "from_options",
     "from_plain",
     "full",
     "section",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from weirlab.scenario.document import Location
 from weirlab.scenario.model import Dut
 
 Conflict = tuple[Location, str]
+
+OWN_RULES: Final = ("ruleset", "image")
+"""Devices that bring their rules with them."""
 
 
 def of_device(dut: Dut, position_lists: Iterator[tuple[Location, tuple[int, ...]]]) -> Iterator[Conflict]:
@@ -16,12 +20,16 @@ def of_device(dut: Dut, position_lists: Iterator[tuple[Location, tuple[int, ...]
         yield ("dut", "image"), f"goes with the device 'image', not with {dut.name!r}"
     if dut.name == "image" and dut.image is None:
         yield ("dut",), "the device 'image' needs the key 'image' with the path of a file"
+        return
+    if dut.name in OWN_RULES:
+        for loc, positions in position_lists:
+            if positions != (0,):
+                yield loc, f"the device {dut.name!r} has its own rules: write 'positions: [0]'"
+    if dut.name == "image" and dut.stateful:
+        yield ("dut", "stateful"), "the device 'image' has its own rules: leave it out"
     if dut.name == "ruleset":
         if dut.ruleset is None:
             yield ("dut",), "the device 'ruleset' needs the key 'ruleset' with the path of a file"
-        for loc, positions in position_lists:
-            if positions != (0,):
-                yield loc, "the device 'ruleset' has its own rules: write 'positions: [0]'"
         return
     for key in ("ruleset", "match"):
         if getattr(dut, key) is not None:

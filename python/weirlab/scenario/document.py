@@ -37,6 +37,15 @@ class Document:
     value: Any
     values: dict[Location, Mark] = field(default_factory=dict)
     keys: dict[Location, Mark] = field(default_factory=dict)
+    options: dict[Location, str] = field(default_factory=dict)
+    """The options that the values were typed for, if they are those of a command."""
+
+    def option(self, location: Sequence[int | str]) -> str | None:
+        """The option of the value at ``location``, or of the nearest thing around it."""
+        path = tuple(location)
+        while path and path not in self.options:
+            path = path[:-1]
+        return self.options.get(path)
 
     def where(self, location: Sequence[int | str], *, key: bool = False) -> Mark:
         """Place of the value (or of its ``key``) at ``location``, else of the nearest thing around it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar, overload
 
 from pydantic import BaseModel, ValidationError
@@ -33,14 +34,48 @@ def from_plain(value: Mapping[str, Any], name: str, kind: type[Root] = Scenario)
     return checked(Document(name, dict(value)), kind)
 
 
-def section(kind: type[S], value: Mapping[str, Any], name: str = "the options") -> S:
-    """One section of a scenario by itself; ``name`` says in messages where ``value`` comes from."""
-    try:
-        return kind.model_validate(dict(value))
-    except ValidationError as error:
-        problems = _first_causes(error.errors(include_url=False))
-        document = Document(name, dict(value))
-        refuse(document, [(document.where(()), _explain(problem, kind)) for problem in problems])
+@dataclass(frozen=True)
+class Typed:
+    """A value of a scenario that users give by an option; None: not given, so that the default holds."""
+
+    option: str
+    value: Any
+
+
+@overload
+def from_options(value: Mapping[str, Any]) -> Scenario: ...
+@overload
+def from_options(value: Mapping[str, Any], kind: type[R]) -> R: ...
+def from_options(value: Mapping[str, Any], kind: type[Root] = Scenario) -> Root:
+    """A scenario of ``kind`` from the options of a command.
+
+    Messages name the option of what is :class:`Typed`, wherever in ``value`` that is.
+    """
+    return checked(_of_options(value), kind)
+
+
+def section(kind: type[S], value: Mapping[str, Any]) -> S:
+    """One section of a scenario by itself, from options; see :func:`from_options`."""
+    return validated(_of_options(value), kind)
+
+
+def _of_options(value: Mapping[str, Any]) -> Document:
+    options: dict[Location, str] = {}
+
+    def plain(found: Any, loc: Location) -> Any:
+        if isinstance(found, Typed):
+            options[loc] = found.option
+            return plain(found.value, loc)
+        if isinstance(found, Mapping):
+            values = {key: plain(each, (*loc, key)) for key, each in found.items()}
+            return {
+                key: each for key, each in values.items() if each is not None or (*loc, key) not in options
+            }
+        if isinstance(found, list):
+            return [plain(each, (*loc, index)) for index, each in enumerate(found)]
+        return found
+
+    return Document("the options", plain(value, ()), options=options)
 
 
 def validated(document: Document, kind: type[M], about: str = "") -> M:
@@ -48,19 +83,18 @@ def validated(document: Document, kind: type[M], about: str = "") -> M:
     try:
         return kind.model_validate(document.value)
     except ValidationError as error:
-        problems = _first_causes(error.errors(include_url=False))
-        refuse(
-            document, [(_place(document, problem), _explain(problem, kind, about)) for problem in problems]
-        )
+        found = _first_causes(error.errors(include_url=False))
+        refuse(document, [(_place(document, each), _told(document, each, kind, about)) for each in found])
 
 
 def problems(value: Mapping[str, Any], kind: type[BaseModel]) -> list[tuple[Location, str]]:
     """Why ``value`` is no ``kind``: where, and what is wrong there; empty if it is one."""
+    document = Document("", dict(value))
     try:
-        kind.model_validate(dict(value))
+        kind.model_validate(document.value)
     except ValidationError as error:
         found = _first_causes(error.errors(include_url=False))
-        return [(problem["loc"], _explain(problem, kind)) for problem in found]
+        return [(problem["loc"], _told(document, problem, kind)) for problem in found]
     return []
 
 
@@ -72,11 +106,11 @@ def checked(document: Document, kind: type[R], about: str = "", *, no_files: str
     Raises ``InputError`` with one line per problem, each beginning ``file:line:column``.
     """
     scenario = validated(document, kind, about)
-    named = [(document.where(loc), f"{_dotted(loc)}: {no_files}") for loc in scenario.files()]
+    named = [(document.where(loc), _at(document, loc, no_files)) for loc in scenario.files()]
     if no_files and named:
         refuse(document, named)
     conflicts = [
-        (document.where(loc), f"{_dotted(loc)}: {reason}")
+        (document.where(loc), _at(document, loc, reason))
         for loc, reason in (*_too_much(scenario), *scenario.conflicts())
     ]
     if conflicts:
@@ -103,7 +137,8 @@ def _first_causes(problems: list[ErrorDetails]) -> list[ErrorDetails]:
 def refuse(document: Document, problems: list[tuple[Mark, str]]) -> NoReturn:
     """Raise ``InputError`` with ``problems`` in the order of their places."""
     problems.sort(key=lambda problem: (problem[0].line, problem[0].column))
-    lines = [f"{document.at(mark)}: {text}" for mark, text in problems]
+    # What was typed has its place in the text.
+    lines = [text if document.options else f"{document.at(mark)}: {text}" for mark, text in problems]
     if len(lines) > MAX_PROBLEMS:
         lines[MAX_PROBLEMS:] = [f"... and {len(lines) - MAX_PROBLEMS} more"]
     head = [] if len(lines) == 1 else [f"{len(problems)} problems in {document.name}"]
@@ -114,21 +149,33 @@ def _place(document: Document, problem: ErrorDetails) -> Mark:
     return document.where(problem["loc"], key=problem["type"] == "extra_forbidden")
 
 
-def _explain(problem: ErrorDetails, root: type[BaseModel], about: str = "") -> str:
+def _at(document: Document, loc: Sequence[int | str], reason: str) -> str:
+    """``reason`` behind the option, else the key, that it is about."""
+    if option := document.option(loc):
+        return f"{option}: {reason}"
+    named = document.name if document.options else ""
+    return ": ".join(part for part in (named, _dotted(loc), reason) if part)
+
+
+def _told(document: Document, problem: ErrorDetails, root: type[BaseModel], about: str = "") -> str:
+    """What is wrong, behind where: a missing key is missing in the section around it."""
+    loc = problem["loc"][:-1] if problem["type"] == "missing" else problem["loc"]
+    return _at(document, loc, _explain(problem, root, about))
+
+
+def _explain(problem: ErrorDetails, root: type[BaseModel], about: str) -> str:
     loc = problem["loc"]
-    where = _dotted(loc)
     match problem["type"]:
         case "extra_forbidden":
             key, known = str(loc[-1]), _known_keys(root, loc[:-1])
             close = difflib.get_close_matches(key, known, n=1)
             advice = f"did you mean {quoted(close[0])}?" if close else f"known keys are {', '.join(known)}"
-            return f"{where}: unknown key; {advice}"
+            return f"unknown key; {advice}"
         case "missing":
-            inside = f"{_dotted(loc[:-1])}: " if loc[:-1] else ""
             told = ""
             if about and loc == (getattr(root, "KEY", ""),):
                 told = f"; {about} are what a scenario can be about"
-            return f"{inside}the key {str(loc[-1])!r} is missing{told}"
+            return f"the key {str(loc[-1])!r} is missing{told}"
         case "value_error":
             reason = str(problem.get("ctx", {}).get("error", problem["msg"]))
         case "model_type" | "model_attributes_type" | "dict_type":
@@ -147,7 +194,7 @@ def _explain(problem: ErrorDetails, root: type[BaseModel], about: str = "") -> s
         shown = "nothing" if found is None else quoted(found)
         if shown not in reason:
             reason = f"{reason} (found {shown})"
-    return f"{where}: {reason}" if where else reason
+    return reason
 
 
 def _dotted(loc: Sequence[int | str]) -> str:

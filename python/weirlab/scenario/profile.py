@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field
 
 from weirlab.errors import InputError
-from weirlab.scenario.conflicts import Conflict, of_device
+from weirlab.scenario.conflicts import OWN_RULES, Conflict, of_device
 from weirlab.scenario.document import Location
 from weirlab.scenario.model import (
     Attempts,
@@ -196,11 +196,14 @@ def of_profile(scenario: Scenario) -> Iterator[Conflict]:
     """Every conflict in a scenario with a profile."""
     yield from of_device(scenario.dut, _position_lists(scenario))
     traffic, profile = scenario.traffic, scenario.profile
-    if scenario.dut.name == "ruleset":
+    if scenario.dut.name in OWN_RULES:
         if profile.mixed:
-            yield ("profile", "mixed"), "the device 'ruleset' has its own rules: leave it out"
+            yield ("profile", "mixed"), f"the device {scenario.dut.name!r} has its own rules: leave it out"
         if profile.position_step:
-            yield ("profile", "position_step"), "the device 'ruleset' has its own rules: leave it out"
+            yield (
+                ("profile", "position_step"),
+                f"the device {scenario.dut.name!r} has its own rules: leave it out",
+            )
     if profile.stateful and scenario.dut.stateful not in profile.stateful:
         yield ("profile", "stateful"), "write [false, true] to compare, or 'stateful: true' below 'dut'"
     if profile.arrivals and traffic.arrivals not in profile.arrivals:

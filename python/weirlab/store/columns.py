@@ -67,7 +67,7 @@ class TrialRow:
     achieved_pps: float
     """Load that departed."""
     forwarding_pps: float
-    """Packets received per recorded second, and per second of a backlog that was sent after it."""
+    """Packets received per recorded second; with a backlog, all of the trial per second until it was sent."""
     sent: int
     """Packets that departed."""
     received: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -100,3 +101,23 @@ def test_fit_and_show_tell_what_was_compared(weir: Weir, bed: Beds) -> None:
         kinds = {each["kind"] for each in answer.json["effects"]}
         assert kinds == {"connection tracking", "cross traffic", "mixed positions"}
         assert "With over without, at the same loads" in weir(command, "last", "--details").out
+
+
+@pytest.mark.parametrize("command", ["trial --rate 1kpps", "profile", "search"])
+@pytest.mark.parametrize("option", ["--rules 5", "--stateful"])
+def test_a_disk_image_takes_no_rules(
+    weir: Weir, bed: Beds, tmp_path: Path, command: str, option: str
+) -> None:
+    opened = bed()
+    disk = tmp_path / "router.img"
+    disk.touch()
+    answer = weir(*command.split(), "--image", disk, *option.split())
+    assert answer.code == 2
+    assert f"{option.split()[0]} does not go with --image: your disk image has its own rules" in answer.err
+    assert opened == []
+
+
+def test_a_device_without_a_name_is_refused(weir: Weir) -> None:
+    answer = weir("trial", "--rate", "1kpps", "--dut", "")
+    assert answer.code == 2
+    assert "no device under test is called ''" in answer.err

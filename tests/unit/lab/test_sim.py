@@ -9,6 +9,7 @@ import pytest
 from weirlab.errors import InputError
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.records import EngineResult, RuleSetup
+from weirlab.records.result import Histogram
 from weirlab.traffic.spec import Rate, Traffic
 
 pytest.importorskip("weirlab._engine", reason="the engine is not built")
@@ -55,6 +56,32 @@ def test_a_backlog_that_leaves_after_the_load_was_not_forwarded_in_the_meantime(
     assert result.lost == 0
     # The queue grew by as much from the first recorded packet to the last.
     assert result.forwarding_pps == pytest.approx(1e6, rel=0.02)
+
+
+@pytest.mark.parametrize("load", [1.3, 1.6, 2.2])
+def test_a_device_that_takes_packets_in_ahead_of_its_work_forwards_what_it_bears(load: float) -> None:
+    # A gateway in user space: reading into its endless queue comes first, and ends with the load.
+    takes_ns, works_ns = 30e3, 50e3
+    bears_pps = 1e9 / (takes_ns + works_ns)
+    gap_ns, count = 1e9 / (load * bears_pps), 2000
+    sent_ns = np.arange(count) * gap_ns
+    worked_ns = np.arange(1, count + 1) * works_ns
+    arrival_ns = np.minimum(worked_ns / (1 - takes_ns / gap_ns), worked_ns + count * takes_ns)
+    warm = count // 4
+    delay_ns = np.sort(arrival_ns - sent_ns)[warm:].astype(np.uint64)
+    result = replace(
+        trial(EXACT, 500_000),
+        record_start_ns=round(sent_ns[warm]),
+        record_end_ns=round(count * gap_ns),
+        sent=count - warm,
+        sent_warmup=warm,
+        received=count - warm,
+        arrived=count,
+        first_arrival_ns=round(arrival_ns[warm]),
+        last_arrival_ns=round(arrival_ns[-1]),
+        histogram=Histogram(delay_ns, delay_ns + np.uint64(1), np.ones(len(delay_ns), np.uint64)),
+    )
+    assert result.forwarding_pps == pytest.approx(bears_pps, rel=0.05)
 
 
 def test_packets_that_come_late_at_the_end_are_no_backlog() -> None:

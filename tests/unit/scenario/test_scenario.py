@@ -117,6 +117,14 @@ def test_sizes_may_be_numbers_or_words() -> None:
             "f.yaml:3:16: dut.ruleset: goes with the device 'ruleset', not with 'iptables'",
         ),
         (
+            "name: t\nprofile: {}\ndut: {name: image, image: router.qcow2}\n",
+            "f.yaml:2:10: profile.positions: the device 'image' has its own rules: write 'positions: [0]'",
+        ),
+        (
+            "name: t\nprofile: {positions: [0]}\ndut: {name: image, image: router.qcow2, stateful: true}\n",
+            "f.yaml:3:51: dut.stateful: the device 'image' has its own rules: leave it out",
+        ),
+        (
             "name: t\nprofile: {}\ndut: {name: ruleset, ruleset: my.rules}\n",
             "f.yaml:2:10: profile.positions: the device 'ruleset' has its own rules: write 'positions: [0]'",
         ),

@@ -8,7 +8,7 @@ about the values of all options, ``shapes`` about what the help shows of them.
 from __future__ import annotations
 
 from weirlab.cli.options.device import BackendChoice, DeviceOptions, LabKind, PositionsOption
-from weirlab.cli.options.groups import given, grouped, only, without
+from weirlab.cli.options.groups import given, grouped, only, spelled, typed, without
 from weirlab.cli.options.reading import listed, share
 from weirlab.cli.options.results import (
     DeviceOption,
@@ -68,6 +68,8 @@ __all__ = [
     "listed",
     "only",
     "share",
+    "spelled",
+    "typed",
     "without",
     "work_of",
 ]

@@ -123,16 +123,17 @@ class DeviceOptions:
         names = [name for name, path in given.items() if path is not None]
         if len(names) > 1:
             raise InputError("--ruleset and --image are two devices: give one of them")
-        chosen = self.dut or (names[0] if names else "iptables")
+        chosen = self.dut if self.dut is not None else names[0] if names else "iptables"
         if "image" in names and chosen != "image":
             raise InputError(f"--image goes with the device 'image', not with {chosen!r}")
         if chosen != NO_DEVICE:
             make(chosen, given[names[0]] if names else None)
         found = Dut(name=chosen, **given, match=self.match, stateful=self.stateful)
-        if found.name == "ruleset" and any(
-            each is not None for each in (self.rules, self.positions, self.places)
-        ):
-            raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
+        own = {"ruleset": "--ruleset: your ruleset", "image": "--image: your disk image"}
+        if found.name in own and any(each is not None for each in (self.rules, self.positions, self.places)):
+            raise InputError(f"--rules does not go with {own[found.name]} has its own rules")
+        if found.name == "image" and self.stateful:
+            raise InputError("--stateful does not go with --image: your disk image has its own rules")
         return found
 
     def rule_setup(self, steps: Sequence[Step] = ()) -> RuleSetup:

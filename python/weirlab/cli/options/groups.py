@@ -66,6 +66,33 @@ def given(said: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def typed(said: Any, **options: str) -> dict[str, Any]:
+    """What is not None of a mapping or a group, each with the option that users type for it.
+
+    ``options`` has those of a mapping's keys; a group's fields have their own. Made for
+    ``weirlab.scenario.from_options``.
+    """
+    from weirlab.scenario import Typed
+
+    if not isinstance(said, Mapping):
+        options = spelled(type(said))
+    return {
+        name: Typed(options[name], value) if name in options else value for name, value in given(said).items()
+    }
+
+
+def spelled(group: type[Any]) -> dict[str, str]:
+    """The options of a group's fields as users write them, without their negations."""
+    hints = get_type_hints(group, include_extras=True)
+    return {field.name: _option_of(hints[field.name]) for field in dataclasses.fields(group)}
+
+
+def _option_of(annotation: Any) -> str:
+    option = next(each for each in get_args(annotation) if isinstance(each, ParameterInfo))
+    # Of an annotated option, Typer keeps the first name as the default.
+    return str(option.default).partition("/")[0]
+
+
 def _fields(group: Any) -> dict[str, Any]:
     return {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
 

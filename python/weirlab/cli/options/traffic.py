@@ -9,6 +9,7 @@ import typer
 
 from weirlab import limits
 from weirlab.cli.options import reading
+from weirlab.cli.options.groups import typed
 
 if TYPE_CHECKING:
     from weirlab.traffic.sizes import SizeMix
@@ -104,11 +105,10 @@ class FlowOptions:
         return Flows(count=self.flows, l4=self.l4, ip=version, order=self.order, seed=self.seed)
 
     def section(self) -> dict[str, Any]:
-        """The section of a scenario."""
-        return {
-            **{field.name: getattr(self, field.name) for field in fields(FlowOptions)},
-            "ip": int(self.ip),
-        }
+        """The section of a scenario, for ``scenario.from_options``."""
+        chosen = {field.name: getattr(self, field.name) for field in fields(FlowOptions)}
+        spelled = {name: f"--{name}" for name in chosen}
+        return typed({**chosen, "ip": int(self.ip)}, **spelled)
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
@@ -30,6 +29,7 @@ from weirlab.lab.redundant.terms import FIREWALLS, Firewall, Side
 from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.quoting import quoted
 from weirlab.records import RuleSetup
+from weirlab.units import NS_PER_S
 
 Kind = Literal["soft", "hard"]
 
@@ -156,18 +156,9 @@ class RedundantPair(Driver):
         for namespace in firewalls.values():
             namespace.remove()
 
-    @contextmanager
-    def beside_traffic(self) -> Iterator[None]:
+    def beside_traffic(self) -> AbstractContextManager[None]:
         """The master steps down or dies, unless the traffic is over before."""
-        if self.switch is None:
-            yield
-            return
-        over = threading.Event()
-        with self._beside.running(partial(self._switch_over, self.switch, over)):
-            try:
-                yield
-            finally:
-                over.set()
+        return self._beside.running(None if self.switch is None else partial(self._switch_over, self.switch))
 
     def check_alive(self) -> None:
         if self._pair is not None:
@@ -209,11 +200,11 @@ class RedundantPair(Driver):
             **switch,
         }
 
-    def _switch_over(self, switch: Switch, over: threading.Event) -> None:
+    def _switch_over(self, switch: Switch) -> None:
         """Let the master go when it is time, and wait until the other firewall has the addresses."""
         pair = self._pair
         assert pair is not None
-        if over.wait(switch.at_s):
+        if not self._beside.comes(time.monotonic_ns() + round(switch.at_s * NS_PER_S)):
             return
         event = pair.cut() if switch.kind == "hard" else pair.step_down()
         end_s = time.monotonic() + self._protocol.patience_s + _PATIENCE_S

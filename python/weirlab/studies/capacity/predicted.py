@@ -12,11 +12,12 @@ import numpy.typing as npt
 from scipy.special import bdtr, ndtri
 
 from weirlab.documents import SPARSE
-from weirlab.model.backlog import backlog
+from weirlab.model.backlog import Backlog, backlog
 from weirlab.model.base import TOLD_LEVEL, Prediction, Predictor
 from weirlab.model.planning.requirements import NO_LOSS
 from weirlab.quality.assess import Coded, opinion
 from weirlab.quality.codecs import impairment
+from weirlab.studies.capacity.growing import bearable
 from weirlab.studies.capacity.trials import CallGoal, CallTraffic
 from weirlab.traffic.calls.codecs import VoiceStream
 from weirlab.traffic.calls.spec import Calls
@@ -79,7 +80,8 @@ def foretell(
     it belongs to. The interval is that of the threshold, on which both depend.
 
     A queue that is deep for such a trial, which ``warmup_s`` of the same calls precede, takes in what is too
-    much for the device: nothing is lost up to a higher load (:mod:`weirlab.model.backlog`).
+    much for the device: nothing is lost up to a higher load (:mod:`weirlab.model.backlog`), and calls are
+    good until delays grow too fast for their jitter buffers (:mod:`weirlab.studies.capacity.growing`).
     """
     traffic = setting.spec(0, _TRIED, trial_s=trial_s, warmup_s=0.0).traffic
     call_pps = rate_pps(traffic.rate, traffic.sizes) / _TRIED
@@ -92,24 +94,25 @@ def foretell(
         predicted = model.predict(rates, frame, position)
         held = backlog(model, position, frame)
         lasts_s = trial_s + warmup_s
+        endless = held is not None and held.first(lasts_s).endless
         for goal in goals:
             allowed = max(goal.bad_ratio, NO_LOSS)
             if goal.mos is not None:
                 delay_ms = predicted.delay_p99_ns / 1e6
                 tolerable = tolerable_loss(setting.calls, goal, float(np.nanmax(delay_ms)), trial_s)
-                # Where a full queue alone spoils calls, it must not fill.
-                allowed = max(tolerable, NO_LOSS)
+                # Where a full queue alone spoils calls, it must not fill; nor must one without an end.
+                allowed = NO_LOSS if endless else max(tolerable, NO_LOSS)
             bad = predicted.loss_ratio > allowed
             reached = float(rates[-1] if not bad.any() else rates[max(int(np.argmax(bad)) - 1, 0)])
             calls = int(reached / call_pps)
             lasting = None
-            if goal.mos is None and held is not None and held.is_deep(lasts_s):
+            if held is not None and held.is_deep(lasts_s):
                 lasting = calls
-                reached = max(reached, held.lossless_pps(lasts_s))
+                reached = max(reached, _while_filling(held, setting.calls, goal, trial_s, lasts_s))
                 calls = int(reached / call_pps)
             there = model.predict(reached, frame, position)
             # How much more a queue holds that was never full is not known.
-            unknown = lasting is not None and held is not None and held.first(lasts_s).endless
+            unknown = lasting is not None and goal.mos is None and endless
             ends = (None, None) if not calls or unknown else _ends(there, reached / call_pps)
             found.append(
                 Foretold(
@@ -125,6 +128,18 @@ def foretell(
                 )
             )
     return found
+
+
+def _while_filling(held: Backlog, calls: Calls, goal: CallGoal, trial_s: float, lasts_s: float) -> float:
+    """The load that meets the goal in a trial because the queue only fills while it lasts.
+
+    Without loss: until the queue is full. With a MOS: as long as delays do not outgrow the jitter buffers.
+    """
+    lossless = held.lossless_pps(lasts_s)
+    if goal.mos is None:
+        return lossless
+    growth = bearable(calls, goal.mos, 0.0, trial_s)
+    return min(lossless, held.threshold_pps * (1 + growth))
 
 
 def _deep(lasting: int | None, lasts_s: float, *, at_least: bool) -> dict[str, Any]:

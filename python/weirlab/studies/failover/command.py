@@ -14,9 +14,9 @@ from weirlab.cli.options import (
     ResultOptions,
     SeedOption,
     TrialsOptions,
-    given,
     grouped,
     only,
+    typed,
 )
 
 FAILOVER = """Measure what happens to ongoing calls when the active firewall of a pair goes down.
@@ -139,16 +139,22 @@ class SwitchOptions:
 
     def section(self) -> dict[str, Any]:
         """The section ``failover`` of a scenario, but for the pairs."""
-        times = {"event_s": self.event, "after_s": self.after}
-        return {
+        found = {
             "kinds": [kind.strip() for kind in self.kinds.split(",")],
             "repetitions": self.repetitions,
             "find_load": self.find_load,
             "close_admission": self.admission == "closed",
+            "event_s": self.event,
+            "after_s": self.after,
             "seed": self.seed,
-            **given(times),
-            **given(self.trials),
         }
+        options = {
+            "kinds": "--kinds",
+            "repetitions": "--repetitions",
+            "event_s": "--event",
+            "after_s": "--after",
+        }
+        return {**typed(found, seed="--seed", **options), **typed(self.trials)}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -166,7 +172,7 @@ def failover(
     result: ResultOptions,
 ) -> None:
     """Measure the failover of one pair."""
-    from weirlab.scenario.load import from_plain
+    from weirlab.scenario import Typed, from_options
     from weirlab.studies import runner
     from weirlab.studies.commands.scenarios import show
     from weirlab.studies.failover.section import FailoverScenario
@@ -176,11 +182,11 @@ def failover(
         content: dict[str, Any] = {
             "name": f"failover of {pair.protocol}",
             "lab": {"backend": bed.backend},
-            "calls": {**given(calls), "seed": switches.seed},
-            "failover": {"pairs": [given(pair)], **switches.section()},
+            "calls": {**typed(calls), "seed": switches.seed},
+            "failover": {"pairs": [Typed("--protocol", typed(pair))], **switches.section()},
             "report": None,
         }
-        scenario = from_plain(content, "the options", FailoverScenario)
+        scenario = from_options(content, FailoverScenario)
         outcome = runner.run_scenario(
             session.store,
             scenario,

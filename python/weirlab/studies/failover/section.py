@@ -96,9 +96,7 @@ class PairSection(Section):
         if given.get("step_down") == "priority":
             raise InputError("step_down: ucarp has 'demote' and 'stop'")
         if (advert_s := given.get("advert_s")) is not None and advert_s != int(advert_s):
-            raise InputError(
-                f"advert_s: ucarp advertises every 1, 2, ... s, not every {advert_s:g} s; keepalived does"
-            )
+            raise InputError(f"ucarp advertises every 1, 2, ... s, not every {advert_s:g} s; keepalived does")
         renamed = {_RENAMED.get(key, key): value for key, value in given.items()}
         if "advbase_s" in renamed:
             renamed["advbase_s"] = int(renamed["advbase_s"])

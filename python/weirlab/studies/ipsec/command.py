@@ -178,13 +178,16 @@ def _need_esp(kinds: Sequence[Kind], inside: EncapsulationOptions) -> None:
     """Options that nothing here would heed are a mistake."""
     from weirlab.traffic.encapsulation.encapsulations import WITH_SUITE
 
-    if WITH_SUITE.isdisjoint(kinds) and not any(kind.startswith("ah-") for kind in kinds):
-        given = {"--suite": inside.suite is not None, "--natt": inside.natt, "--esn": inside.esn}
-        if told := [option for option, is_given in given.items() if is_given]:
-            raise InputError(
-                f"{words(told)} {'is' if len(told) == 1 else 'are'} about ESP, but --over {inside.over} has "
-                "none: add esp-tunnel, say"
-            )
+    if not WITH_SUITE.isdisjoint(kinds):
+        return
+    given = {"--suite": inside.suite is not None}
+    if not any(kind.startswith("ah-") for kind in kinds):
+        given |= {"--natt": inside.natt, "--esn": inside.esn}
+    if told := [option for option, is_given in given.items() if is_given]:
+        raise InputError(
+            f"{words(told)} {'is' if len(told) == 1 else 'are'} about ESP, but --over {inside.over} has "
+            "none: add esp-tunnel, say"
+        )
 
 
 def _suites(text: str | None) -> tuple[Suite, ...]:

@@ -83,3 +83,5 @@ QUALITY: Final = (
     Quality("two Linux PCs (2009)", 8.0, 10.0, 40.0),
 )
 """Between endpoints that bypass the operating system, and between ordinary ones."""
+QUALITY_PACKET_NS: Final = 20_000_000
+"""Packet time of those calls."""

@@ -12,7 +12,7 @@ from weirlab.studies.ipsec import published
 from weirlab.traffic.calls.codecs import VoiceStream, describe_codec
 from weirlab.traffic.encapsulation import frames
 from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, Encapsulation, Kind, chosen
-from weirlab.traffic.encapsulation.packets import IpVersion, Parts, Voice
+from weirlab.traffic.encapsulation.packets import IpVersion, Parts, Voice, total
 from weirlab.traffic.encapsulation.suites import SUITES, Suite
 from weirlab.units import bps_from_pps
 
@@ -195,14 +195,15 @@ def _check(question: Question) -> None:
 
 def _row(encapsulation: Encapsulation, stream: VoiceStream, question: Question) -> Row:
     voice = Voice(stream.payload_bytes, stream.ip, question.outer_ip, question.natt)
-    ip_bytes = encapsulation.packet_bytes(voice)
+    parts = frames.outer_parts(encapsulation, voice, question.mtu)
+    ip_bytes = total(parts)
     pieces = frames.fragments(ip_bytes, encapsulation.ip(voice), question.mtu)
     as_frames = [frames.frame_bytes(piece) for piece in pieces]
     ip_bps = sum(pieces) * 8 * stream.rate_pps
     wire_bps = sum(bps_from_pps(stream.rate_pps, frame) for frame in as_frames)
     return Row(
         encapsulation=encapsulation,
-        parts=encapsulation.formula(voice),
+        parts=parts,
         ip_bytes=ip_bytes,
         overhead_bytes=ip_bytes - voice.packet_bytes,
         fragments=pieces,

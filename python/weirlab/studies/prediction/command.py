@@ -21,10 +21,10 @@ from weirlab.cli.options import (
     StepOptions,
     TrialsOptions,
     completing,
-    given,
     grouped,
     only,
     reading,
+    typed,
     work_of,
 )
 from weirlab.cli.output import Session
@@ -147,9 +147,10 @@ class HeldOutOptions:
             "draws": None if shares is None else 0,
             "overload_shares": None if shares is None else tuple(share for share in shares if share >= 1),
             "seed": self.seed,
-            **given(self.trials),
         }
-        return given(found)
+        options = {"positions": "--rules", "sizes": "--frame", "seed": "--seed"}
+        shares_of = dict.fromkeys(("load_shares", "overload_shares"), "--loads")
+        return {**typed(found, **options, **shares_of), **typed(self.trials)}
 
 
 def add_to(app: typer.Typer) -> None:

@@ -25,7 +25,7 @@ from weirlab.measure.verdict import Verdict
 from weirlab.model import ErrorRow, Queueing, compare
 from weirlab.model.base import Profiled
 from weirlab.records import TrialSpec, device_in_words
-from weirlab.scenario import Dut, HeldOut, Lab, Profile, Scenario, from_plain
+from weirlab.scenario import Dut, HeldOut, Lab, Profile, Scenario, Typed, from_options
 from weirlab.store import Run, RunWriter, Store
 from weirlab.studies.prediction import modelling
 from weirlab.studies.prediction.modelling import Models
@@ -259,8 +259,10 @@ def _with(scenario: Scenario, held_out: dict[str, Any]) -> Scenario:
     """``scenario`` with other held-out settings."""
     if not held_out:
         return scenario
-    wanted = {**default(scenario, held_out.get("seed", _SEED)).model_dump(mode="json"), **held_out}
-    return from_plain({**scenario.model_dump(mode="json"), "verify": [wanted]}, "the options")
+    seed = held_out.get("seed", _SEED)
+    drawn = default(scenario, seed.value if isinstance(seed, Typed) else seed)
+    wanted = {**drawn.model_dump(mode="json"), **held_out}
+    return from_options({**scenario.model_dump(mode="json"), "verify": [wanted]})
 
 
 def _profile_of(models: Models) -> Profile:

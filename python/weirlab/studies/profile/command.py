@@ -17,6 +17,8 @@ from weirlab.cli.options import (
     listed,
     only,
     reading,
+    spelled,
+    typed,
     without,
     work_of,
 )
@@ -121,7 +123,7 @@ def calibrate(
 
     with result.session(ctx) as session:
         wanted = {} if rates is None else {"rates": listed(rates, str, "--rates", "1kpps,1Mpps")}
-        plan = section(Calibrate, {**wanted, **given(trials)})
+        plan = section(Calibrate, {**typed(wanted, rates="--rates"), **typed(trials)})
         outcome = calibrate(session.store, device.where(), plan, session.progress, command=session.command)
         shown = [tables.calibration(map(vars, outcome.calibration.points))]
         session.finish(outcome.document(), wording.calibration(outcome.calibration), shown)
@@ -220,20 +222,20 @@ def _scenario(
     device: DeviceOptions, traffic: ProfileTraffic, plan: ProfilePlan, time_budget: str | None
 ) -> Scenario:
     """The scenario that the options are."""
-    from weirlab.scenario import from_plain
+    from weirlab.scenario import from_options
 
     dut = device.device()
-    return from_plain(
+    named = {name: f"--{name}" for name in ("ruleset", "image", "match", "stateful")}
+    return from_options(
         {
             "name": "profile",
             "machine": plan.choice.machine,
-            "time_budget": time_budget,
+            **typed({"time_budget": time_budget}, time_budget="--time-budget"),
             "lab": {"kind": device.lab, "backend": device.backend},
-            "dut": dut.model_dump(),
+            "dut": typed(dut.model_dump(), name="--dut", **named),
             "traffic": traffic.flows.section(),
             "profile": _profile_section(dut, device, traffic, plan),
-        },
-        "the options",
+        }
     )
 
 
@@ -241,14 +243,17 @@ def _profile_section(
     dut: Dut, device: DeviceOptions, traffic: ProfileTraffic, plan: ProfilePlan
 ) -> dict[str, Any]:
     """The section ``profile`` of a scenario."""
-    from weirlab.scenario import QUICK, full
+    from weirlab.scenario import QUICK, Typed, full
+    from weirlab.scenario.conflicts import OWN_RULES
 
     adaptive = plan.choice.section()
-    sizes = tuple(traffic.sizes.listed())
+    frames = reading.frames(traffic.sizes.frame) or ()
+    sizes = [Typed("--frame", str(each)) for each in frames]
+    sizes += [Typed("--sizes", each) for each in traffic.sizes.sizes or ()]
     positions = device.listed_positions()
     loads = reading.loads(plan.loads)
     said = {
-        "positions": (0,) if dut.name == "ruleset" else positions,
+        "positions": (0,) if dut.name in OWN_RULES else positions,
         "sizes": sizes or None,
         "load_shares": loads,
         "seed": traffic.flows.seed,
@@ -260,4 +265,12 @@ def _profile_section(
     if loads is not None:
         # Loads that someone names are all meant.
         usual = {name: value for name, value in usual.items() if name != "load_stride"}
-    return {**usual, **given(said)}
+    options = {
+        "positions": "--rules",
+        "sizes": "--frame",
+        "load_shares": "--loads",
+        "seed": "--seed",
+        **spelled(TrialsOptions),
+    }
+    defaults = {name: Typed(option, None) for name, option in options.items()}
+    return {**defaults, **typed({**usual, **given(said)}, **options)}

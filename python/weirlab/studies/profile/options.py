@@ -16,9 +16,9 @@ from weirlab.cli.options import (
     SizeOptions,
     StepOptions,
     TrialsOptions,
-    given,
     only,
     reading,
+    typed,
 )
 from weirlab.errors import InputError
 
@@ -115,7 +115,7 @@ class AdaptiveOptions:
                 raise InputError("--budget and --target go with --adaptive")
             return None
         target = None if self.target is None else reading.one_share(self.target, "--target", "5%")
-        return given({"budget": self.budget, "target": target})
+        return typed({"budget": self.budget, "target": target}, budget="--budget", target="--target")
 
     def checked_time(self) -> str | None:
         """``--time-budget`` as it is, if it is a time."""

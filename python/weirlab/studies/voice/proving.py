@@ -196,7 +196,7 @@ def prove(
     result: ResultOptions,
 ) -> None:
     """Prove a plan by calls."""
-    from weirlab.scenario.load import from_plain
+    from weirlab.scenario import Typed, from_options
     from weirlab.studies import runner
     from weirlab.studies.commands.scenarios import show
     from weirlab.studies.voice.section import VoiceScenario
@@ -210,13 +210,13 @@ def prove(
                 "plan": str(plan),
                 "date": None if asked.day is None else day_of(asked.day).isoformat(),
                 "fall_back": calls.fall_back,
-                "talk_s": calls.talk,
+                "talk_s": Typed("--talk", calls.talk),
                 "partly": calls.partly,
                 "through": device.through(),
             },
             "report": None,
         }
-        scenario = from_plain(content, "the options", VoiceScenario)
+        scenario = from_options(content, VoiceScenario)
         outcome = runner.run_scenario(
             session.store,
             scenario,

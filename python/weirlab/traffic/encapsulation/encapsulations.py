@@ -40,6 +40,8 @@ class Encapsulation:
     suite: str = ""
     historic: str = ""
     """Why nobody should use it any more."""
+    padding_gives_way: bool = False
+    """Packets are padded up to the tunnel's own MTU at most."""
 
     @property
     def is_tunnel(self) -> bool:
@@ -106,7 +108,14 @@ ENCAPSULATIONS: Final[tuple[Encapsulation, ...]] = (
     *_with("esp-tunnel", "ESP tunnel", packets.esp_tunnel),
     *_authenticated(),
     *_with("gre-in-esp", "GRE in ESP", packets.gre_in_esp),
-    Encapsulation("wireguard", "wireguard", "WireGuard", packets.wireguard, "WireGuard whitepaper, 5.4.6"),
+    Encapsulation(
+        "wireguard",
+        "wireguard",
+        "WireGuard",
+        packets.wireguard,
+        "WireGuard whitepaper, 5.4.6",
+        padding_gives_way=True,
+    ),
     Encapsulation(
         "openvpn/aes-gcm", "openvpn", "OpenVPN, AES-GCM, UDP", packets.openvpn_gcm, "OpenVPN wire protocol"
     ),

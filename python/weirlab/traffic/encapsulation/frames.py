@@ -6,7 +6,7 @@ from typing import Final
 
 from weirlab.traffic.calls.codecs import ETHERNET_BYTES, IP_BYTES
 from weirlab.traffic.encapsulation.encapsulations import Encapsulation
-from weirlab.traffic.encapsulation.packets import IpVersion, Voice
+from weirlab.traffic.encapsulation.packets import IpVersion, Parts, Voice, total
 from weirlab.units import FCS_BYTES, MIN_FRAME_BYTES
 
 LEAST_MTU: Final[dict[IpVersion, int]] = {4: 68, 6: 1280}
@@ -40,6 +40,15 @@ def frame_bytes(packet_bytes: int) -> int:
     return max(ETHERNET_BYTES + packet_bytes + FCS_BYTES, MIN_FRAME_BYTES)
 
 
+def outer_parts(encapsulation: Encapsulation, voice: Voice, mtu: int) -> Parts:
+    """Parts of the outermost IP packet of a tunnel whose own MTU is :func:`inner_mtu`."""
+    parts = encapsulation.formula(voice)
+    beyond = total(parts) - mtu
+    if encapsulation.padding_gives_way and 0 < beyond <= parts["padding"]:
+        return {**parts, "padding": parts["padding"] - beyond}
+    return parts
+
+
 def inner_mtu(encapsulation: Encapsulation, voice: Voice, mtu: int) -> int:
     """The longest IP packet in the clear that still fits into ``mtu``; 0 where none does.
 
@@ -48,6 +57,6 @@ def inner_mtu(encapsulation: Encapsulation, voice: Voice, mtu: int) -> int:
     headers = voice.packet_bytes - voice.payload_bytes
     for payload in range(mtu - headers, -1, -1):
         longest = Voice(payload, voice.ip, voice.outer_ip, voice.natt)
-        if encapsulation.packet_bytes(longest) <= mtu:
+        if total(outer_parts(encapsulation, longest, mtu)) <= mtu:
             return longest.packet_bytes
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,15 +80,17 @@ def test_openvpn_is_not_rekeyed_on_demand() -> None:
 class Dying(Esp):
     """Gateways that are not there; what would be done to them is noted."""
 
-    def __init__(self, comes_back: bool = True) -> None:
-        super().__init__("outage=1ms+1ms")
+    def __init__(self, comes_back: bool = True, outage: str = "1ms+1ms") -> None:
+        super().__init__(f"outage={outage}")
         self.done: list[str] = []
+        self.died = Event()
         self.comes_back = comes_back
         gateway: Any = SimpleNamespace(machine=SimpleNamespace(processes=[]))
         self._ends = gateway, gateway
 
     def fail(self, near: Gateway) -> None:
         self.done.append("died")
+        self.died.set()
 
     def revive(self, near: Gateway, far: Gateway) -> None:
         self.done.append("returned")
@@ -101,10 +104,20 @@ def test_the_near_gateway_dies_and_returns_in_every_trial() -> None:
     for trial in (1, 2):
         with driver.beside_traffic():
             driver.done.append("traffic")
+            driver.died.wait()
+        driver.died.clear()
         assert driver.counters()["near_outages"] == trial
     assert sorted(driver.done) == ["died", "died", "returned", "returned", "traffic", "traffic"]
     assert driver.counters()["near_outage_us"] >= 2000
     assert Esp().counters() == {}
+
+
+def test_no_gateway_dies_after_the_traffic_is_over() -> None:
+    driver = Dying(outage="1h+1s")
+    with driver.beside_traffic():
+        driver.done.append("traffic")
+    assert driver.done == ["traffic"]
+    assert driver.counters()["near_outages"] == driver.events() == 0
 
 
 def test_a_gateway_that_never_returns_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +126,7 @@ def test_a_gateway_that_never_returns_is_told(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(driver, "_until", lambda met, what: until(met, what, patience_s=0.0))
     said = "nothing passed the tunnel after the near gateway had returned"
     with pytest.raises(LabError, match=said), driver.beside_traffic():
-        pass
+        driver.died.wait()
     assert driver.counters()["near_outages"] == 0
 
 

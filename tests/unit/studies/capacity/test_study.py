@@ -102,13 +102,10 @@ def test_the_model_of_the_profile_predicts_it_within_ten_percent(
             assert one.threshold_pps == pytest.approx(100 * TRUTH[one.position], rel=0.03)
 
 
-def deep(queue_packets: int) -> CapacityScenario:
+def deep(queue_packets: int, **search: Any) -> CapacityScenario:
     """The same device with a deeper queue, asked for calls without loss alone."""
-    found = scenario(
-        positions=[0],
-        sweep=None,
-        search={"trial_s": 0.3, "warmup_s": 0.05, "trials": 3, "min_calls": 20, "width": 0.03, "mos": None},
-    )
+    usual = {"trial_s": 0.3, "warmup_s": 0.05, "trials": 3, "min_calls": 20, "width": 0.03, "mos": None}
+    found = scenario(positions=[0], sweep=None, search={**usual, **search})
     device = found.lab.device.model_copy(update={"queue_packets": queue_packets})
     return found.model_copy(update={"lab": found.lab.model_copy(update={"device": device})})
 
@@ -143,6 +140,21 @@ def test_of_a_queue_without_end_only_the_least_is_predicted(store: Store) -> Non
     assert measured is not None
     assert one.lasting_calls < one.calls < measured
     assert "predicts at least" in "\n".join(words.said(outcome.run, found))
+
+
+def test_calls_on_a_queue_that_fills_are_good_until_delays_outgrow_jitter_buffers(store: Store) -> None:
+    outcome = run_scenario(store, deep(1_000_000, mos=4.0), Quiet())
+    assert isinstance(outcome.found, CapacityFindings)
+    found = outcome.found.results
+    without_loss, good = found.predicted
+    measured = found.measured(0, good.goal)
+    assert good.calls == pytest.approx(measured, rel=0.06)
+    # A fixed buffer of 60 ms bears so much more than the device forwards, in a trial of that length.
+    assert good.calls == pytest.approx(TRUTH[0] * (1 + 0.06 / 0.3), rel=0.06)
+    assert good.lasting_calls == pytest.approx(TRUTH[0], rel=0.03)
+    assert not good.at_least
+    assert without_loss.at_least
+    assert good.least_calls is not None
 
 
 def test_every_trial_has_its_line(finished: Finished) -> None:

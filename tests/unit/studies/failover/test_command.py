@@ -65,7 +65,7 @@ def test_what_stays_spoiled_is_an_error_after_the_result(weir: Weir, pairs: list
         (("--advert", "256"), "'--advert': Input should be less than or equal to 255"),
         (("--kinds", "soft,sudden"), "must be 'soft', 'hard' or 'return' (found 'sudden')"),
         (("--nat",), "goes with 'directions: forward' only"),
-        (("--codec", "g711:7.5ms"), "calls.codec"),
+        (("--codec", "g711:7.5ms"), "--codec: "),
         (("--protocol", "ucarp", "--after", "6"), "give at least"),
         (("--plots", "somewhere"), "--plots needs --out"),
     ],

@@ -81,7 +81,7 @@ def test_settings_reach_the_protocol_and_those_left_out_are_the_protocols_own() 
         ),
         (
             "    - {protocol: ucarp, advert_s: 0.5}\n",
-            "f.yaml:5:7: failover.pairs[1]: advert_s: ucarp advertises every 1, 2, ... s, not every 0.5 s",
+            "f.yaml:5:7: failover.pairs[1]: ucarp advertises every 1, 2, ... s, not every 0.5 s",
         ),
         ("  kinds: [soft, soft]\n", "f.yaml:5:10: failover.kinds: 'soft' is listed twice"),
         ("      nat: true\n", "f.yaml:5:12: failover.pairs[0].nat: the addresses that packets back go to"),

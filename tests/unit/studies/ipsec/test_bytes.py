@@ -112,6 +112,7 @@ def test_all_encapsulations_are_shown_but_ah_behind_nat() -> None:
             ("--suite", "aes-gcm-16", "--over", "wireguard"),
             "--suite is about ESP, but --over wireguard has none",
         ),
+        (("--suite", "aes-gcm-16", "--over", "ah-tunnel"), "--suite is about ESP, but --over ah-tunnel has"),
         (("--natt", "--esn", "--over", "clear,gre"), "--natt and --esn are about ESP"),
         (("--ip", "5"), "Invalid value for '--ip': '5' is not one of '4', '6'. See: weir ipsec bytes --help"),
         (("--natt", "--over", "ah-tunnel"), "AH does not pass NAT"),

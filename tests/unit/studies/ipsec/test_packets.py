@@ -8,7 +8,7 @@ from weirlab.errors import InputError
 from weirlab.studies.ipsec import published
 from weirlab.traffic.encapsulation import packets
 from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, KINDS
-from weirlab.traffic.encapsulation.frames import fragments, frame_bytes, inner_mtu
+from weirlab.traffic.encapsulation.frames import fragments, frame_bytes, inner_mtu, outer_parts
 from weirlab.traffic.encapsulation.packets import Voice
 from weirlab.traffic.encapsulation.suites import SUITES, suite
 
@@ -194,11 +194,22 @@ def test_the_inner_mtu_is_the_longest_packet_that_fits() -> None:
             assert fits <= mtu
             longest = Voice(fits - 40)
             assert longest.packet_bytes == fits
-            assert each.packet_bytes(longest) <= mtu
-            assert fits == mtu or each.packet_bytes(Voice(fits - 39)) > mtu
+            assert packets.total(outer_parts(each, longest, mtu)) <= mtu
+            assert fits == mtu or packets.total(outer_parts(each, Voice(fits - 39), mtu)) > mtu
     assert inner_mtu(BY_NAME["esp-tunnel/aes-gcm-16"], G711, 1500) == 1446
     assert inner_mtu(BY_NAME["wireguard"], G711, 1500) == 1440
     assert inner_mtu(BY_NAME["vxlan"], G711, 68) == 0
+
+
+def test_wireguard_pads_no_further_than_its_own_mtu() -> None:
+    # What wg-quick sets where gateways talk by IPv6: 1500 less 80.
+    assert inner_mtu(BY_NAME["wireguard"], Voice(160, outer_ip=6), 1500) == 1420
+    longest = Voice(1420 - 40, outer_ip=6)
+    assert BY_NAME["wireguard"].packet_bytes(longest) == 1504
+    parts = outer_parts(BY_NAME["wireguard"], longest, 1500)
+    assert (packets.total(parts), parts["padding"]) == (1500, 0)
+    longer = Voice(1421 - 40, outer_ip=6)
+    assert outer_parts(BY_NAME["wireguard"], longer, 1500) == BY_NAME["wireguard"].formula(longer)
 
 
 def test_short_packets_are_padded_by_ethernet() -> None:

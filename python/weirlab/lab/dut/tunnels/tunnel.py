@@ -265,12 +265,13 @@ class Tunnel(Encapsulating):
         self._until(done, what, said, patience_s)
 
     def _suffer(self) -> None:
-        """The outage, from the beginning of a trial."""
+        """The outage, from the beginning of a trial; none where the trial is over before."""
         assert self.outage is not None
         assert self._ends is not None
         near, far = self._ends
-        begun_ns = time.monotonic_ns()
-        self._beside.at(lambda: self.fail(near), begun_ns + round(self.outage.at_s * NS_PER_S))
+        if not self._beside.comes(time.monotonic_ns() + round(self.outage.at_s * NS_PER_S)):
+            return
+        self.fail(near)
         died_ns = time.monotonic_ns()
         self._beside.at(lambda: self.revive(near, far), died_ns + round(self.outage.lasts_s * NS_PER_S))
         for thread in (each for process in near.machine.processes for each in threads_of(process)):

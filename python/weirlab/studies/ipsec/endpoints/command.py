@@ -118,7 +118,7 @@ def endpoints(
     result: ResultOptions,
 ) -> None:
     """Compare endpoints."""
-    from weirlab.scenario.load import from_plain
+    from weirlab.scenario import Typed, from_options
     from weirlab.studies import runner
     from weirlab.studies.commands.scenarios import show
     from weirlab.studies.ipsec.endpoints.section import EndpointScenario
@@ -128,19 +128,19 @@ def endpoints(
         content: dict[str, Any] = {
             "name": f"endpoints with {kinds.suite}",
             "endpoints": {
-                "codec": talk.codec,
-                "suite": kinds.suite,
-                "mode": kinds.mode,
-                "arms": _words(kinds.arms),
-                "beside": _words(kinds.beside),
-                "calls": list(listed(talk.calls, int, "--calls", "1,100")),
-                "lasts_s": talk.seconds,
-                "repetitions": talk.repetitions,
-                "seed": talk.seed,
+                "codec": Typed("--codec", talk.codec),
+                "suite": Typed("--suite", kinds.suite),
+                "mode": Typed("--mode", kinds.mode),
+                "arms": Typed("--arms", _words(kinds.arms)),
+                "beside": Typed("--beside", _words(kinds.beside)),
+                "calls": Typed("--calls", list(listed(talk.calls, int, "--calls", "1,100"))),
+                "lasts_s": Typed("--seconds", talk.seconds),
+                "repetitions": Typed("--repetitions", talk.repetitions),
+                "seed": Typed("--seed", talk.seed),
                 "limit": {
-                    "most_calls": search.most_calls,
-                    "late_ms": search.late,
-                    "bad_share": search.bad / 100,
+                    "most_calls": Typed("--most-calls", search.most_calls),
+                    "late_ms": Typed("--late", search.late),
+                    "bad_share": Typed("--bad", search.bad / 100),
                 }
                 if search.search
                 else None,
@@ -149,7 +149,7 @@ def endpoints(
         }
         outcome = runner.run_scenario(
             session.store,
-            from_plain(content, "the options", EndpointScenario),
+            from_options(content, EndpointScenario),
             session.progress,
             out=report.out,
             plots=report.plots,

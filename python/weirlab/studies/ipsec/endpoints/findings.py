@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from weirlab.errors import TrialError, WeirError
 from weirlab.measure.spread import Spread
 from weirlab.quantities import count, duration, percent, plural, words
+from weirlab.studies.ipsec import published
 from weirlab.studies.ipsec.endpoints.plan import BYPASS, NAMES, WHERE
 from weirlab.studies.ipsec.endpoints.rows import AttemptRow, LimitRow
 from weirlab.studies.ipsec.endpoints.section import CLEAR, Endpoints
+from weirlab.traffic.calls.codecs import parse_codec
 
 if TYPE_CHECKING:
     from weirlab.store import Run
@@ -135,6 +137,12 @@ class EndpointFindings:
             f"run {run.run_id}: {len(self.missing)} of {plural(self.planned, 'attempt')} were spoiled by the "
             f"host every time: {words(self.missing[:3])}{' and others' if len(self.missing) > 3 else ''}"
         )
+
+    @property
+    def publication(self) -> Sequence[published.Quality]:
+        """What was published of such calls: nothing but with packets of 20 ms."""
+        same = parse_codec(self.asked.codec).packet_ns == published.QUALITY_PACKET_NS
+        return published.QUALITY if same else ()
 
     @property
     def spoken_of(self) -> int | None:

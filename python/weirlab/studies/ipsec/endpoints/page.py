@@ -15,7 +15,6 @@ from weirlab.report.numbers import rounded
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Tile
 from weirlab.report.vega import alt
-from weirlab.studies.ipsec import published
 from weirlab.studies.ipsec.endpoints import tables
 from weirlab.studies.ipsec.endpoints.figures import DELAY, JITTER, LATENESS, QUANTITIES
 from weirlab.studies.ipsec.endpoints.findings import EndpointFindings, Group
@@ -103,7 +102,9 @@ def _chapters(found: EndpointFindings, distributions: Sequence[DistributionRow])
         ),
         tables=(tables.compared(found),),
         note="Published: N. Kazemi, A. L. Wijesinha and R. Karne, Evaluation of IPsec Overhead for VoIP "
-        "using a Bare PC; between PCs of 2009.",
+        "using a Bare PC; between PCs of 2009."
+        if found.publication
+        else "",
     )
     if (calls := found.spoken_of) is not None:
         yield Chapter(
@@ -133,7 +134,7 @@ def jitter_rows(found: EndpointFindings, beside: str) -> pl.DataFrame:
                     rows.append(
                         _point(f"{plural(each.calls, 'call')}, {SHORT[each.arm]}", what, *_in_us(spread))
                     )
-    for old in published.QUALITY:
+    for old in found.publication:
         for what, value in (("mean", old.jitter_mean_ms), ("maximum", old.jitter_max_ms)):
             if value is not None:
                 rows.append(_point(f"published: {old.what}", what, *[value * 1e3] * 3))

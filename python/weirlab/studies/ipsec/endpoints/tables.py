@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from weirlab.quantities import NOTHING, count, duration, percent
-from weirlab.studies.ipsec import published
 from weirlab.studies.ipsec.endpoints.findings import EndpointFindings, Group
 from weirlab.studies.ipsec.endpoints.plan import HOG, SHORT, SOCKETS
 from weirlab.studies.ipsec.endpoints.rows import AttemptRow, LimitRow
@@ -30,11 +29,11 @@ def told(found: EndpointFindings) -> list[Table]:
 
 
 def compared(found: EndpointFindings) -> Table:
-    """A row per number of calls, kind of endpoints, and what is beside them; the published ones below."""
+    """A row per number of calls, kind of endpoints, and what is beside them; below what was published."""
     most = max(each.attempts for each in found.groups)
     how = f": medians of {most} attempts, in brackets the least and the greatest" if most > 1 else ""
     rows = [_row(each) for each in found.groups]
-    return Table(f"Endpoints compared{how}", _COLUMNS, [*rows, *_published()], _SPARE)
+    return Table(f"Endpoints compared{how}", _COLUMNS, [*rows, *_published(found)], _SPARE)
 
 
 def _row(each: Group) -> tuple[str, ...]:
@@ -56,7 +55,7 @@ def _row(each: Group) -> tuple[str, ...]:
     )
 
 
-def _published() -> list[tuple[str, ...]]:
+def _published(found: EndpointFindings) -> list[tuple[str, ...]]:
     def ms(value: float | None) -> str:
         return NOTHING if value is None else duration(value * 1e6)
 
@@ -70,7 +69,7 @@ def _published() -> list[tuple[str, ...]]:
             ms(each.delta_max_ms),
             *[NOTHING] * (len(_COLUMNS) - 6),
         )
-        for each in published.QUALITY
+        for each in found.publication
     ]
 
 

@@ -101,7 +101,7 @@ def load(
     result: ResultOptions,
 ) -> None:
     """Find the limit of a plan's engines."""
-    from weirlab.scenario.load import from_plain
+    from weirlab.scenario import Typed, from_options
     from weirlab.studies import runner
     from weirlab.studies.commands.scenarios import show
     from weirlab.studies.voice.section import LoadScenario
@@ -113,22 +113,22 @@ def load(
             "voice_load": {
                 "plan": str(asked.plan),
                 "date": None if asked.day is None else day_of(asked.day).isoformat(),
-                "numbers": rates.number or [],
-                "setup_limit_ms": rates.setup_limit,
-                "bad_share": rates.bad / 100,
-                "trial_s": rates.trial,
-                "trials": rates.trials,
-                "lowest": rates.lowest,
-                "highest": rates.highest,
-                "width": rates.width / 100,
-                "media_calls": rates.media_calls,
+                "numbers": Typed("--number", rates.number or []),
+                "setup_limit_ms": Typed("--setup-limit", rates.setup_limit),
+                "bad_share": Typed("--bad", rates.bad / 100),
+                "trial_s": Typed("--trial", rates.trial),
+                "trials": Typed("--trials", rates.trials),
+                "lowest": Typed("--lowest", rates.lowest),
+                "highest": Typed("--highest", rates.highest),
+                "width": Typed("--width", rates.width / 100),
+                "media_calls": Typed("--media-calls", rates.media_calls),
                 "through": device.through(),
             },
             "report": None,
         }
         outcome = runner.run_scenario(
             session.store,
-            from_plain(content, "the options", LoadScenario),
+            from_options(content, LoadScenario),
             session.progress,
             out=report.out,
             plots=report.plots,

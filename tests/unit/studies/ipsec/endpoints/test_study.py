@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from weirlab.studies.ipsec.endpoints.rows import ATTEMPTS, DISTRIBUTIONS, LIMITS
 from weirlab.studies.ipsec.endpoints.searching import searched
 from weirlab.studies.ipsec.endpoints.section import Endpoints, EndpointScenario, Limit
 from weirlab.studies.ipsec.endpoints.study import page, stored
+from weirlab.studies.ipsec.endpoints.tables import compared
 
 Found = Outcome[EndpointFindings]
 CONTENT: dict[str, Any] = {
@@ -122,6 +124,9 @@ def test_the_terminal_answers_first_with_the_comparison(outcome: Found) -> None:
     ]  # fmt: skip
     published = [row for row in told.tables[0].rows if row[2] == "published"]
     assert [row[3] for row in published] == ["100 µs", "8.00 ms"]
+    assert outcome.found.publication
+    others = replace(outcome.found, asked=outcome.found.asked.model_copy(update={"codec": "g711:60ms"}))
+    assert not [row for row in compared(others).rows if row[2] == "published"]
 
 
 def test_a_run_keeps_attempts_distributions_and_limits(outcome: Found) -> None:
