@@ -42,6 +42,9 @@ def caught_signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     numbers = (*interrupts.SIGNALS, signal.SIGALRM)
     before = {number: signal.getsignal(number) for number in numbers}
     monkeypatch.setattr(interrupts, "_state", interrupts._State())
+    for number in interrupts.SIGNALS:
+        # The shell that began the tests in the background may have had them ignored.
+        signal.signal(number, signal.default_int_handler)
     interrupts.catch()
     yield
     signal.setitimer(signal.ITIMER_REAL, 0.0)

@@ -18,11 +18,9 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pytest
 
 from weirlab import programs
@@ -33,47 +31,28 @@ from weirlab.lab import clean, dut, wiring
 from weirlab.lab.dut.vm import esp
 from weirlab.lab.dut.vm import site as sites
 from weirlab.lab.dut.vm.filters import VirtualFilter, load
-from weirlab.lab.dut.vm.gateways import VirtualTunnel
 from weirlab.lab.dut.vm.wireguard import VirtualWireGuard
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.netns import NetnsLab
 from weirlab.lab.vm import building, disk, guest, image, qemu, scripts
 from weirlab.lab.vm.cpio import Archive
 from weirlab.link.host import journal
-from weirlab.measure import Entry
-from weirlab.measure.calls import Hearing, run_calls
-from weirlab.measure.terms import SINGLE
-from weirlab.quality import emodel
-from weirlab.quality.codecs import impairment
-from weirlab.quality.jitterbuffer import Buffers
-from weirlab.records import CallTable, RuleSetup
-from weirlab.studies.capacity.trials import CallTraffic
+from weirlab.records import RuleSetup
 from weirlab.studies.emulator import netem
-from weirlab.traffic.calls.codecs import parse_codec
-from weirlab.traffic.calls.spec import CallClass, Calls
 from weirlab.traffic.encapsulation.packets import Voice
-from weirlab.traffic.sizes import Constant
-from weirlab.traffic.spec import Rate, Traffic
 
 from .conftest import DEADLINE_S, STRANGER, PlainTraffic, wait_until
-from .test_tunnels import MARK, RTP_BYTES, between_gateways, capture, ip_length, is_fragment
+from .test_tunnels import between_gateways, capture, ip_length, is_fragment
+from .vm_checks import TRAFFIC, all_pass, check_calls, check_length, the_tunnel
 
 pytestmark = pytest.mark.netns
 
-TRAFFIC: Final = Traffic(Rate(200.0), Constant(128), warmup_s=0.0, duration_s=0.2)
-SENT: Final = 40
 IN, OUT = wiring.IN0.name, wiring.OUT0.name
 ETHERTYPE: Final = 0x88B5
 """For experiments (IEEE 802)."""
 FEW: Final = 5
 SIZES: Final = (0, 1, 2, 3, 14, 15, 160, 480)
 """Of speech behind the header of RTP: enough to meet every padding."""
-
-G711: Final = parse_codec("g711", 4)
-SPEECH_UDP_BYTES: Final = 8 + 12 + 160
-"""Of a packet of G.711 with 20 ms."""
-DEEP: Final = Buffers(fixed_ms=1000.0)
-"""No packet comes too late, however slow the guest."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -113,11 +92,6 @@ def through(pair: NetnsLab) -> PlainTraffic:
 def the_filter(lab: NetnsLab) -> VirtualFilter:
     assert isinstance(lab._driver, VirtualFilter)
     return lab._driver
-
-
-def the_tunnel(pair: NetnsLab) -> VirtualTunnel:
-    assert isinstance(pair._driver, VirtualTunnel)
-    return pair._driver
 
 
 def test_test_traffic_passes_and_all_of_it_is_counted(lab: NetnsLab, traffic: PlainTraffic) -> None:
@@ -574,77 +548,3 @@ def test_a_trial_from_the_command_line_says_that_its_speed_means_nothing(tmp_pat
     assert document["dut_counters"]["vm_in_rx_packets"] >= document["received"]
     if qemu.accelerators()[0] == "tcg":
         assert "its rates and delays mean nothing" in " ".join(done.stderr.split())
-
-
-def check_length(pair: NetnsLab, driver: VirtualTunnel, size: int, *, encrypted: bool = True) -> None:
-    payload = (MARK + bytes(size))[: RTP_BYTES + size]
-    frames = between_gateways(pair, payload)
-    assert driver.encapsulation.packet_bytes(Voice(size)) in [ip_length(frame) for frame in frames]
-    assert any(payload in frame for frame in frames) is not encrypted
-
-
-def all_pass(lab: NetnsLab, counter: str = "rx_rx_packets") -> bool:
-    """Whether ``counter`` sees all test traffic, in the end: a slow guest may be late for the engine."""
-    before = lab.counters()[counter]
-    sent = lab.run(TRAFFIC).sent
-    wait_until(lambda: lab.counters()[counter] >= before + sent)
-    # A guest that came up just now may send a few IPv6 multicasts of its own.
-    return lab.counters()[counter] <= before + sent + FEW
-
-
-def check_calls(pair: NetnsLab, one_in: int) -> None:
-    """Four calls for a second, of whose packets of speech the near gateway drops one in ``one_in``.
-
-    Loss is what was dropped, and MOS is what follows from it.
-    """
-    near = the_tunnel(pair).ends[0].guest
-    pair.set_rules(RuleSetup())
-    near.do("nft flush ruleset")
-    if one_in:
-        near.do(
-            "nft add table ip loss && "
-            "nft 'add chain ip loss c { type filter hook forward priority 0; }' && "
-            f"nft add rule ip loss c udp length {SPEECH_UDP_BYTES} numgen inc mod {one_in} 0 counter drop"
-        )
-    wanted = CallTraffic(Calls((CallClass(G711),), 1)).spec(0, 4, trial_s=1.0, warmup_s=0.0)
-    once = replace(SINGLE, max_attempts=1)
-    hearing = Hearing(DEEP, keep_packets=True)
-    before = pair.counters()
-    (record,) = run_calls(pair, wanted, Entry("r"), hearing, terms=once, set_rules=False)
-    result, table = record.result, record.calls
-    assert table is not None
-    assert len(table) == 4 * 2
-
-    def dropped() -> int:
-        counted = re.search(r"counter packets (\d+)", near.do("nft list ruleset"))
-        return int(counted[1]) if counted else 0
-
-    def arrived() -> int:
-        return sum(pair.counters()[name] - before[name] for name in ("rx_rx_packets", "tx_rx_packets"))
-
-    wait_until(lambda: arrived() + dropped() >= result.sent)
-    assert arrived() + dropped() == result.sent
-    assert (dropped() > 0) == (one_in > 0)
-    # What a slow guest delivers when nobody waits any more is lost to those who call.
-    late = arrived() - result.received
-    assert dropped() <= int(table.lost.sum()) <= dropped() + late
-    assert_mos_follows(table)
-
-
-def assert_mos_follows(table: CallTable) -> None:
-    """MOS behind the fixed buffer is that of the E-model for the loss and delay in the same row."""
-    assert not table.late_fixed.any()
-    coded = impairment(G711.codec, DEEP.concealment)
-    delay_ms = table.playout_fixed_ns / 1e6
-    expected = emodel.rate(
-        emodel.Connection(
-            t=delay_ms,
-            tr=2 * delay_ms,
-            ta=delay_ms,
-            ie=coded.ie,
-            bpl=coded.bpl,
-            ppl=100.0 * table.lost / table.sent,
-            burst_r=np.where(np.isnan(table.burst_ratio), 1.0, table.burst_ratio),
-        )
-    ).mos
-    np.testing.assert_allclose(table.mos_fixed, expected, atol=1e-9)

@@ -9,16 +9,15 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from weirlab import programs
 from weirlab.errors import MissingCapability
 from weirlab.extras import REPORT
-from weirlab.lab import clean, cores, dut
-from weirlab.lab.host import HostReader
-from weirlab.lab.linux import bpf, interface, real_time, syscalls
+from weirlab.lab import clean, dut, steadiness
+from weirlab.lab.finding import AS_ROOT, Finding, reason
+from weirlab.lab.linux import bpf, interface, syscalls
 from weirlab.lab.linux.namespace import in_thread
 
 _MINIMUM_KERNEL: Final = (5, 18)
@@ -32,22 +31,6 @@ _CAPABILITIES: Final = {
     "CAP_PERFMON": 38,
     "CAP_BPF": 39,
 }
-_SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "jiffies", "pit")
-_AS_ROOT: Final = (
-    "run as root; in a container: --privileged --pid=host. Without, use the simulated lab: --lab sim"
-)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing looked at. ``remedy`` says what to do when it is not ``ok``."""
-
-    name: str
-    ok: bool
-    detail: str
-    remedy: str = ""
-    essential: bool = True
-    """Whether the namespaces lab cannot do without it; else it works, less well or not for all devices."""
 
 
 def diagnose(store: Path | None = None) -> list[Finding]:
@@ -70,12 +53,7 @@ def diagnose(store: Path | None = None) -> list[Finding]:
         _tap(),
         _netem(),
         _charts(),
-        _cores(),
-        _real_time(),
-        _isolation(),
-        _clock(),
-        _frequency(),
-        _temperature(),
+        *steadiness.findings(),
         _room(store or _default_store()),
         _leftovers(),
     ]
@@ -83,7 +61,7 @@ def diagnose(store: Path | None = None) -> list[Finding]:
 
 def missing_for_namespaces() -> str | None:
     """Why the namespaces lab cannot work here, in one sentence; None where it can."""
-    findings = [_capabilities(), *_namespaces_and_xdp(), _kernel_threads(), _cores()]
+    findings = [_capabilities(), *_namespaces_and_xdp(), _kernel_threads(), steadiness.two_cpus()]
     for finding in findings:
         if finding.essential and not finding.ok:
             return f"{finding.name}: {finding.detail}"
@@ -105,7 +83,7 @@ def _capabilities() -> Finding:
     effective = int(match[1], 16) if match else 0
     lacking = [capability for capability, bit in _CAPABILITIES.items() if not effective >> bit & 1]
     if lacking:
-        return Finding(name, False, f"missing {', '.join(lacking)}", _AS_ROOT)
+        return Finding(name, False, f"missing {', '.join(lacking)}", AS_ROOT)
     return Finding(name, True, f"all that is needed ({', '.join(_CAPABILITIES)})")
 
 
@@ -134,7 +112,7 @@ def _namespaces_and_xdp() -> list[Finding]:
                 findings.append(Finding(name, True, attempt(), essential=essential))
             # pyroute2's errors are no OSErrors, and which ones come is the kernel's choice.
             except Exception as error:
-                findings.append(Finding(name, False, _reason(error), remedy, essential))
+                findings.append(Finding(name, False, reason(error), remedy, essential))
                 if essential:
                     return
 
@@ -172,7 +150,7 @@ def _attempts() -> Iterator[tuple[str, Callable[[], str], bool, str]]:
         return "the kernel sends what a program makes"
 
     packet_sockets = "packets will go through packet sockets (--backend af_packet), at lower rates"
-    yield "network namespaces", namespace, True, f"CONFIG_NET_NS and Linux 5.2 are needed; {_AS_ROOT}"
+    yield "network namespaces", namespace, True, f"CONFIG_NET_NS and Linux 5.2 are needed; {AS_ROOT}"
     yield "veth interfaces", veth, True, "CONFIG_VETH is needed: modprobe veth, or a kernel that has it"
     yield "BPF", load, False, f"CONFIG_BPF_SYSCALL and CAP_BPF are needed; without, {packet_sockets}"
     yield "native XDP", native, False, f"Linux 5.9 is needed; without, {packet_sockets}"
@@ -189,7 +167,7 @@ def _af_xdp() -> Finding:
             "Linux 5.4 with CONFIG_XDP_SOCKETS, and root; without AF_XDP leave these endpoints out: "
             "weir ipsec endpoints --arms sockets,sockets-real-time"
         )
-        return Finding(name, False, _reason(error), remedy, essential=False)
+        return Finding(name, False, reason(error), remedy, essential=False)
     where = "in the driver" if native else "in generic mode"
     how = "zero-copy" if zero_copy else "copy"
     detail = f"sockets work on a veth interface, in {how} mode; their XDP program runs {where}"
@@ -276,7 +254,7 @@ def _netem() -> Finding:
     try:
         done = in_thread(_try_netem)
     except (OSError, MissingCapability) as error:
-        why = _reason(error)
+        why = reason(error)
     else:
         if done.returncode == 0:
             return Finding("netem", True, "the kernel can emulate links (weir link --by netem)")
@@ -304,104 +282,6 @@ def _can_be_loaded(library: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _cores() -> Finding:
-    try:
-        chosen = cores.choose()
-    except MissingCapability as error:
-        return Finding("CPUs", False, str(error), "give the machine two CPUs, or use --lab sim")
-    text = f"sender on {chosen.sender}, device on {chosen.dut}"
-    if cores.share_a_core(chosen):
-        return Finding(
-            "CPUs",
-            False,
-            f"{text}, which are threads of one core and slow each other down",
-            "give the machine a second physical core",
-            essential=False,
-        )
-    return Finding("CPUs", True, text)
-
-
-def _real_time() -> Finding:
-    """Whether sender and device may have right of way over all ordinary work during a trial."""
-    name = "real-time priority"
-    try:
-        real_time.attempt()
-    except OSError as error:
-        why, remedy = real_time.why_refused()
-        told = f"{_reason(error)} ({why})" if why else _reason(error)
-        detail = f"refused: {told}; other work on this machine spoils more trials"
-        return Finding(name, False, detail, remedy, essential=False)
-    if not (longest_s := real_time.longest_s()):
-        return Finding(
-            name,
-            False,
-            "the kernel gives no time to it (kernel.sched_rt_runtime_us is 0), so no trial has it",
-            "sysctl -w kernel.sched_rt_runtime_us=950000",
-            essential=False,
-        )
-    return Finding(name, True, f"sender and device can have it during trials of up to {longest_s:.2g} s")
-
-
-def _isolation() -> Finding:
-    """Tried as a test bed does, and given back at once."""
-    name = "isolated CPUs"
-    try:
-        chosen = cores.choose()
-        claim = clean.Claim()
-    except MissingCapability as error:
-        return Finding(name, False, str(error), _AS_ROOT, essential=False)
-    try:
-        claim.isolate({chosen.sender, chosen.dut})
-        found = claim.isolation
-    finally:
-        claim.release()
-    assert found is not None
-    if found.state == "refused":
-        detail = f"{found.words}; other work shares the CPUs of sender and device"
-        return Finding(name, False, detail, found.remedy, essential=False)
-    return Finding(name, True, found.words)
-
-
-def _clock() -> Finding:
-    try:
-        source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
-    except OSError:
-        return Finding("clock", True, "source not exposed")
-    if source in _SLOW_CLOCKS:
-        return Finding(
-            "clock",
-            False,
-            f"{source}: reading it takes a microsecond or more",
-            "choose a faster one in /sys/devices/system/clocksource/clocksource0 (tsc, kvm-clock)",
-            essential=False,
-        )
-    return Finding("clock", True, source)
-
-
-def _frequency() -> Finding:
-    folder = Path("/sys/devices/system/cpu/cpu0/cpufreq")
-    try:
-        governor = (folder / "scaling_governor").read_text().strip()
-    except OSError:
-        return Finding("CPU frequency", True, "not exposed here; records leave it empty")
-    if governor == "performance":
-        return Finding("CPU frequency", True, "governor performance")
-    return Finding(
-        "CPU frequency",
-        False,
-        f"governor {governor}: the device's speed may vary from trial to trial",
-        "cpupower frequency-set --governor performance",
-        essential=False,
-    )
-
-
-def _temperature() -> Finding:
-    celsius = HostReader({}).sample().temperature_c
-    if celsius is None:
-        return Finding("temperature", True, "not exposed here; records leave it empty")
-    return Finding("temperature", True, f"{celsius:.0f} °C")
 
 
 def _room(store: Path) -> Finding:
@@ -439,8 +319,3 @@ def _leftovers() -> Finding:
             essential=False,
         )
     return Finding("left-overs", True, "none")
-
-
-def _reason(error: Exception) -> str:
-    words = error.strerror if isinstance(error, OSError) else str(error)
-    return words or type(error).__name__

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from weirlab.lab.cores import Cores
-from weirlab.lab.doctor import Finding
+from weirlab.lab.finding import Finding
 from weirlab.lab.host import HostReader
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.measure.verdict import Word, word

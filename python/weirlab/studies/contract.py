@@ -11,7 +11,7 @@ from weirlab.jobs.work import Work
 
 if TYPE_CHECKING:
     from weirlab.errors import WeirError
-    from weirlab.lab.doctor import Finding
+    from weirlab.lab.finding import Finding
     from weirlab.measure.calibrate import Calibration
     from weirlab.report.export import Page, ReportOutcome
     from weirlab.scenario.model import Root

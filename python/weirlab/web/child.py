@@ -25,15 +25,19 @@ def serve(deeds: Mapping[str, Deed], file: str) -> None:
     request = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_the_service, daemon=True).start()
     _limit(int(request["memory_bytes"]), int(request["most_s"]))
-    try:
-        answer: dict[str, Any] = deeds[request["do"]](request)
-    except MemoryError:
-        answer = _failure(NO_MEMORY)
-    except Exception as error:
-        answer = _failure(_told(error, request, file))
     # What is not asked of a standard stream that may be broken already.
-    os.write(1, json.dumps(answer).encode())
+    os.write(1, json.dumps(answer(deeds, request, file)).encode())
     os._exit(0)
+
+
+def answer(deeds: Mapping[str, Deed], request: dict[str, Any], file: str) -> dict[str, Any]:
+    """What a deed returns, or what failed."""
+    try:
+        return deeds[request["do"]](request)
+    except MemoryError:
+        return _failure(NO_MEMORY)
+    except Exception as error:
+        return _failure(_told(error, request, file))
 
 
 def _told(error: Exception, request: dict[str, Any], file: str) -> str:

@@ -129,7 +129,12 @@ def test_verify_draws_other_settings_with_another_seed(weir: Weir, finished: str
     assert drawn[0] != drawn[1]
 
 
-def test_report_writes_page_and_plots(weir: Weir, finished: str, tmp_path: Path) -> None:
+def test_report_writes_page_and_plots(
+    weir: Weir, finished: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is in these files is looked at in the tests of the page.
+    monkeypatch.setattr("weirlab.report.bundle.svg", lambda chart: "<svg></svg>")
+    monkeypatch.setattr("weirlab.report.bundle.png", lambda chart: b"")
     answer = weir("report", "last", "--out", tmp_path / "r.html", "--plots", tmp_path / "plots", "--json")
     assert answer.code == 0
     assert Path(answer.json["path"]).exists()
@@ -188,7 +193,7 @@ def test_export_writes_the_tables(weir: Weir, finished: str, tmp_path: Path, for
 
 def test_doctor_fails_only_for_what_is_essential(weir: Weir, monkeypatch: pytest.MonkeyPatch) -> None:
     from weirlab.lab import doctor
-    from weirlab.lab.doctor import Finding
+    from weirlab.lab.finding import Finding
 
     monkeypatch.setattr("weirlab.measure.noise.listen", lambda *_: make_noise(undisturbed_ratio=0.2))
     lesser = Finding("temperature", False, "not exposed", "nothing", essential=False)

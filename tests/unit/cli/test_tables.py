@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from weirlab.cli.program.showing import WITHOUT_TABLES
-from weirlab.lab.doctor import Finding
+from weirlab.lab.finding import Finding
 from weirlab.store import Store
 from weirlab.studies.failover import FailoverStudy
 from weirlab.studies.failover.fakes import FakePair, SwitchBehaviour, instant

@@ -67,6 +67,11 @@ def test_a_quiet_machine_is_good_and_the_models_are_judged(store: Store, on: On)
     found = outcome.document()
     assert found["verification"]["judged"] is True
     assert found["verification"]["machine"]["verdict"] == "good"
+    # Who goes over the held-out trials again is told the same.
+    run_id = outcome.found.profile.run.run_id
+    again = verify(Work(store, Quiet()), run_id, held_out={}, again=False, lab=Lab(), dut=None)
+    assert again.problem() is None
+    assert json.dumps(again.document()["machine"], default=str)
 
 
 def test_the_usual_budget_is_kept_whatever_the_host_does(store: Store, on: On, told: Told) -> None:
@@ -172,26 +177,13 @@ def test_one_repetition_gives_no_verdict_on_models_but_blames_no_machine(store: 
     problem = outcome.problem()
     assert isinstance(problem, ModelError)
     assert "fewer than two valid trials" in str(problem)
-
-
-def test_the_page_begins_with_the_machine_and_leaves_models_unjudged(store: Store, on: On) -> None:
-    on()
-    held_out = [{"positions": [200], "draws": 3, "repetitions": 1}]
-    run_id = run_scenario(store, small(verify=held_out), Quiet()).found.profile.run.run_id
-    page = report(store, run_id).path.read_text()
+    # The page begins with the machine, and leaves the models unjudged.
+    page = report(store, outcome.found.profile.run.run_id).path.read_text()
     first = page[page.index('<section id="answer"') : page.index("<h1")]
     assert "No verdict on the models: " in first
     assert "Machine good: " in first
     assert "Prediction error, delay" not in page  # A tile without a number is left out.
     assert "typically off by" not in page
-
-
-def test_going_over_held_out_trials_again_says_the_same(store: Store, on: On) -> None:
-    on()
-    run_id = run_scenario(store, small(), Quiet()).found.profile.run.run_id
-    outcome = verify(Work(store, Quiet()), run_id, held_out={}, again=False, lab=Lab(), dut=None)
-    assert outcome.problem() is None
-    assert json.dumps(outcome.document()["machine"], default=str)
 
 
 class Waiting(FakeBed):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import MissingCapability
-from weirlab.lab import clean, doctor
+from weirlab.lab import clean, doctor, steadiness
 from weirlab.lab.isolation.partition import Isolation
 from weirlab.lab.linux import syscalls
 
@@ -146,8 +146,8 @@ def test_cpus_that_need_no_isolation_are_no_fault() -> None:
 
 
 def test_no_real_time_at_all_is_told_although_the_policy_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.real_time, "attempt", lambda: None)
-    monkeypatch.setattr(doctor.real_time, "longest_s", lambda: 0.0)
+    monkeypatch.setattr(steadiness.real_time, "attempt", lambda: None)
+    monkeypatch.setattr(steadiness.real_time, "longest_s", lambda: 0.0)
     finding = find("real-time priority")
     assert not finding.ok
     assert "sched_rt_runtime_us" in finding.remedy

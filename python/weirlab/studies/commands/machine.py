@@ -12,7 +12,7 @@ from weirlab.cli.output import Session
 from weirlab.errors import LabError, MissingCapability
 
 if TYPE_CHECKING:
-    from weirlab.lab.doctor import Finding
+    from weirlab.lab.finding import Finding
     from weirlab.studies.contract import Study
 
 DOCTOR = """Say what works on this machine, what does not, and what to do about it.
@@ -67,7 +67,8 @@ def doctor(ctx: typer.Context, store: StoreOption = None, json: JsonOption = Fal
     """Diagnose this machine."""
     from weirlab.cli.program import app
     from weirlab.lab.cores import choose
-    from weirlab.lab.doctor import Finding, diagnose
+    from weirlab.lab.doctor import diagnose
+    from weirlab.lab.finding import Finding
     from weirlab.measure import noise
     from weirlab.studies.commands import tables, wording
     from weirlab.studies.registry import broken, studies
@@ -100,7 +101,7 @@ def doctor(ctx: typer.Context, store: StoreOption = None, json: JsonOption = Fal
 
 def _checks(study: Study[Any, Any, Any]) -> Sequence[Finding]:
     """What ``study`` says of this machine; one of another package may raise anything."""
-    from weirlab.lab.doctor import Finding
+    from weirlab.lab.finding import Finding
     from weirlab.studies.registry import own
 
     try:

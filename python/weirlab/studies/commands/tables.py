@@ -11,7 +11,7 @@ from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.jobs.inventory import RunOutcome
-    from weirlab.lab.doctor import Finding
+    from weirlab.lab.finding import Finding
 
 
 def run(outcome: RunOutcome) -> list[Table]:

@@ -10,7 +10,7 @@ from weirlab.cli.quantities import count, plural, words
 
 if TYPE_CHECKING:
     from weirlab.jobs.inventory import RunOutcome
-    from weirlab.lab.doctor import Finding
+    from weirlab.lab.finding import Finding
     from weirlab.lab.vm.building import Built
     from weirlab.report.export import ReportOutcome
     from weirlab.store import RunSummary

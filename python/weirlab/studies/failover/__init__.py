@@ -10,7 +10,7 @@ from weirlab.jobs.work import Work
 from weirlab.studies.contract import Ground, Study, Told
 
 if TYPE_CHECKING:
-    from weirlab.lab.doctor import Finding
+    from weirlab.lab.finding import Finding
     from weirlab.report.story import Story
     from weirlab.store import Run, RunWriter
     from weirlab.studies.contract import Outcome

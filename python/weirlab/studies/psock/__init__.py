@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weirlab.studies.contract import Study
 
 if TYPE_CHECKING:
-    from weirlab.lab.doctor import Finding
+    from weirlab.lab.finding import Finding
 
 
 class PsockStudy(Study[Any, Any, Any]):

@@ -107,7 +107,7 @@ def _export(request: dict[str, Any]) -> dict[str, Any]:
     return {"points": points.height}
 
 
-_DEEDS: Final = {
+DEEDS: Final = {
     "analyse": _analyse,
     "draw": _draw,
     "explain": _explain,
@@ -117,4 +117,4 @@ _DEEDS: Final = {
 
 
 if __name__ == "__main__":
-    serve(_DEEDS, CAPTURE)
+    serve(DEEDS, CAPTURE)

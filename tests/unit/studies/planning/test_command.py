@@ -11,8 +11,7 @@ from weirlab.model import Device, fit_all, save_devices
 from weirlab.testing import queue
 
 from ...conftest import Weir
-
-OLD, NEW = queue.Device(), queue.Device(fixed_ns=800.0, per_rule_ns=1.0)
+from .conftest import NEW, OLD
 
 RULES = """\
 *filter
@@ -22,18 +21,6 @@ RULES = """\
 [9000:1] -A FORWARD -p tcp -m tcp --dport 443 -j ACCEPT
 COMMIT
 """
-
-
-@pytest.fixture(scope="module")
-def devices(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with an old and a new device."""
-    path = tmp_path_factory.mktemp("models") / "devices.json"
-    fitted = {
-        name: fit_all(queue.profile(device, packets=1500), calibrate=False)
-        for name, device in (("old", OLD), ("new", NEW))
-    }
-    save_devices([Device(name, models) for name, models in fitted.items()], path)
-    return path
 
 
 @pytest.fixture
@@ -332,73 +319,3 @@ def test_rates_in_bits_are_required_of_the_planned_frames(weir: Weir, devices: P
     wire_bps = 1e9 / OLD.service_ns(0) * 84 * 8
     assert weir(*asked, "--require", f"rate>={wire_bps * 0.9:.0f}bit/s").code == 0
     assert weir(*asked, "--require", f"rate>={wire_bps * 1.1:.0f}bit/s").code == 9
-
-
-@pytest.fixture(scope="module")
-def tunnels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with two tunnels, which were profiled without rules."""
-    path = tmp_path_factory.mktemp("models") / "tunnels.json"
-    fitted = {
-        name: fit_all(queue.profile(device, positions=(0,), packets=1500), calibrate=False)
-        for name, device in (("fast", FAST), ("slow", SLOW))
-    }
-    save_devices([Device(name, models) for name, models in fitted.items()], path)
-    return path
-
-
-FAST, SLOW = queue.Device(fixed_ns=4000.0), queue.Device(fixed_ns=9000.0)
-
-
-@pytest.mark.parametrize("cpus", [1, 2])
-def test_every_device_with_every_tunnel_behind_it_answers(
-    weir: Weir, devices: Path, tunnels: Path, cpus: int
-) -> None:
-    common = ("--rules", "400", "--certainty", "50%", "--json")
-    answer = weir("plan", devices, "--tunnel", tunnels, "--cpus", str(cpus), *common)
-    found = {one["device"]: one["reach"]["value"] for one in answer.json["answers"]}
-    rules, behind = {"old": OLD, "new": NEW}, {"fast": FAST, "slow": SLOW}
-    service_ns = {
-        f"{name} + {tunnel}": rules[name].per_rule_ns * 400 + behind[tunnel].fixed_ns
-        if cpus == 1
-        else max(rules[name].service_ns(400), behind[tunnel].fixed_ns)
-        for name in rules
-        for tunnel in behind
-    }
-    assert set(found) == set(service_ns)
-    for name, each_ns in service_ns.items():
-        assert found[name] == pytest.approx(1e9 / each_ns, rel=0.03), name
-    assert str(answer.json["best"]).endswith("+ fast")
-
-
-def test_calls_through_a_tunnel_behind_rules_are_told_in_a_sentence(
-    weir: Weir, devices: Path, tunnels: Path
-) -> None:
-    pair = ("plan", devices, "--device", "old", "--tunnel", tunnels, "--certainty", "50%")
-    document = weir(*pair, "--codec", "g711", "--rules", "100", "--extrapolate", "--json").json
-    assert "old + fast carries " in document["conclusion"]
-    assert "two-way calls, G.711" in document["conclusion"]
-    (fast, _) = document["answers"]
-    # Of 218 B as of 64 B, and 100 packets/s each.
-    assert fast["calls"] == pytest.approx(1e9 / (270 + FAST.fixed_ns) / 100, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--cpus", "2", "--rules", "400"), "add --tunnel MODEL"),
-        (("--tunnel", "TUNNELS", "--using", "piecewise", "--rules", "400"), "needs the model queueing"),
-    ],
-)
-def test_a_tunnel_that_cannot_be_planned_with_is_refused(
-    weir: Weir, devices: Path, tunnels: Path, options: tuple[str, ...], said: str
-) -> None:
-    told = [str(tunnels) if option == "TUNNELS" else option for option in options]
-    answer = weir("plan", devices, *told)
-    assert answer.code == 2
-    assert said in answer.err
-
-
-def test_a_tunnel_without_rules_in_front_is_refused(weir: Weir, tunnels: Path) -> None:
-    answer = weir("plan", "--tunnel", tunnels, "--rules", "400")
-    assert answer.code == 2
-    assert "name their model, too" in answer.err

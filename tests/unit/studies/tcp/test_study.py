@@ -189,6 +189,7 @@ class Impatient(Silent):
         os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.usefixtures("caught_signals")
 def test_ctrl_c_keeps_what_was_measured_until_then(serve: Serve, tmp_path: Path) -> None:
     store, what = Store(tmp_path), asked(serve().port, total=None, lasts="1h")
     study = TcpStudy(Live(Impatient(), View(print_ns=1_000_000)))

@@ -6,8 +6,8 @@ import re
 
 from pyroute2.netlink.exceptions import NetlinkError
 
-from weirlab.lab.doctor import Finding
 from weirlab.lab.dut import nftables, tool
+from weirlab.lab.finding import Finding
 from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.linux.namespace import in_thread

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from weirlab.lab.doctor import Finding
+from weirlab.lab.finding import Finding
 
 PROTOCOL: Final = 262
 """``IPPROTO_MPTCP`` of linux/in.h; Python has no name for it."""

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from weirlab.errors import WeirError
-from weirlab.lab.doctor import Finding
+from weirlab.lab.finding import Finding
 from weirlab.studies.psock.dropin import program
 from weirlab.studies.psock.dropin.options import BPF, PORT, SECCOMP, By
 from weirlab.studies.psock.options import LOOPBACK, SessionOptions

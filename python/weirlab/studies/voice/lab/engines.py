@@ -16,7 +16,7 @@ from weirlab.studies.voice.plan.model import Engine
 from weirlab.studies.voice.routing import Network
 
 if TYPE_CHECKING:
-    from weirlab.lab.doctor import Finding
+    from weirlab.lab.finding import Finding
 
 Fault = Literal["off", "503", "486"]
 """How an engine fails: without power, or it refuses every call by this answer."""
@@ -184,7 +184,7 @@ def lacking(wanted: Sequence[str]) -> str:
 
 def finding() -> Finding:
     """What ``weir doctor`` says about the voice lab."""
-    from weirlab.lab.doctor import Finding
+    from weirlab.lab.finding import Finding
 
     name = "voice lab"
     if what := lacking([*PACKAGES]):

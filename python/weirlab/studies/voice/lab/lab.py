@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import tempfile
@@ -20,13 +19,13 @@ from weirlab.lab import clean
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import explained
 from weirlab.lab.machines.machine import Machine
-from weirlab.quoting import printable
 from weirlab.studies.voice.configs import configs
 from weirlab.studies.voice.configs.named import servers
 from weirlab.studies.voice.configs.parts import address, gatekeeper, refuse
-from weirlab.studies.voice.lab import asking, chroot, dns, engines, wire
+from weirlab.studies.voice.lab import chroot, engines, wire
 from weirlab.studies.voice.lab.endpoints import Endpoints, Spoilt
-from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
+from weirlab.studies.voice.lab.engines import OFF, Fault
+from weirlab.studies.voice.lab.readiness import Readiness, quoted
 from weirlab.studies.voice.lab.seen import Frame, Watcher
 from weirlab.studies.voice.routing import Network
 
@@ -46,7 +45,6 @@ _ELSE: Final = Path("/mnt")
 """Where they find them if there is no BIND; both folders are in the root folder of Asterisk, too."""
 
 _POLL_S: Final = 0.05
-_SHOWN_LINES: Final = 6
 
 
 class Host(Machine):
@@ -155,7 +153,7 @@ class VoiceLab:
 
     def last_words(self, name: str) -> str:
         """What an engine said last, in one line."""
-        return _quoted(self.said(name).splitlines())
+        return quoted(self.said(name).splitlines())
 
     @contextmanager
     def failing(self, name: str | None, how: Fault = OFF) -> Iterator[None]:
@@ -183,7 +181,7 @@ class VoiceLab:
         for daemon in self.daemons:
             if daemon.program == "asterisk" and gatekeeper(self.network, daemon.name) == name:
                 what = f"{daemon.title} does not register again with {name}"
-                self.until(partial(self._registered, daemon), what, daemon.name, _AGAIN_S)
+                self.until(partial(self._ready.registered, daemon), what, daemon.name, _AGAIN_S)
 
     @interruptible
     def call(
@@ -335,6 +333,13 @@ class VoiceLab:
 
         return Direct() if device is None else Passage(device, self._claim, self._switch, self._hosts)
 
+    @property
+    def _ready(self) -> Readiness:
+        assert self._machine is not None
+        return Readiness(
+            self.network, self.daemons, self.folder, self._machine, self._hosts, self.said, self.until
+        )
+
     @interruptible
     def _start(self) -> None:
         assert self._machine is not None
@@ -355,94 +360,7 @@ class VoiceLab:
             for daemon in group:
                 self.start(daemon.title, daemon.command, self._hosts[daemon.address], daemon.name)
             for daemon in group:
-                self._await(daemon)
-
-    def _await(self, daemon: Daemon) -> None:
-        match daemon.program:
-            case "named":
-                for number, zone in enumerate(self._zones(), 1):
-                    self._await_zone(daemon, zone, number)
-            case "kamailio":
-                self._await_sip(daemon)
-            case "gatekeeper":
-                self._await_socket(daemon, "udp", daemon.port)
-            case "asterisk":
-                self._await_gateway(daemon)
-            case "telephone":
-                self._await_socket(daemon, "tcp", daemon.port)
-                self._await_registration(daemon)
-
-    def _zones(self) -> list[str]:
-        plan = self.network.plan
-        return [*dict.fromkeys([*(tree.origin for tree in plan.trees.values()), *plan.domains])]
-
-    def _await_zone(self, daemon: Daemon, zone: str, number: int) -> None:
-        def answered() -> bool:
-            if wrong := engines.refused(self.said(daemon.name)):
-                about = [line for line in self.said(daemon.name).splitlines() if any(map(line.count, wrong))]
-                raise LabError(f"{daemon.title} does not load the zone {', '.join(wrong)}: {_quoted(about)}")
-            if kept := engines.untransferred(self.said(daemon.name)):
-                reasons = ", ".join(f"{zone} ({why})" for zone, why in kept.items())
-                raise LabError(f"{daemon.title} does not get its zones from the primary: {reasons}")
-            found = host.call(partial(asking.asked, daemon.address, daemon.port, dns.question(zone, number)))
-            return found is not None and dns.answers(found, number)
-
-        host = self._hosts[daemon.address]
-        self.until(answered, f"{daemon.title} does not answer for the zone {zone}", daemon.name)
-
-    def _await_socket(self, daemon: Daemon, transport: str, port: int) -> None:
-        waits = partial(self._hosts[daemon.address].call, partial(wire.bound, port, transport))
-        what = f"{daemon.title} does not wait at {daemon.address}, {transport.upper()} port {port}"
-        self.until(waits, what, daemon.name)
-
-    def _await_gateway(self, daemon: Daemon) -> None:
-        """Until all of it runs, and its gatekeeper knows it."""
-        assert self._machine is not None
-        booted = engines.in_chroot("-C", daemon.file, "-rx", "core waitfullybooted")
-        runs, control = self._machine.succeeds, self.folder / daemon.name / "run/asterisk.ctl"
-        self.until(lambda: control.exists() and runs(booted), f"{daemon.title} does not start", daemon.name)
-        engine = self.network.plan.engines[daemon.name]
-        for transport, port in engines.sockets(engine):
-            self._await_socket(daemon, transport, port)
-        if "h323" in engine.speaks:
-            self._put_first(daemon)
-            self._await_registration(daemon)
-
-    def _put_first(self, daemon: Daemon) -> None:
-        """Let the threads that take H.323 calls at a gateway go before the threads of these calls."""
-        assert self._machine is not None
-        run, cpus = self._machine.run, sorted(os.sched_getaffinity(0))
-        gateways = [each.name for each in self.daemons if each.program == "asterisk"]
-        cpu = cpus[gateways.index(daemon.name) % len(cpus)]
-        for thread in engines.takers(run(engines.listing(daemon.file))[1]):
-            if not all(run(command)[0] == 0 for command in engines.undisturbed(thread, cpu)):
-                run(engines.yielding(thread))
-
-    def _registered(self, daemon: Daemon) -> bool:
-        """Does a gateway know that it is registered with its gatekeeper?"""
-        assert self._machine is not None
-        told = self._machine.run(engines.in_chroot("-C", daemon.file, "-rx", "ooh323 show gk"))[1]
-        return any(line.split()[:1] == ["GK"] and line.endswith(" Registered") for line in told)
-
-    def _await_registration(self, daemon: Daemon) -> None:
-        """Until its gatekeeper knows it, if it has one here."""
-        engine = self.network.plan.engines[daemon.name]
-        keeper = gatekeeper(self.network, daemon.name)
-        if keeper is not None and not engines.impossible(self.network.plan.engines[keeper]):
-            place = f"REGISTERED {daemon.address}:{engine.port('h323')} "
-            what = f"{daemon.title} does not register with {keeper}"
-            self.until(lambda: place in self.said(keeper), what, daemon.name)
-
-    def _await_sip(self, daemon: Daemon) -> None:
-        host = self._hosts[daemon.address]
-        ask = asking.options(daemon.address, daemon.port)
-
-        def answered() -> bool:
-            found = host.call(partial(asking.asked, daemon.address, daemon.port, ask))
-            return found is not None and found.startswith(b"SIP/2.0 ")
-
-        what = f"{daemon.title} does not answer at {daemon.address}:{daemon.port}"
-        self.until(answered, what, daemon.name)
+                self._ready.wait(daemon)
 
 
 def _addresses(network: Network) -> list[str]:
@@ -456,8 +374,3 @@ def _addresses(network: Network) -> list[str]:
         found.append(server.address)
     found += [address(network, name) for name, each in plan.engines.items() if not engines.impossible(each)]
     return [*dict.fromkeys(found)]
-
-
-def _quoted(lines: Sequence[str]) -> str:
-    kept = [printable(line.strip()) for line in lines if line.strip()][-_SHOWN_LINES:]
-    return " | ".join(kept) or "nothing"

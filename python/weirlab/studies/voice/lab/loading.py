@@ -94,10 +94,10 @@ class LoadingLab(VoiceLab):
         """Start a gateway anew: what is left of too many calls would keep it busy for minutes."""
         self.stop(daemon.title, by=signal.SIGKILL)
         self.start(daemon.title, daemon.command, self._hosts[daemon.address], daemon.name)
-        self._await(daemon)
+        self._ready.wait(daemon)
         if gatekeeper(self.network, daemon.name) is not None:
             what = f"{daemon.title} does not register again"
-            self.until(partial(self._registered, daemon), what, daemon.name)
+            self.until(partial(self._ready.registered, daemon), what, daemon.name)
 
 
 def _loaded(lab: VoiceLab, offered: Offered) -> Loaded:

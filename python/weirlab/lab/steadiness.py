@@ -1,0 +1,118 @@
+"""What makes measurements steady on this machine: CPUs, priority, clock, frequency."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from weirlab.errors import MissingCapability
+from weirlab.lab import clean, cores
+from weirlab.lab.finding import AS_ROOT, Finding, reason
+from weirlab.lab.host import HostReader
+from weirlab.lab.linux import real_time
+
+_SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "jiffies", "pit")
+
+
+def findings() -> list[Finding]:
+    """Look at all of it; nothing stays behind."""
+    return [two_cpus(), _real_time(), _isolation(), _clock(), _frequency(), _temperature()]
+
+
+def two_cpus() -> Finding:
+    """Whether sender and device can have a CPU each."""
+    try:
+        chosen = cores.choose()
+    except MissingCapability as error:
+        return Finding("CPUs", False, str(error), "give the machine two CPUs, or use --lab sim")
+    text = f"sender on {chosen.sender}, device on {chosen.dut}"
+    if cores.share_a_core(chosen):
+        return Finding(
+            "CPUs",
+            False,
+            f"{text}, which are threads of one core and slow each other down",
+            "give the machine a second physical core",
+            essential=False,
+        )
+    return Finding("CPUs", True, text)
+
+
+def _real_time() -> Finding:
+    """Whether sender and device may have right of way over all ordinary work during a trial."""
+    name = "real-time priority"
+    try:
+        real_time.attempt()
+    except OSError as error:
+        why, remedy = real_time.why_refused()
+        told = f"{reason(error)} ({why})" if why else reason(error)
+        detail = f"refused: {told}; other work on this machine spoils more trials"
+        return Finding(name, False, detail, remedy, essential=False)
+    if not (longest_s := real_time.longest_s()):
+        return Finding(
+            name,
+            False,
+            "the kernel gives no time to it (kernel.sched_rt_runtime_us is 0), so no trial has it",
+            "sysctl -w kernel.sched_rt_runtime_us=950000",
+            essential=False,
+        )
+    return Finding(name, True, f"sender and device can have it during trials of up to {longest_s:.2g} s")
+
+
+def _isolation() -> Finding:
+    """Tried as a test bed does, and given back at once."""
+    name = "isolated CPUs"
+    try:
+        chosen = cores.choose()
+        claim = clean.Claim()
+    except MissingCapability as error:
+        return Finding(name, False, str(error), AS_ROOT, essential=False)
+    try:
+        claim.isolate({chosen.sender, chosen.dut})
+        found = claim.isolation
+    finally:
+        claim.release()
+    assert found is not None
+    if found.state == "refused":
+        detail = f"{found.words}; other work shares the CPUs of sender and device"
+        return Finding(name, False, detail, found.remedy, essential=False)
+    return Finding(name, True, found.words)
+
+
+def _clock() -> Finding:
+    try:
+        source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
+    except OSError:
+        return Finding("clock", True, "source not exposed")
+    if source in _SLOW_CLOCKS:
+        return Finding(
+            "clock",
+            False,
+            f"{source}: reading it takes a microsecond or more",
+            "choose a faster one in /sys/devices/system/clocksource/clocksource0 (tsc, kvm-clock)",
+            essential=False,
+        )
+    return Finding("clock", True, source)
+
+
+def _frequency() -> Finding:
+    folder = Path("/sys/devices/system/cpu/cpu0/cpufreq")
+    try:
+        governor = (folder / "scaling_governor").read_text().strip()
+    except OSError:
+        return Finding("CPU frequency", True, "not exposed here; records leave it empty")
+    if governor == "performance":
+        return Finding("CPU frequency", True, "governor performance")
+    return Finding(
+        "CPU frequency",
+        False,
+        f"governor {governor}: the device's speed may vary from trial to trial",
+        "cpupower frequency-set --governor performance",
+        essential=False,
+    )
+
+
+def _temperature() -> Finding:
+    celsius = HostReader({}).sample().temperature_c
+    if celsius is None:
+        return Finding("temperature", True, "not exposed here; records leave it empty")
+    return Finding("temperature", True, f"{celsius:.0f} °C")
