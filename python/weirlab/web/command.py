@@ -30,10 +30,10 @@ WEB_HELP = """Serve runs, captures and live tests to a browser, until Ctrl-C.
 The page lists the runs of the store, opens their reports and compares two.
 It takes captures (pcap, pcapng; also gzip, zstd) and draws their TCP
 connections down to the packet. It runs TCP tests against a host that runs
-weir tcp serve, and draws them live. Every capture and test has a data ID,
-which finds it again in another session. With --allow-run it also starts
-scenarios (weir run) and shows their progress; those with network namespaces
-need root.
+weir tcp serve, or between two such hosts, and draws them live. Every capture
+and test has a data ID, which finds it again in another session. With
+--allow-run it also starts scenarios (weir run) and shows their progress;
+those with network namespaces need root.
 
 It listens on loopback: whoever has an account on this host can use it. Any
 other address needs a token of 16 characters or more, which each browser is
