@@ -64,7 +64,8 @@ class Backlog:
 
     def is_deep(self, lasts_s: float) -> bool:
         """Whether a trial of that length passes with clearly more than what lasts."""
-        return self.lossless_pps(lasts_s) >= (1 + DEEP) * self.threshold_pps
+        passes = self.lossless_pps(lasts_s)
+        return self.first(lasts_s).endless or passes >= (1 + DEEP) * self.threshold_pps
 
 
 def backlog(model: Predictor, position: float, frame_bytes: float) -> Backlog | None:

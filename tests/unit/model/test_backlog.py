@@ -67,6 +67,19 @@ def test_a_queue_that_was_never_full_holds_more_than_was_seen(
     assert model.threshold_pps(0, FRAME) == pytest.approx(THRESHOLD_PPS, rel=0.01)
 
 
+def test_a_flood_that_loses_packets_before_the_queue_does_not_say_how_much_it_holds(
+    profiled: list[Observation],
+) -> None:
+    most_pps = max(one.rate_pps for one in profiled)
+    flooded = [one if one.rate_pps == most_pps else replace(one, loss_ratio=0.0) for one in profiled]
+    assert any(one.loss_ratio > 0.1 for one in flooded)
+    found = backlog(Queueing.fit(flooded), 0, FRAME)
+    assert found is not None
+    assert found.first(1.0).endless
+    # However long a trial is: that queue takes in what is too much.
+    assert found.is_deep(1000.0)
+
+
 def test_an_ordinary_queue_is_not_deep(shallow: Queueing) -> None:
     found = backlog(shallow, 0, FRAME)
     assert found is not None

@@ -79,7 +79,7 @@ class Queueing:
     spike: Spike = field(default=NO_SPIKE, metadata=SPARSE)
     """What a rate step adds for a while, see :mod:`weirlab.model.transient`."""
     endless: bool = field(default=False, metadata=SPARSE)
-    """Whether no trial filled the queue: it holds more than ``queue_packets``."""
+    """Whether most overloaded trials did not fill the queue: it holds more than ``queue_packets``."""
 
     def __post_init__(self) -> None:
         """Raises ``ValueError`` where a delay has no curve."""
@@ -134,7 +134,8 @@ class Queueing:
             ),
             leftover=Leftover(1.0, Kriging.none(4, QUANTITIES), Kriging.none(4, QUANTITIES)),
             profiled=Profiled.of(table, 1e9 / service.ns(table.position, table.frame_bytes)),
-            endless=not (over.loss_ratio > regime.OVERLOAD_LOSS).any(),
+            # In a flood, packets are lost before they reach a queue that is never full.
+            endless=bool(np.median(over.loss_ratio) <= regime.OVERLOAD_LOSS),
         )
         leftover = Leftover.fit(
             like.leftover.cycle_ns if like else _cycle_ns(delays["delay_mean_ns"], typical, load),

@@ -138,8 +138,8 @@ def _while_filling(held: Backlog, calls: Calls, goal: CallGoal, trial_s: float, 
     lossless = held.lossless_pps(lasts_s)
     if goal.mos is None:
         return lossless
-    growth = bearable(calls, goal.mos, 0.0, trial_s)
-    return min(lossless, held.threshold_pps * (1 + growth))
+    borne = held.threshold_pps * (1 + bearable(calls, goal.mos, 0.0, trial_s))
+    return borne if held.first(lasts_s).endless else min(lossless, borne)
 
 
 def _deep(lasting: int | None, lasts_s: float, *, at_least: bool) -> dict[str, Any]:
