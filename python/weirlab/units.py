@@ -35,8 +35,3 @@ def pps_from_bps(rate_bps: float, frame_bytes: float) -> float:
 def bps_from_pps(rate_pps: float, frame_bytes: float) -> float:
     """Wire rate in bit/s of ``rate_pps`` frames of (mean) ``frame_bytes``."""
     return rate_pps * wire_bits(frame_bytes)
-
-
-def transmission_ns(frame_bytes: float, link_bps: float) -> float:
-    """Time in ns that a frame occupies a link of ``link_bps``."""
-    return wire_bits(frame_bytes) / link_bps * NS_PER_S

@@ -253,9 +253,3 @@ def describe_spec(spec: TrialSpec) -> str:
 def again(spec: TrialSpec, last: TrialRecord) -> str:
     """What is done after an attempt that does not count, and why."""
     return f"{describe_spec(spec)}, again: {last.invalid[0]}"
-
-
-def describe_record(record: TrialRecord) -> str:
-    """What came of one attempt, in one line."""
-    state = "valid" if record.valid else f"invalid: {'; '.join(record.invalid)}"
-    return f"{describe_spec(record.spec)}: {record.result.forwarding_pps:,.0f} pps forwarded, {state}"

@@ -56,11 +56,6 @@ class Effect:
     trials: int
     """Trials on both sides together."""
 
-    @property
-    def noticeable(self) -> bool:
-        """Does the interval leave out 1?"""
-        return self.low > 1 or self.high < 1
-
 
 @dataclass(frozen=True)
 class _Setting:

@@ -108,19 +108,6 @@ def summarise(table: CallTable, titles: Sequence[str] = ()) -> Summary:
     )
 
 
-def share_of_calls(table: CallTable, mos: float = SATISFIED) -> float:
-    """Share of calls whose every direction has this MOS or more; NaN without any call measured.
-
-    A call with a direction whose MOS is not known does not count.
-    """
-    calls, which = np.unique(table.call, return_inverse=True)
-    lowest = np.full(len(calls), np.inf)
-    with np.errstate(invalid="ignore"):
-        np.minimum.at(lowest, which, table.mos)
-    known = ~np.isnan(lowest)
-    return float(np.mean(lowest[known] >= mos)) if known.any() else float("nan")
-
-
 def describe(group: Group) -> str:
     """``98 of 100 callers hear MOS 4.0 or better; the worst, call 7 back, hears 2.31.``"""
     measured = group.callers - group.not_measured

@@ -7,13 +7,11 @@ room noise in dB(A), delays in ms, packet loss in percent, as in the Recommendat
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
 F64 = npt.NDArray[np.float64]
 Values = F64 | float
@@ -26,9 +24,6 @@ SENSITIVITY: Final[dict[Sensitivity, tuple[float, float]]] = {
     "very low": (0.4, 150.0),
 }
 """Table 1: sT and mT (ms) of each class of delay sensitivity. Telephony takes the default."""
-
-R_OF_MOS: Final = (6.5, 100.0)
-"""Between these, R follows from MOS and MOS from R (Appendix I)."""
 
 
 @dataclass(frozen=True)
@@ -219,26 +214,6 @@ def mos_of_r(r: Values) -> F64:
     held = np.clip(_f(r), 0, 100)
     # Just above R = 0 the cubic dips below 1, which no scale has.
     return np.maximum(1 + 0.035 * held + held * (held - 60) * (100 - held) * 7e-6, 1.0)
-
-
-def r_of_mos(mos: Values) -> F64:
-    """R of MOS-CQE, between R = 6.5 and R = 100; NaN below MOS 1 and above 4.5 (Appendix I)."""
-    given = _f(mos)
-    held = np.where((given >= 1) & (given <= 4.5), given, np.nan)
-    # The cubic's root by angles (I-1 to I-3); the Recommendation's atan2 has its arguments swapped.
-    root = np.sqrt(np.maximum(-903522 + 1113960 * held - 202500 * held**2, 0))
-    h = np.arctan2(15 * root, 18566 - 6750 * held) / 3
-    return np.asarray(20 / 3 * (8 - math.sqrt(226) * np.cos(h + np.pi / 3)))
-
-
-def good_or_better(r: Values) -> F64:
-    """Share of users who find the call good or better, percent (B-1)."""
-    return np.asarray(100 * ndtr((_f(r) - 60) / 16))
-
-
-def poor_or_worse(r: Values) -> F64:
-    """Share of users who find the call poor or worse, percent (B-2)."""
-    return np.asarray(100 * ndtr((45 - _f(r)) / 16))
 
 
 def _f(values: Values) -> F64:

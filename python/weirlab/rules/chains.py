@@ -33,11 +33,6 @@ class Rule:
     conditions: str = ""
     """What it asks for beyond ``match``."""
 
-    @property
-    def terminates(self) -> bool:
-        """Does a matching packet go no further in this chain, as far as the rule itself says?"""
-        return self.verdict is not None
-
 
 @dataclass(frozen=True)
 class Chain:

@@ -38,7 +38,6 @@ def test_the_ratio_is_that_of_trials_at_the_same_load() -> None:
     assert overload.ratio == pytest.approx(1 / 1.1)
     assert overload.loads == 1
     assert math.isnan(below.low), "one trial each says nothing about the scatter"
-    assert not below.noticeable
 
 
 def test_without_a_counterpart_nothing_is_compared() -> None:

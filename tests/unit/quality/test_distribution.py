@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weirlab.quality.assess import call_table
-from weirlab.quality.distribution import describe, share_of_calls, summarise
+from weirlab.quality.distribution import describe, summarise
 from weirlab.records import CallTable
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
@@ -58,11 +58,6 @@ def test_directions_and_classes_are_told_apart(table: CallTable) -> None:
 def test_classes_of_the_same_name_are_both_told(table: CallTable) -> None:
     classes = summarise(table, ["G.711", "G.711"]).classes
     assert [group.callers for group in classes.values()] == [2, 2]
-
-
-def test_a_call_is_as_good_as_its_worse_direction(table: CallTable) -> None:
-    assert share_of_calls(replace(table, mos=np.array([4.3, 3.9, 4.1, 4.0])), 4.0) == 0.5
-    assert share_of_calls(replace(table, mos=np.array([4.3, np.nan, 4.1, 4.0])), 4.0) == 1.0
 
 
 def test_the_sentence_says_how_many_and_how_bad(table: CallTable) -> None:

@@ -5,62 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import date
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from weirlab.jobs.progress import Quiet
 from weirlab.quantities import NOTHING
 from weirlab.report import palette, spec
 from weirlab.report.story import Story
-from weirlab.scenario.load import from_plain
-from weirlab.store import Store
-from weirlab.studies import runner
-from weirlab.studies.capacity.page import tell as tell_capacity
-from weirlab.studies.capacity.predicted import Foretold
-from weirlab.studies.failover.page import tell as tell_failover
-from weirlab.studies.ipsec.endpoints.fakes import FakeBed as FakeEndpoints
-from weirlab.studies.ipsec.endpoints.study import page as page_of_endpoints
-from weirlab.studies.monitor.page import tell as tell_monitor
-from weirlab.studies.parallel.fakes import FakeBed
-from weirlab.studies.parallel.study import page as page_of_parallel
 from weirlab.studies.profile.page import gather
 from weirlab.studies.profile.page import tell as tell_profile
-from weirlab.studies.quality.page import tell as tell_quality
-from weirlab.studies.quality.study import capture_quality
-from weirlab.studies.quality.voice_page import assessed
-from weirlab.studies.search.page import tell as tell_search
-from weirlab.studies.search.page import tell_rfc2544
-from weirlab.studies.trace.page import tell as tell_trace
-from weirlab.studies.voice.fakes import FakeLab
-from weirlab.studies.voice.load import VoiceLoadStudy
-from weirlab.studies.voice.load.fakes import FakeLoadLab
-from weirlab.studies.voice.load.page import tell as tell_load
-from weirlab.studies.voice.plan import load as load_plan
-from weirlab.studies.voice.plan import ready
-from weirlab.studies.voice.proof.calling import made as proof_of
-from weirlab.studies.voice.proof.findings import ProofFindings
-from weirlab.studies.voice.proof.page import tell as tell_voice
-from weirlab.studies.voice.proof.planned import planned
-from weirlab.studies.voice.routing import Network
-from weirlab.studies.voice.section import LoadScenario
-from weirlab.trace import Trace
 
-from ..studies.calls import test_page as test_calls_page
-from ..studies.capacity import test_page as test_capacity_page
-from ..studies.failover import test_page as test_failover_page
-from ..studies.ipsec.endpoints import test_study as test_endpoints_study
-from ..studies.monitor import test_page as test_monitor_page
-from ..studies.parallel import test_study as test_parallel_study
-from ..studies.quality.captures import frames, pcap
-from ..studies.search import test_page as test_search_page
-from ..trace import made
 from .contrast import contrast, over
+from .every_story import DATE, stories
 from .outline import Outline, charts
-from .test_quality_page import streams
 
 KINDS = (
     "profile",
@@ -77,7 +35,6 @@ KINDS = (
     "voice_load",
     "endpoints",
 )
-DATE = "2026-11-22"
 DEVICES = {
     "profile": "iptables-legacy",
     "capacity": "iptables-legacy",
@@ -120,120 +77,8 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made_pages(small_run: Any, models: Any, tmp_path_factory: Any) -> Made:
-    folder: Path = tmp_path_factory.mktemp("pages")
-    dated = {"created": f"{DATE}T10:00:00+00:00"}
-
-    def profile() -> Story:
-        evidence = gather(small_run, models)
-        return tell_profile(replace(evidence, manifest={**evidence.manifest, **dated}))
-
-    def capacity() -> Story:
-        trial, searched = test_capacity_page.trial, test_capacity_page.searched
-        rows = [
-            trial(i, 100 * i, loss=max(0.0, (i - 5) / 20), position=p) for p in (0, 400) for i in range(1, 9)
-        ]
-        predicted = Foretold(test_capacity_page.GOAL, 400, 2625, 262_500.0, 264_000.0, 218.0)
-        found = test_capacity_page.findings(rows, search=(searched(500),), predicted=(predicted,))
-        return tell_capacity(replace(found, manifest={**found.manifest, **dated}))
-
-    def failover() -> Story:
-        switch = test_failover_page.switch
-        rows = [
-            switch(1, 350),
-            switch(2, 360),
-            switch(3, 20, "soft", lost=0),
-            switch(4, 13_000, sharing="off"),
-        ]
-        found = test_failover_page.campaign(*rows)
-        return tell_failover(replace(found, manifest={**found.manifest, **dated}))
-
-    def monitor() -> Story:
-        evidence = test_monitor_page.made(folder, test_monitor_page.FOUND)
-        return tell_monitor(replace(evidence, manifest={**evidence.manifest, **dated}))
-
-    def search() -> Story:
-        point, found = test_search_page.point, test_search_page.found
-        points = [point(found(700e3, 710e3)), point(found(250e3, 252e3), size="1518")]
-        searched = test_search_page.searched(points)
-        return tell_search(replace(searched, manifest={**searched.manifest, **dated}))
-
-    def rfc2544() -> Story:
-        results = [test_search_page.result("64"), test_search_page.result("512")]
-        tested = test_search_page.of_rfc2544(results)
-        return tell_rfc2544(replace(tested, manifest={**tested.manifest, **dated}))
-
-    def calls() -> Story:
-        table = test_calls_page.make_call_table(12)
-        table.mos[:] = [4.0 + 0.03 * i for i in range(len(table.mos))]
-        record = replace(test_calls_page.make_record(), calls=table)
-        told = test_calls_page.page(folder, record)
-        return replace(told, manifest={**told.manifest, **dated})
-
-    def quality() -> Story:
-        found = assessed(capture_quality(pcap(folder / "calls.pcap", frames(streams(4, 2)))))
-        return tell_quality(replace(found, date=DATE), command="weir quality calls.pcap")
-
-    def trace() -> Story:
-        made.write_series(folder / "series", segments=300)
-        file = {**made.files(1)[0], "path": "x/made.pcap"}
-        told = tell_trace(
-            Trace(made.analysis([made.connection(0)], capture={"files": [file]}), folder / "series"),
-            connection=0,
-        )
-        assert told.made_from is not None
-        assert told.made_from.date == "2026-01-31"
-        return replace(told, made_from=replace(told.made_from, date=DATE))
-
-    def voice() -> Story:
-        network = Network(load_plan(ready.find(Path("campus"))), date.fromisoformat(DATE))
-        lab = FakeLab(network, folder, unheard=frozenset({"office"}))
-        proved = [proof_of(lab, call) for call in planned(network, fall_back=True)]
-        found = ProofFindings("campus", tuple(row for row, _ in proved), partly=False)
-        manifest = {
-            "facts": {"lab": "netns", "dut": "voice routing"},
-            "scenario": {},
-            "host": "here",
-            **dated,
-        }
-        return tell_voice(found, [message for _, listed in proved for message in listed], manifest)
-
-    def parallel() -> Story:
-        run = test_parallel_study.run(
-            Store(folder / "parallel"), FakeBed(), test_parallel_study.scenario(repetitions=1)
-        ).run
-        return replace(page_of_parallel(run), manifest={**vars(run.manifest), **dated})
-
-    def voice_load() -> Story:
-        scenario = {"plan": "campus", "trial_s": 1.0, "trials": 1, "width": 0.3, "media_calls": 1}
-        study = VoiceLoadStudy(lambda network, talk_s: FakeLoadLab(network, folder))
-        asked = from_plain({"name": "here", "voice_load": scenario, "report": None}, "here", LoadScenario)
-        outcome = runner.run(study, Store(folder / "load"), asked, Quiet())
-        return tell_load(outcome.found, {**vars(outcome.run.manifest), **dated})
-
-    def endpoints() -> Story:
-        run = test_endpoints_study.run(
-            Store(folder / "endpoints"), FakeEndpoints(), test_endpoints_study.scenario()
-        ).run
-        return replace(page_of_endpoints(run), manifest={**vars(run.manifest), **dated})
-
-    return Made(
-        {
-            "profile": profile,
-            "capacity": capacity,
-            "failover": failover,
-            "monitor": monitor,
-            "search": search,
-            "rfc2544": rfc2544,
-            "calls": calls,
-            "quality": quality,
-            "trace": trace,
-            "voice": voice,
-            "parallel": parallel,
-            "voice_load": voice_load,
-            "endpoints": endpoints,
-        }
-    )
+def made_pages(small_run: Any, models: Any, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return Made(stories(small_run, models, tmp_path_factory.mktemp("pages")))
 
 
 @pytest.mark.parametrize("kind", KINDS)

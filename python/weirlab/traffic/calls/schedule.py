@@ -19,7 +19,7 @@ from weirlab.traffic.calls.outline import Outline, outline
 from weirlab.traffic.calls.signalling import PROBE_BYTES, iax2
 from weirlab.traffic.calls.silence import silence
 from weirlab.traffic.calls.spec import CallClass, Calls
-from weirlab.traffic.calls.transport import calls_per_packet, frame_bytes, framed_bytes
+from weirlab.traffic.calls.transport import frame_bytes, framed_bytes
 from weirlab.traffic.flows import FlowAddresses
 from weirlab.traffic.plan import PACKET_KINDS, CallFlows
 from weirlab.traffic.sizes import Constant, SizeMix, Weighted
@@ -71,18 +71,6 @@ class Schedule:
     def recorded(self) -> int:
         """Packets that depart after the warm-up."""
         return len(self) - int(np.searchsorted(self.due_ns, self.warmup_ns))
-
-
-def even_gap_ns(calls: Calls) -> float:
-    """Mean time in ns between packets of one direction while everybody talks.
-
-    Of evenly phased calls with one packet time it is every such time: ``1e9 / (calls * pps)``.
-    """
-    pps = sum(
-        kind.share * kind.stream.rate_pps / calls_per_packet(kind.stream, kind.transport, kind.trunk_calls)
-        for kind in calls.classes
-    )
-    return NS_PER_S / (calls.count * pps)
 
 
 def schedule(

@@ -17,9 +17,6 @@ from weirlab.studies.failover.page import charts
 from weirlab.studies.failover.page.source import Group, SwitchRun, groups, median
 from weirlab.studies.failover.switches.compare import conclusions
 
-AUDIBLE_NS: Final = 150e6
-"""Callers notice silences of this length (spec of the published measurement)."""
-
 _TERMS: Final = (
     (
         "Soft, hard, return",
