@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -47,6 +48,13 @@ def tcpdump(netns: str, interface: str, path: Path) -> Iterator[None]:
             assert told, f"tcpdump ended with {process.wait()}"
             told = process.stderr.readline()
         yield
+        # It is woken late at times, and leaves what it has not read yet when it is told to end.
+        found = None
+        while found is None or found[1] != found[2]:
+            process.send_signal(signal.SIGUSR1)
+            told = process.stderr.readline()
+            assert told, f"tcpdump ended with {process.wait()}"
+            found = re.search(r"(\d+) packets? captured, (\d+) packets? received by filter", told)
     finally:
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()

@@ -17,10 +17,11 @@ class Beside:
     def __init__(self) -> None:
         self._cancelled = threading.Event()
         self._over = threading.Event()
+        self._begun_ns = 0
 
-    def comes(self, at_ns: int) -> bool:
-        """Wait until CLOCK_MONOTONIC shows ``at_ns``; False if the traffic is over before."""
-        while (left_ns := at_ns - time.monotonic_ns()) > 0:
+    def comes(self, after_ns: int) -> bool:
+        """Wait until so long after the beginning of :meth:`running`; False if the traffic is over before."""
+        while (left_ns := self._begun_ns + after_ns - time.monotonic_ns()) > 0:
             if self._over.wait(left_ns / 1e9):
                 return False
         return True
@@ -55,6 +56,8 @@ class Beside:
 
         self._cancelled.clear()
         self._over.clear()
+        # A busy host may start the thread late.
+        self._begun_ns = time.monotonic_ns()
         thread = threading.Thread(target=record, name="weir-events")
         thread.start()
         try:

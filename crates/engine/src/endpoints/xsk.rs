@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use super::rings::{Mapping, Ring};
 use crate::packet::socket;
@@ -19,6 +20,9 @@ const BUSY_POLL_BUDGET: i32 = 64;
 const SEND_BUFFER_BYTES: i32 = 16 << 20;
 /// Attempts in a row to have the kernel take what is to be sent, [`BATCH`](super::port::BATCH) frames each.
 const TRIES: u32 = 256;
+/// For how long a queue may be held by a socket that was closed, and when it is asked for again.
+const LET_GO: Duration = Duration::from_secs(5);
+const ASK_AGAIN: Duration = Duration::from_millis(5);
 
 // linux/include/uapi/asm-generic/socket.h, Linux 5.11.
 const SO_PREFER_BUSY_POLL: i32 = 69;
@@ -38,6 +42,28 @@ pub struct Xsk {
 
 // SAFETY: its memory belongs to the socket, which is used by one thread at a time.
 unsafe impl Send for Xsk {}
+
+/// Binds the socket. An earlier socket of the same queue may be closed and still hold it: the kernel lets go of the
+/// queue later (`xp_release_deferred`).
+fn bind(fd: &OwnedFd, address: &libc::sockaddr_xdp) -> io::Result<()> {
+    let until = Instant::now() + LET_GO;
+    loop {
+        // SAFETY: `address` is a sockaddr_xdp of the size given.
+        let bound = check(unsafe {
+            libc::bind(
+                fd.as_raw_fd(),
+                (&raw const *address).cast(),
+                size_of::<libc::sockaddr_xdp>() as libc::socklen_t,
+            )
+        });
+        match bound {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
+                std::thread::sleep(ASK_AGAIN);
+            }
+            bound => return bound.map(drop),
+        }
+    }
+}
 
 impl Xsk {
     /// Opens a socket on a queue of an interface of the calling thread's namespace. Frames come once it is in
@@ -87,14 +113,7 @@ impl Xsk {
             sxdp_queue_id: queue,
             sxdp_shared_umem_fd: 0,
         };
-        // SAFETY: `address` is a sockaddr_xdp of the size given.
-        check(unsafe {
-            libc::bind(
-                fd.as_raw_fd(),
-                (&raw const address).cast(),
-                size_of::<libc::sockaddr_xdp>() as libc::socklen_t,
-            )
-        })?;
+        bind(&fd, &address)?;
         let free = (FRAMES..2 * FRAMES).map(frame).collect();
         Ok(Self { fd, memory, fill, completion, rx, tx, free })
     }

@@ -204,7 +204,7 @@ class RedundantPair(Driver):
         """Let the master go when it is time, and wait until the other firewall has the addresses."""
         pair = self._pair
         assert pair is not None
-        if not self._beside.comes(time.monotonic_ns() + round(switch.at_s * NS_PER_S)):
+        if not self._beside.comes(round(switch.at_s * NS_PER_S)):
             return
         event = pair.cut() if switch.kind == "hard" else pair.step_down()
         end_s = time.monotonic() + self._protocol.patience_s + _PATIENCE_S

@@ -269,7 +269,7 @@ class Tunnel(Encapsulating):
         assert self.outage is not None
         assert self._ends is not None
         near, far = self._ends
-        if not self._beside.comes(time.monotonic_ns() + round(self.outage.at_s * NS_PER_S)):
+        if not self._beside.comes(round(self.outage.at_s * NS_PER_S)):
             return
         self.fail(near)
         died_ns = time.monotonic_ns()
