@@ -17,13 +17,15 @@ class Beside:
     def __init__(self) -> None:
         self._cancelled = threading.Event()
         self._over = threading.Event()
-        self._begun_ns = 0
+        self._begun_ns = self._over_ns = 0
 
     def comes(self, after_ns: int) -> bool:
         """Wait until so long after the beginning of :meth:`running`; False if the traffic is over before."""
-        while (left_ns := self._begun_ns + after_ns - time.monotonic_ns()) > 0:
+        at_ns = self._begun_ns + after_ns
+        while (left_ns := at_ns - time.monotonic_ns()) > 0:
             if self._over.wait(left_ns / 1e9):
-                return False
+                # A busy host may wake this thread late, when the traffic is over as well.
+                return self._over_ns >= at_ns
         return True
 
     def at(self, event: Callable[[], object], at_ns: int) -> None:
@@ -64,6 +66,7 @@ class Beside:
             try:
                 yield
             finally:
+                self._over_ns = time.monotonic_ns()
                 self._over.set()
             _wait_for(thread)
         except BaseException:

@@ -84,3 +84,28 @@ def test_without_anything_to_happen_there_is_no_thread() -> None:
     before = threading.active_count()
     with Beside().running(None):
         assert threading.active_count() == before
+
+
+def test_what_is_due_during_the_traffic_comes_even_if_it_is_noticed_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    beside = Beside()
+    came: list[bool] = []
+
+    def noticed_late() -> None:
+        # As on a host that lets this thread wait until all is over.
+        monkeypatch.setattr(beside._over, "wait", lambda timeout: threading.Event.wait(beside._over))
+        came.append(beside.comes(20_000_000))
+
+    with beside.running(noticed_late):
+        while time.monotonic_ns() < beside._begun_ns + 20_000_000:
+            pass
+    assert came == [True]
+
+
+def test_what_is_due_after_the_traffic_does_not_come() -> None:
+    beside = Beside()
+    came: list[bool] = []
+    with beside.running(lambda: came.append(beside.comes(3_600_000_000_000))):
+        pass
+    assert came == [False]
