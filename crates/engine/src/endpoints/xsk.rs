@@ -43,28 +43,6 @@ pub struct Xsk {
 // SAFETY: its memory belongs to the socket, which is used by one thread at a time.
 unsafe impl Send for Xsk {}
 
-/// Binds the socket. An earlier socket of the same queue may be closed and still hold it: the kernel lets go of the
-/// queue later (`xp_release_deferred`).
-fn bind(fd: &OwnedFd, address: &libc::sockaddr_xdp) -> io::Result<()> {
-    let until = Instant::now() + LET_GO;
-    loop {
-        // SAFETY: `address` is a sockaddr_xdp of the size given.
-        let bound = check(unsafe {
-            libc::bind(
-                fd.as_raw_fd(),
-                (&raw const *address).cast(),
-                size_of::<libc::sockaddr_xdp>() as libc::socklen_t,
-            )
-        });
-        match bound {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
-                std::thread::sleep(ASK_AGAIN);
-            }
-            bound => return bound.map(drop),
-        }
-    }
-}
-
 impl Xsk {
     /// Opens a socket on a queue of an interface of the calling thread's namespace. Frames come once it is in
     /// the map of an XDP program there.
@@ -234,6 +212,28 @@ impl Xsk {
         }
         if self.free.len() > before {
             self.completion.release();
+        }
+    }
+}
+
+/// Binds the socket. An earlier socket of the same queue may be closed and still hold it: the kernel lets go of the
+/// queue later (`xp_release_deferred`).
+fn bind(fd: &OwnedFd, address: &libc::sockaddr_xdp) -> io::Result<()> {
+    let until = Instant::now() + LET_GO;
+    loop {
+        // SAFETY: `address` is a sockaddr_xdp of the size given.
+        let bound = check(unsafe {
+            libc::bind(
+                fd.as_raw_fd(),
+                (&raw const *address).cast(),
+                size_of::<libc::sockaddr_xdp>() as libc::socklen_t,
+            )
+        });
+        match bound {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
+                std::thread::sleep(ASK_AGAIN);
+            }
+            bound => return bound.map(drop),
         }
     }
 }
