@@ -35,6 +35,9 @@ WAKES_BELOW, WRITES_ABOVE = 0.6, 0.8
 Both are off two thirds, as samples are not of the same moment.
 """
 FULL_TRIPS: Final = 10
+"""Round trips in one of which a sample has to show a full send buffer. The application fills it up, and then
+ACKs may free less than a third: it sleeps although there is some room, until the next round trip.
+"""
 LATE_S: Final = 0.05
 """So late a busy host may run an application that it has woken."""
 _RECOVERY: Final = 3
