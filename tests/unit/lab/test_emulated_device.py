@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from weirlab.emulation.spec import Amount, Frames
-from weirlab.errors import InputError
+from weirlab.errors import InputError, LabError
 from weirlab.lab import dut
 from weirlab.lab.base import Site
+from weirlab.lab.dut.emulated import device
 from weirlab.lab.dut.emulated.device import EmulatedLink
 from weirlab.lab.wiring import IN0, OUT0, RX0, TX0
 from weirlab.records import RuleSetup
@@ -70,3 +71,35 @@ def test_there_are_no_rules() -> None:
 def test_a_file_of_rules_is_refused() -> None:
     with pytest.raises(InputError, match="makes its own rules"):
         dut.make("link:delay=1ms", Path("rules"))
+
+
+class Held:
+    """Frames on the link at each look, and a clock on which each wait takes 10 s."""
+
+    def __init__(self, *held: int) -> None:
+        self._held, self._now_s = iter(held), 0.0
+
+    def look(self) -> dict[str, int]:
+        return {"link_held": next(self._held)}
+
+    def sleep(self, _: float) -> None:
+        self._now_s += 10
+
+    def monotonic(self) -> float:
+        return self._now_s
+
+
+def settle(monkeypatch: pytest.MonkeyPatch, held: Held) -> None:
+    found = link("link:rate=200kbps:queue=1000pkts")
+    monkeypatch.setattr(found, "_counted", held.look)
+    monkeypatch.setattr(device, "time", held)
+    found.settle()
+
+
+def test_a_full_queue_has_the_time_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(monkeypatch, Held(5, 5, 4, 4, 3, 2, 2, 1, 0))
+
+
+def test_frames_that_never_leave_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LabError, match="3 frames stay on the link"):
+        settle(monkeypatch, Held(4, *[3] * 9))

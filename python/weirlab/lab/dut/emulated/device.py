@@ -22,13 +22,14 @@ from weirlab.lab.isolation import partition
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
+from weirlab.quantities import plural
 from weirlab.quoting import quoted
 from weirlab.records import RuleSetup
 
 _NEAR_END: Final = Port("near0", "02:77:65:69:72:31", "", "")
 _FAR_END: Final = Port("far0", "02:77:65:69:72:32", "", "")
 _PATIENCE_S: Final = 15.0
-"""For the process to begin, and for the link to run empty, beyond its delay."""
+"""For frames to leave the link, beyond its delay, while none does; and for the process to end."""
 _LOOK_S: Final = 0.01
 
 
@@ -118,7 +119,11 @@ class EmulatedLink(Driver):
     def stop(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.communicate()
+            try:
+                process.communicate(timeout=_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
         between, self._between = self._between, None
         if between is not None:
             between.remove()
@@ -127,11 +132,13 @@ class EmulatedLink(Driver):
         self.counters()
 
     def settle(self) -> None:
-        """Wait until nothing is on the link; what waits in its queue has its time."""
-        end_s = time.monotonic() + self._delay_s + _PATIENCE_S
+        """Wait until nothing is on the link; a queue has the time that it takes at the link's rate."""
+        least, since_s = None, 0.0
         while held := self._counted()["link_held"]:
-            if time.monotonic() > end_s:
-                raise LabError(f"{self.name}: {held} frames stay on the link")
+            if least is None or held < least:
+                least, since_s = held, time.monotonic()
+            elif time.monotonic() - since_s > self._delay_s + _PATIENCE_S:
+                raise LabError(f"{self.name}: {plural(held, 'frame')} stay on the link")
             time.sleep(_LOOK_S)
 
     def apply(self, site: Site, rules: RuleSetup) -> None:
