@@ -30,9 +30,10 @@ KILLING = "test_whatever_ends_the_owner"
 """Begins the names of tests that kill a lab's owner and clean up after it: nobody else may do that first."""
 
 BESIDE = {
-    "test_emulator", "test_full_store", "test_psock", "test_psock_run", "test_psock_run_ends", "test_record",
-    "test_tap", "test_tcp", "test_tcp_between", "test_tcp_events", "test_tcp_samples", "test_trace_real",
-    "test_voice", "test_voice_gateways", "test_voice_mistakes", "test_voice_numbers", "test_voice_through",
+    "test_emulator", "test_full_store", "test_netem", "test_psock", "test_psock_run", "test_psock_run_ends",
+    "test_record", "test_tap", "test_tcp", "test_tcp_between", "test_tcp_events", "test_tcp_samples",
+    "test_trace_real", "test_voice", "test_voice_gateways", "test_voice_mistakes", "test_voice_numbers",
+    "test_voice_through",
 }  # fmt: skip
 """Files without a test bed, which would claim the measuring CPUs: they wait for most of their time. They run
 beside those with one, but one after another, since some look at every tap and emulated link of this machine,

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+import pytest
 from pyroute2 import IPRoute
 
 from weirlab.lab.linux.interface import add_neighbour
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
+from weirlab.link.host import interfaces, journal, offloads, tc
 
 X, Y, LINK, APART = (f"weiremu{os.getpid()}{part}" for part in "xyla")
 ADDRESS = {X: "10.98.0.1", Y: "10.98.0.2"}
 MAC = {X: "02:00:00:00:98:01", Y: "02:00:00:00:98:02"}
 BROADCAST = "10.98.0.255"
 PORT = 5098
+SOL_PACKET, PACKET_AUXDATA, ETH_P_ALL = 263, 8, 3
 
 
 @dataclass
@@ -60,3 +67,83 @@ class Hosts:
 
 def _be_quiet() -> None:
     write_sysctls({"net/ipv6/conf/all/disable_ipv6": 1, "net/ipv6/conf/default/disable_ipv6": 1})
+
+
+@contextmanager
+def built(second: str = LINK) -> Iterator[Hosts]:
+    """Both hosts, and afterwards nothing of them, nor of links between them."""
+    made = Hosts()
+    try:
+        made.build(second)
+        yield made
+    finally:
+        made.remove()
+        journal.clean(pytest.fail)
+
+
+def exchange(hosts: Hosts, sender: str, count: int, lost: frozenset[int] = frozenset()) -> list[int]:
+    """Numbers from 1 of the datagrams that arrive, when each but the ``lost`` is waited for."""
+    receiver = Y if sender == X else X
+    arrived = []
+    with hosts.socket(receiver) as into, hosts.socket(sender) as out:
+        for number in range(1, count + 1):
+            out.sendto(struct.pack("!I", number).ljust(200, b"."), (ADDRESS[receiver], PORT))
+            if number not in lost:
+                arrived.append(struct.unpack_from("!I", into.recv(2048))[0])
+        into.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            into.recv(2048)
+    return arrived
+
+
+def state() -> tuple[object, ...]:
+    """What a link changes on the hosts that it lies between."""
+    places = {"la": LINK, "lb": LINK, "x0": X, "y0": Y}
+    features = {
+        name: Namespace(netns).call(
+            lambda name=name: offloads.differing(name, dict.fromkeys(offloads.names(name), True))
+        )
+        for name, netns in places.items()
+    }
+    found = interfaces.look(LINK)
+    flags = Namespace(LINK).call(_promiscuity)
+    tables = Namespace(LINK).call(_tables)
+    told = Namespace(LINK).call(tc.qdiscs)
+    qdiscs = [(each["dev"], each["kind"], each["handle"]) for each in told if each["handle"] != "0:"]
+    return features, {name: facts.up for name, facts in found.items()}, flags, tables, qdiscs
+
+
+def _promiscuity() -> dict[str, int]:
+    with IPRoute() as netlink:
+        return {
+            str(link.get_attr("IFLA_IFNAME")): int(link.get_attr("IFLA_PROMISCUITY"))
+            for link in netlink.get_links()
+        }
+
+
+def _tables() -> str:
+    done = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def check_tag() -> None:
+    """A frame with a VLAN tag arrives at Y as X sends it."""
+
+    def raw(host: str, name: str) -> socket.socket:
+        made = Namespace(host).call(
+            lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        )
+        made.bind((name, ETH_P_ALL))
+        made.settimeout(30.0)
+        return made
+
+    addresses = bytes.fromhex((MAC[Y] + MAC[X]).replace(":", ""))
+    frame = addresses + struct.pack("!HHH", 0x8100, 0x2064, 0x88B5) + bytes(range(100))
+    with raw(X, "x0") as out, raw(Y, "y0") as into:
+        into.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+        out.send(frame)
+        # The kernel takes the tag out and tells it beside the frame.
+        data, beside, _, _ = into.recvmsg(2048, 256)
+    assert data == addresses + frame[16:]
+    tci, tpid = struct.unpack_from("=HH", beside[0][2], 16)
+    assert (tci, tpid) == (0x2064, 0x8100)

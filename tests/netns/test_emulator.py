@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,67 +22,50 @@ from pyroute2 import IPRoute
 
 import weirlab
 from weirlab.emulation.account import Account, complaints
-from weirlab.emulation.reading import read_link, read_path
+from weirlab.emulation.reading import read_path
 from weirlab.emulation.spec import PathSpec
-from weirlab.errors import LabError, MissingCapability
-from weirlab.lab import doctor
-from weirlab.lab.linux.namespace import Namespace, in_thread
-from weirlab.link.host import interfaces, journal, offloads, tc
-from weirlab.studies.emulator import netem
-from weirlab.studies.emulator.kernel import NetemLink, netem_link
+from weirlab.lab.linux.namespace import Namespace
+from weirlab.link.host import journal
 from weirlab.studies.emulator.running import USUAL, EmulatedLink, End, How, emulated_link
 
-from .emulator_hosts import ADDRESS, APART, BROADCAST, LINK, MAC, PORT, Hosts, X, Y
+from .emulator_hosts import (
+    ADDRESS,
+    APART,
+    BROADCAST,
+    LINK,
+    PORT,
+    Hosts,
+    X,
+    Y,
+    built,
+    check_tag,
+    exchange,
+    state,
+)
 
 pytestmark = pytest.mark.netns
 
 Eventually = Callable[[Callable[[], bool]], None]
 
 MS = 1_000_000
-SOL_PACKET, PACKET_AUXDATA, ETH_P_ALL = 263, 8, 3
 
 
 @pytest.fixture
 def hosts() -> Iterator[Hosts]:
-    made = Hosts()
-    try:
-        made.build()
+    with built() as made:
         yield made
-    finally:
-        made.remove()
-        journal.clean(pytest.fail)
 
 
 @pytest.fixture
 def hosts_apart() -> Iterator[Hosts]:
     """The same, with the ends of the link in two namespaces."""
-    made = Hosts()
-    try:
-        made.build(APART)
+    with built(APART) as made:
         yield made
-    finally:
-        made.remove()
-        journal.clean(pytest.fail)
 
 
 def linked(up: PathSpec, down: PathSpec | None = None, how: How = USUAL, **options: Any) -> Any:
     """The link between both hosts: ``up`` from X to Y."""
     return emulated_link(End("la", LINK), End("lb", LINK), up, down, how=how, **options)
-
-
-def exchange(hosts: Hosts, sender: str, count: int, lost: frozenset[int] = frozenset()) -> list[int]:
-    """Numbers from 1 of the datagrams that arrive, when each but the ``lost`` is waited for."""
-    receiver = Y if sender == X else X
-    arrived = []
-    with hosts.socket(receiver) as into, hosts.socket(sender) as out:
-        for number in range(1, count + 1):
-            out.sendto(struct.pack("!I", number).ljust(200, b"."), (ADDRESS[receiver], PORT))
-            if number not in lost:
-                arrived.append(struct.unpack_from("!I", into.recv(2048))[0])
-        into.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            into.recv(2048)
-    return arrived
 
 
 def settled(link: EmulatedLink) -> Account:
@@ -92,36 +74,6 @@ def settled(link: EmulatedLink) -> Account:
     assert complaints(account) == []
     assert all(way.adds_up for way in account.directions)
     return account
-
-
-def state() -> tuple[object, ...]:
-    """What a link changes on the hosts that it lies between."""
-    places = {"la": LINK, "lb": LINK, "x0": X, "y0": Y}
-    features = {
-        name: Namespace(netns).call(
-            lambda name=name: offloads.differing(name, dict.fromkeys(offloads.names(name), True))
-        )
-        for name, netns in places.items()
-    }
-    found = interfaces.look(LINK)
-    flags = Namespace(LINK).call(_promiscuity)
-    tables = Namespace(LINK).call(_tables)
-    told = Namespace(LINK).call(tc.qdiscs)
-    qdiscs = [(each["dev"], each["kind"], each["handle"]) for each in told if each["handle"] != "0:"]
-    return features, {name: facts.up for name, facts in found.items()}, flags, tables, qdiscs
-
-
-def _promiscuity() -> dict[str, int]:
-    with IPRoute() as netlink:
-        return {
-            str(link.get_attr("IFLA_IFNAME")): int(link.get_attr("IFLA_PROMISCUITY"))
-            for link in netlink.get_links()
-        }
-
-
-def _tables() -> str:
-    done = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True)
-    return done.stdout
 
 
 def test_the_frames_of_the_pattern_are_lost_and_no_others(hosts: Hosts) -> None:
@@ -208,29 +160,6 @@ def test_vlan_tags_are_where_they_were(hosts: Hosts) -> None:
     with linked(PathSpec()) as link:
         check_tag()
         settled(link)
-
-
-def check_tag() -> None:
-    """A frame with a VLAN tag arrives at Y as X sends it."""
-
-    def raw(host: str, name: str) -> socket.socket:
-        made = Namespace(host).call(
-            lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-        )
-        made.bind((name, ETH_P_ALL))
-        made.settimeout(30.0)
-        return made
-
-    addresses = bytes.fromhex((MAC[Y] + MAC[X]).replace(":", ""))
-    frame = addresses + struct.pack("!HHH", 0x8100, 0x2064, 0x88B5) + bytes(range(100))
-    with raw(X, "x0") as out, raw(Y, "y0") as into:
-        into.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
-        out.send(frame)
-        # The kernel takes the tag out and tells it beside the frame.
-        data, beside, _, _ = into.recvmsg(2048, 256)
-    assert data == addresses + frame[16:]
-    tci, tpid = struct.unpack_from("=HH", beside[0][2], 16)
-    assert (tci, tpid) == (0x2064, 0x8100)
 
 
 def test_the_hosts_own_stack_sees_nothing(hosts: Hosts) -> None:
@@ -367,130 +296,5 @@ def test_what_a_killed_one_changed_is_undone_by_the_next(
     assert exchange(hosts, X, 5) == [1, 2, 3, 4, 5]
     program.kill()
     program.wait()
-    assert any(name.startswith("weir-") for name in journal.clean(pytest.fail))
-    assert state() == before
-
-
-def has_netem() -> bool:
-    return in_thread(doctor._try_netem).returncode == 0
-
-
-def by_netem(up: str, down: str, said: list[str] | None = None) -> AbstractContextManager[NetemLink]:
-    """The link between both hosts, by the kernel."""
-    tell = (lambda message: None) if said is None else said.append
-    return netem_link(("la", "lb"), LINK, read_link({}, up, down), tell)
-
-
-def test_a_kernel_without_netem_is_told_and_nothing_is_left(hosts: Hosts) -> None:
-    if has_netem():
-        pytest.skip("this kernel has netem")
-    before = state()
-    locks = set(journal.DIRECTORY.glob("*")) if journal.DIRECTORY.exists() else set()
-    with pytest.raises(
-        MissingCapability, match=r"^this kernel has no netem \(sch_netem\): leave out --by netem$"
-    ):
-        by_netem("delay 1ms", "loss 1%").__enter__()
-    assert state() == before
-    assert set(journal.DIRECTORY.glob("*")) <= locks
-
-
-def test_netem_carries_as_asked(hosts: Hosts, eventually: Eventually) -> None:
-    if not has_netem():
-        pytest.skip("this kernel has no netem (sch_netem)")
-    before = state()
-    with by_netem("delay 30ms rate 100Mbps queue 60pkts", "loss 100%") as link:
-        with hosts.socket(Y) as into, hosts.socket(X) as out:
-            began_ns = time.monotonic_ns()
-            for number in range(50):
-                out.sendto(struct.pack("!I", number), (ADDRESS[Y], PORT))
-            for number in range(50):
-                assert struct.unpack("!I", into.recv(64)) == (number,)
-                assert time.monotonic_ns() - began_ns >= 30 * MS - 1000
-        assert exchange(hosts, Y, 10, frozenset(range(1, 11))) == []
-        eventually(lambda: link.account().down.lost == 10)
-        account = link.account()
-    assert (account.up.sent, account.up.lost, account.up.dropped_full) == (50, 0, 0)
-    assert (account.down.sent, account.down.lost) == (0, 10)
-    assert state() == before
-
-
-def plain_queue(target: str, path: PathSpec) -> list[list[str]]:
-    """In place of netem, which the kernel may lack."""
-    return [["qdisc", "add", "dev", target, "root", "handle", tc.ROOT, "pfifo", "limit", "1000"]]
-
-
-@pytest.fixture
-def without_netem(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The link of the kernel with plain queues."""
-    monkeypatch.setattr(netem, "shape", plain_queue)
-    try:
-        with by_netem("", ""):
-            pass
-    except LabError as error:
-        pytest.skip(f"this kernel cannot redirect frames: {error}")
-
-
-@pytest.mark.usefixtures("without_netem")
-def test_the_kernel_carries_frames_both_ways_and_puts_all_back(hosts: Hosts) -> None:
-    before = state()
-    said: list[str] = []
-    with by_netem("", "", said):
-        assert exchange(hosts, X, 50) == list(range(1, 51))
-        assert exchange(hosts, Y, 50) == list(range(1, 51))
-        check_tag()
-        assert state() != before
-        with pytest.raises(LabError, match="la has a root qdisc of its own"), by_netem("", ""):
-            pass
-        assert exchange(hosts, X, 5) == list(range(1, 6))
-    assert state() == before
-    assert any("switched" in message for message in said)
-
-
-@pytest.mark.usefixtures("without_netem")
-def test_qdiscs_of_somebody_else_stay_and_are_named(hosts: Hosts) -> None:
-    for arguments, told in (
-        (("lb", "handle", "5:", "root", "pfifo"), "lb has a root qdisc of its own .pfifo 5:."),
-        (
-            ("la", "clsact"),
-            "la has a qdisc for ingress .clsact.; delete it first: tc qdisc del dev la clsact",
-        ),
-    ):
-        add = ["qdisc", "add", "dev", *arguments]
-        assert Namespace(LINK).call(lambda add=add: tc.tc(*add)).returncode == 0  # type: ignore[misc]
-        before = state()
-        with pytest.raises(LabError, match=told), by_netem("", ""):
-            pass
-        assert state() == before
-        for undo in (tc.delete_root, tc.delete_ingress):
-            for name in ("la", "lb"):
-                Namespace(LINK).call(lambda undo=undo, name=name: undo(name))  # type: ignore[misc]
-        assert state() == before
-
-
-OWNER = """
-import sys
-from weirlab.emulation.reading import read_link
-from weirlab.studies.emulator import kernel, netem
-
-netem.shape = lambda target, path: [
-    ["qdisc", "add", "dev", target, "root", "handle", netem.ROOT, "pfifo", "limit", "1000"]
-]
-with kernel.netem_link(("la", "lb"), sys.argv[1], read_link({}, None, None), lambda message: None):
-    print("linked", flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.mark.usefixtures("without_netem")
-def test_the_kernel_goes_on_after_a_kill_until_somebody_cleans_up(hosts: Hosts) -> None:
-    before = state()
-    owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, LINK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert owner.stdout is not None
-    assert owner.stdout.readline() == "linked\n"
-    owner.kill()
-    owner.communicate()
-    assert state() != before
     assert any(name.startswith("weir-") for name in journal.clean(pytest.fail))
     assert state() == before

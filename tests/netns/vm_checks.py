@@ -7,9 +7,13 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import pytest
 
+from weirlab.errors import LabError, MissingCapability
+from weirlab.lab.dut.vm.filters import VirtualFilter
 from weirlab.lab.dut.vm.gateways import VirtualTunnel
 from weirlab.lab.netns import NetnsLab
+from weirlab.lab.vm import building, qemu
 from weirlab.measure import Entry
 from weirlab.measure.calls import Hearing, run_calls
 from weirlab.measure.terms import SINGLE
@@ -37,6 +41,21 @@ SPEECH_UDP_BYTES: Final = 8 + 12 + 160
 
 DEEP: Final = Buffers(fixed_ms=1000.0)
 """No packet comes too late, however slow the guest."""
+
+
+def need_machines() -> None:
+    """Skip where no virtual machine can be."""
+    if missing := qemu.missing():
+        pytest.skip("; ".join(missing))
+    try:
+        building.build()
+    except (MissingCapability, LabError) as error:
+        pytest.skip(f"the virtual machine cannot be built here: {error}")
+
+
+def the_filter(lab: NetnsLab) -> VirtualFilter:
+    assert isinstance(lab._driver, VirtualFilter)
+    return lab._driver
 
 
 def the_tunnel(pair: NetnsLab) -> VirtualTunnel:
