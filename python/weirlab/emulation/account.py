@@ -63,6 +63,11 @@ class Direction:
     paced_ns: int
 
     @property
+    def gone(self) -> int:
+        """Lost or dropped, as the link was told to."""
+        return self.lost + self.dropped_full + self.dropped_early
+
+    @property
     def not_kept(self) -> int:
         """Frames that the emulator itself lost."""
         return self.not_received + self.too_long + self.no_memory + self.refused

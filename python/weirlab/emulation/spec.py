@@ -156,6 +156,9 @@ class Trace:
     text: bytes = field(repr=False)
 
 
+MOST_SLACK_S: Final = 0.01
+"""How late an emulator may let frames leave to spare the CPU, at most: later ones would be another link's."""
+
 DEFAULT_QUEUE: Final = Amount(1000, "packets")
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeVar
 
 import typer
 
@@ -13,11 +14,11 @@ from weirlab.cli.options import JsonOption, given, grouped
 from weirlab.cli.output import Session
 
 if TYPE_CHECKING:
-    from weirlab.emulation.account import Account
     from weirlab.emulation.reading import Asked
-    from weirlab.studies.emulator.kernel import NetemAccount
+    from weirlab.errors import WeirError
     from weirlab.studies.emulator.running import End, How, Tell
-    from weirlab.studies.emulator.tables import Screen
+    from weirlab.studies.emulator.tables import Screen, Shown
+    from weirlab.tables import Table
 
 HELP = """Emulate a link: delay, rate, queue, loss and order between two interfaces.
 
@@ -174,6 +175,7 @@ class RunOptions:
         """The same for the emulator."""
         from weirlab.amounts import parse_time
         from weirlab.emulation.reading import read_time_ns
+        from weirlab.emulation.spec import MOST_SLACK_S
         from weirlab.errors import InputError
         from weirlab.studies.emulator.running import How
 
@@ -190,6 +192,10 @@ class RunOptions:
                 )
         for_s = None if self.for_ is None else parse_time(self.for_, "--for")
         slack_s = 0.0 if self.slack is None else read_time_ns(self.slack, "--slack") / 1e9
+        if slack_s > MOST_SLACK_S:
+            raise InputError(
+                f"--slack {self.slack}: at most {MOST_SLACK_S * 1e3:g}ms; --delay makes frames late"
+            )
         if self.busy and slack_s:
             raise InputError("--slack saves CPU time and --busy spends it: leave one out")
         return How(for_s, self.cpu, self.busy, slack_s, self.real_time)
@@ -210,13 +216,10 @@ def link(
     json: JsonOption = False,
 ) -> None:
     """Emulate a link."""
-    if running.by == "netem":
-        _link_by_netem(ctx, (a, b), options, running, json=json)
-        return
-    from weirlab.emulation import account
     from weirlab.studies.emulator import tables
     from weirlab.studies.emulator.running import End
 
+    carry = _by_netem if running.by == "netem" else _by_weir
     with Session(ctx, as_json=json) as session:
         asked = options.asked()
         how = running.how()
@@ -227,36 +230,79 @@ def link(
                 notes.append(message)
                 shown.note(message)
 
-            last = run((End(a, running.netns), End(b, running.netns)), asked, how, shown, tell)
-            if last.real_time_refused:
-                tell(f"the emulator was not real time: {last.real_time_refused}")
-        complaints = account.complaints(last)
+            done = carry((End(a, running.netns), End(b, running.netns)), asked, how, shown, tell)
         document = {
-            "by": "weir",
-            "up": {"asked": dict(asked.up_words), **last.up.document()},
-            "down": {"asked": dict(asked.down_words), **last.down.document()},
-            "elapsed_s": last.elapsed_s,
-            "cpu_s": last.cpu_s,
-            "kept": not complaints and not last.failure,
-            "complaints": complaints,
+            "by": running.by,
+            "up": {"asked": dict(asked.up_words), **done.up},
+            "down": {"asked": dict(asked.down_words), **done.down},
+            **done.more,
             "notes": notes,
         }
-        problem = account.problem(last)
-        session.finish(document, tables.conclusion(last, complaints), tables.of(last), problem)
-        session.complain(problem)
+        session.finish(document, done.conclusion, done.tables, done.problem)
+        session.complain(done.problem)
 
 
-def run(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell: Tell) -> Account:
-    """Carry frames until Ctrl-C, or the end of the time; what became of them."""
+@dataclass(frozen=True)
+class _Done:
+    """What became of the frames of a link, for JSON and for people."""
+
+    up: dict[str, Any]
+    down: dict[str, Any]
+    more: dict[str, Any]
+    conclusion: str
+    tables: list[Table]
+    problem: WeirError | None = None
+
+
+A = TypeVar("A", bound="Shown", covariant=True)
+
+
+class _Carrying(Protocol[A]):
+    """A link that carries frames."""
+
+    def account(self) -> A: ...
+
+    def stop(self) -> A: ...
+
+
+def _by_weir(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell: Tell) -> _Done:
+    from weirlab.emulation import account
+    from weirlab.studies.emulator import running, tables
+
+    link = running.emulated_link(*ends, asked.up, asked.down, how=how, tell=tell)
+    last = _watched(link, f"{ends[0]} and {ends[1]} are linked", how, shown, tell)
+    if last.real_time_refused:
+        tell(f"the emulator was not real time: {last.real_time_refused}")
+    complaints = account.complaints(last)
+    more = {
+        "elapsed_s": last.elapsed_s,
+        "cpu_s": last.cpu_s,
+        "kept": not complaints and not last.failure,
+        "complaints": complaints,
+    }
+    conclusion, problem = tables.conclusion(last, complaints), account.problem(last)
+    return _Done(last.up.document(), last.down.document(), more, conclusion, tables.of(last), problem)
+
+
+def _by_netem(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell: Tell) -> _Done:
+    from weirlab.studies.emulator import kernel, netem, tables
+
+    for note in dict.fromkeys((*netem.notes(asked.up), *netem.notes(asked.down))):
+        tell(note)
+    a, b = (end.interface for end in ends)
+    link = kernel.netem_link((a, b), ends[0].netns, asked, tell, for_s=how.for_s)
+    last = _watched(link, f"{ends[0]} and {ends[1]} are linked by netem", how, shown, tell)
+    more, conclusion = {"elapsed_s": last.elapsed_s}, tables.netem_conclusion(last)
+    return _Done(last.up.document(), last.down.document(), more, conclusion, [tables.of_netem(last)])
+
+
+def _watched(link: AbstractContextManager[_Carrying[A]], what: str, how: How, shown: Screen, tell: Tell) -> A:
+    """Show what becomes of frames until Ctrl-C or the end of the time; the last account."""
     from weirlab.link.stopping import Stop
-    from weirlab.studies.emulator.running import emulated_link
     from weirlab.studies.emulator.tables import SHOW_EVERY_S
 
-    with (
-        Stop() as stop,
-        emulated_link(*ends, asked.up, asked.down, how=how, tell=tell) as carrying,
-    ):
-        tell(f"{ends[0]} and {ends[1]} are linked; Ctrl-C ends it")
+    with Stop() as stop, link as carrying:
+        tell(f"{what}; Ctrl-C ends it")
         while not stop.requested:
             now = carrying.account()
             if now.ended:
@@ -265,49 +311,3 @@ def run(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell: Tell
             shown.show(now, left_s)
             stop.wait((), SHOW_EVERY_S if left_s is None else min(SHOW_EVERY_S, left_s + 0.05))
         return carrying.stop()
-
-
-def _link_by_netem(
-    ctx: typer.Context, ends: tuple[str, str], options: LinkOptions, running: RunOptions, *, json: bool
-) -> None:
-    from weirlab.studies.emulator import netem, tables
-
-    with Session(ctx, as_json=json) as session:
-        asked = options.asked()
-        how = running.how()
-        notes: list[str] = []
-        with tables.screen(sys.stderr) as shown:
-
-            def tell(message: str) -> None:
-                notes.append(message)
-                shown.note(message)
-
-            for note in dict.fromkeys((*netem.notes(asked.up), *netem.notes(asked.down))):
-                tell(note)
-            last = run_by_netem(ends, running.netns, asked, how.for_s, tell)
-        document = {
-            "by": "netem",
-            "up": {"asked": dict(asked.up_words), **last.up.document()},
-            "down": {"asked": dict(asked.down_words), **last.down.document()},
-            "elapsed_s": last.elapsed_s,
-            "notes": notes,
-        }
-        session.finish(document, tables.netem_conclusion(last), [tables.of_netem(last)])
-
-
-def run_by_netem(
-    ends: tuple[str, str], netns: str | None, asked: Asked, for_s: float | None, tell: Tell
-) -> NetemAccount:
-    """Let the kernel carry frames until Ctrl-C, or for ``for_s``; what became of them."""
-    from weirlab.link.stopping import Stop
-    from weirlab.studies.emulator.kernel import netem_link
-    from weirlab.studies.emulator.tables import SHOW_EVERY_S
-
-    with Stop() as stop, netem_link(ends, netns, asked, tell) as link:
-        tell(f"{ends[0]} and {ends[1]} are linked by netem; Ctrl-C ends it")
-        while True:
-            now = link.account()
-            left_s = SHOW_EVERY_S if for_s is None else for_s - now.elapsed_s
-            if stop.requested or left_s <= 0:
-                return now
-            stop.wait((), min(SHOW_EVERY_S, left_s))

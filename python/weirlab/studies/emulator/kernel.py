@@ -30,29 +30,42 @@ class NetemAccount:
     up: netem.Carried
     down: netem.Carried
     elapsed_s: float
+    ended: bool
+    """Its time is over."""
+
+    @property
+    def directions(self) -> tuple[netem.Carried, netem.Carried]:
+        """Up first."""
+        return self.up, self.down
 
 
 class NetemLink:
-    """A link that the kernel carries."""
+    """A link that the kernel carries; for ``for_s``, if that is given."""
 
-    def __init__(self, ends: tuple[str, str], netns: str | None, asked: Asked) -> None:
-        self._ends, self._netns, self._asked = ends, netns, asked
+    def __init__(self, ends: tuple[str, str], netns: str | None, asked: Asked, for_s: float | None) -> None:
+        self._ends, self._netns, self._asked, self._for_s = ends, netns, asked, for_s
         self._began_s = time.monotonic()
 
     def account(self) -> NetemAccount:
         """What netem has counted so far. Raises ``LabError`` where it is not there any more."""
         told = interfaces.inside(self._netns, qdiscs)
         a, b = self._ends
+        elapsed_s = time.monotonic() - self._began_s
         return NetemAccount(
             netem.read_carried(told, a, b, self._asked.up),
             netem.read_carried(told, b, a, self._asked.down),
-            time.monotonic() - self._began_s,
+            elapsed_s,
+            self._for_s is not None and elapsed_s >= self._for_s,
         )
+
+    stop = account
 
 
 @contextmanager
 @shielded
-def netem_link(ends: tuple[str, str], netns: str | None, asked: Asked, tell: Tell) -> Iterator[NetemLink]:
+def netem_link(
+    ends: tuple[str, str], netns: str | None, asked: Asked, tell: Tell, for_s: float | None = None
+) -> Iterator[NetemLink]:
     """Let the kernel carry frames between both ``ends`` in the namespace ``netns`` (None: this one).
 
     It does so until the end of the block, and then all is changed back. After ``kill -9`` it goes on until
@@ -79,7 +92,7 @@ def netem_link(ends: tuple[str, str], netns: str | None, asked: Asked, tell: Tel
                 changes = journal.Journal()
                 indices = _put_up(changes, ends, netns, asked, tell)
                 stack.callback(prepare.Promiscuous(netns, indices).close)
-            yield NetemLink(ends, netns, asked)
+            yield NetemLink(ends, netns, asked, for_s)
         finally:
             for problem in changes.undo() if changes is not None else ():
                 tell(problem)

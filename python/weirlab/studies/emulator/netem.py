@@ -109,6 +109,16 @@ class Carried:
     queued: int
     """Wait for the rate; the frame in transmission is among them."""
 
+    @property
+    def arrived(self) -> int:
+        """Those that netem took in, but for what it delays now: that it does not tell."""
+        return self.sent + self.gone + self.queued
+
+    @property
+    def gone(self) -> int:
+        """Lost, or dropped."""
+        return self.lost + self.dropped_full
+
     def document(self) -> dict[str, Any]:
         """For JSON."""
         found = asdict(self)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from weirlab.cli import live
 from weirlab.cli.quantities import NOTHING, clock, count, duration, percent, rate
-from weirlab.emulation.account import Account, Direction
+from weirlab.emulation.account import Account
 from weirlab.quantities import bit_rate
 from weirlab.quoting import printable
 from weirlab.tables import Table
@@ -22,10 +22,40 @@ if TYPE_CHECKING:
 SHOW_EVERY_S = 0.5
 
 
+class Way(Protocol):
+    """A direction, whoever carries it."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def target(self) -> str: ...
+    @property
+    def arrived(self) -> int: ...
+    @property
+    def sent(self) -> int: ...
+    @property
+    def sent_bytes(self) -> int: ...
+    @property
+    def queued(self) -> int: ...
+    @property
+    def gone(self) -> int: ...
+
+
+class Shown(Protocol):
+    """Both directions at one moment."""
+
+    @property
+    def directions(self) -> tuple[Way, Way]: ...
+    @property
+    def elapsed_s(self) -> float: ...
+    @property
+    def ended(self) -> bool: ...
+
+
 class Screen(Protocol):
     """Who shows a running link."""
 
-    def show(self, account: Account, left_s: float | None) -> None: ...
+    def show(self, account: Shown, left_s: float | None) -> None: ...
 
     def note(self, message: str) -> None: ...
 
@@ -47,10 +77,10 @@ class Rates:
     """What left in each direction since the last look."""
 
     def __init__(self) -> None:
-        self._before: Account | None = None
+        self._before: Shown | None = None
         self._said = ("", "")
 
-    def look(self, account: Account) -> tuple[str, str]:
+    def look(self, account: Shown) -> tuple[str, str]:
         """``8,110 pps, 98.2 Mbit/s`` for each direction; the last one where no time has passed."""
         before, elapsed_s = self._before, account.elapsed_s
         passed_s = elapsed_s - before.elapsed_s if before is not None else elapsed_s
@@ -61,27 +91,32 @@ class Rates:
         return self._said
 
 
-def _rate(now: Direction, then: Direction | None, passed_s: float) -> str:
+def _rate(now: Way, then: Way | None, passed_s: float) -> str:
     frames = now.sent - (then.sent if then is not None else 0)
     sent_bytes = now.sent_bytes - (then.sent_bytes if then is not None else 0)
     return f"{rate(frames / passed_s)}, {bit_rate(sent_bytes * 8 / passed_s)}"
 
 
-def line(account: Account, rates: tuple[str, str], left_s: float | None) -> str:
+def line(account: Shown, rates: tuple[str, str], left_s: float | None) -> str:
     """All of a moment in a line."""
     left = "" if left_s is None else f", {clock(left_s)} left"
     ways = [
         f"{way.source} to {way.target} {now}, {way.queued:,} queued, {_gone(way)}"
         for way, now in zip(account.directions, rates, strict=True)
     ]
+    own = _own(account) if isinstance(account, Account) else ""
+    return f"{clock(account.elapsed_s)} so far{left}: {'; '.join(ways)}{own}"
+
+
+def _own(account: Account) -> str:
+    """What the emulator says of itself."""
     late_ns = max((way.late_ns(0.99) for way in account.directions if way.sent), default=math.nan)
     kept = f"; {account.not_kept:,} NOT KEPT" if account.not_kept else ""
-    return f"{clock(account.elapsed_s)} so far{left}: {'; '.join(ways)}; p99 late {duration(late_ns)}{kept}"
+    return f"; p99 late {duration(late_ns)}{kept}"
 
 
-def _gone(way: Direction) -> str:
-    gone = way.lost + way.dropped_full + way.dropped_early
-    return f"{percent(gone / way.arrived)} lost or dropped" if way.arrived else "nothing yet"
+def _gone(way: Way) -> str:
+    return f"{percent(way.gone / way.arrived)} lost or dropped" if way.arrived else "nothing yet"
 
 
 class _Screen(live.Screen):
@@ -89,7 +124,7 @@ class _Screen(live.Screen):
         super().__init__(stream, SHOW_EVERY_S)
         self._rates = Rates()
 
-    def show(self, account: Account, left_s: float | None) -> None:
+    def show(self, account: Shown, left_s: float | None) -> None:
         self.draw(
             lambda _: Text(f"{printable(line(account, self._rates.look(account), left_s))}; Ctrl-C ends it")
         )
@@ -100,7 +135,7 @@ class _Lines(live.Lines):
         super().__init__(stream)
         self._rates = Rates()
 
-    def show(self, account: Account, left_s: float | None) -> None:
+    def show(self, account: Shown, left_s: float | None) -> None:
         self.line(lambda: line(account, self._rates.look(account), left_s))
 
 
@@ -157,15 +192,15 @@ def of_netem(account: NetemAccount) -> Table:
     columns = ["From", "To", "Sent", "Lost", "Queue full", "Queued"]
     rows = [
         [way.source, way.target, *map(count, (way.sent, way.lost, way.dropped_full, way.queued))]
-        for way in (account.up, account.down)
+        for way in account.directions
     ]
     return Table("Frames", columns, rows)
 
 
 def netem_conclusion(account: NetemAccount) -> str:
     """The result in a sentence."""
-    ways = (account.up, account.down)
-    gone = sum(way.lost + way.dropped_full for way in ways)
+    ways = account.directions
+    gone = sum(way.gone for way in ways)
     return (
         f"netem sent {sum(way.sent for way in ways):,} frames and dropped {gone:,}; how well it kept delay "
         "and rate, it does not tell."

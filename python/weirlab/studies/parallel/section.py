@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from weirlab.emulation.spec import MOST_SLACK_S
 from weirlab.quantities import bit_rate, plural
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.model import (
@@ -143,7 +144,7 @@ class Comparison(Section):
     late_ms: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 2.0
     """An attempt does not count if the emulated paths delayed 1 % of the frames by more than this, in ms,
     beyond the delay set."""
-    slack_ms: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.2
+    slack_ms: Annotated[float, Field(ge=0, le=MOST_SLACK_S * 1e3, allow_inf_nan=False)] = 0.2
     """How late the emulated paths may send frames in order to sleep meanwhile, in ms. They leave more of the
     CPU to senders and receivers then."""
     seed: Seed = 1

@@ -11,6 +11,8 @@ import pytest
 
 from weirlab.emulation.account import COUNTED, Account, complaints, problem, read_account
 from weirlab.studies.emulator import tables
+from weirlab.studies.emulator.kernel import NetemAccount
+from weirlab.studies.emulator.netem import Carried
 
 
 def direction(**known: Any) -> dict[str, Any]:
@@ -117,6 +119,15 @@ def test_the_line_shows_what_passed_since_the_last_one() -> None:
     assert "eth2 to eth1 0 pps" in shown
     assert "NOT KEPT" not in shown
     assert tables.line(account({**CARRIED, "too_long": 3}), ("", ""), None).endswith("; 3 NOT KEPT")
+
+
+def test_netem_has_the_same_line_but_for_what_it_does_not_tell() -> None:
+    up = Carried("eth1", "eth2", sent=1000, sent_bytes=125_000, lost=10, dropped_full=0, queued=7)
+    now = NetemAccount(up, Carried("eth2", "eth1", 0, 0, 0, 0, 0), elapsed_s=1.0, ended=False)
+    assert tables.line(now, tables.Rates().look(now), None) == (
+        "1 s so far: eth1 to eth2 1.00 kpps, 1 Mbit/s, 7 queued, 0.98 % lost or dropped; "
+        "eth2 to eth1 0 pps, 0 bit/s, 0 queued, nothing yet"
+    )
 
 
 def test_what_is_no_terminal_gets_notes_at_once() -> None:

@@ -106,12 +106,24 @@ def test_mistakes_are_told_before_anything_is_changed(weir: Weir, linked: list[A
     assert isinstance(linked[0], FakeLink)
 
 
+def test_slack_is_no_delay(weir: Weir, linked: list[Any]) -> None:
+    assert weir("link", "eth1", "eth2", "--slack", "10ms").code == 0
+    linked[:] = [FakeLink()]
+    answer = weir("link", "eth1", "eth2", "--slack", "1s")
+    assert answer.code == 2
+    assert "--slack 1s: at most 10ms" in answer.err
+    assert isinstance(linked[0], FakeLink)
+
+
 class FakeNetem:
     """A link by netem whose time is up."""
 
     def account(self) -> kernel.NetemAccount:
         up = Carried("eth1", "eth2", sent=1234, sent_bytes=5678, lost=3, dropped_full=2, queued=0)
-        return kernel.NetemAccount(up, Carried("eth2", "eth1", 0, 0, 0, 0, 0), elapsed_s=300.0)
+        down = Carried("eth2", "eth1", 0, 0, 0, 0, 0)
+        return kernel.NetemAccount(up, down, elapsed_s=300.0, ended=True)
+
+    stop = account
 
 
 @pytest.fixture
@@ -121,9 +133,9 @@ def by_netem(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     @contextmanager
     def fake(
-        ends: tuple[str, str], netns: str | None, words: Asked, tell: running.Tell
+        ends: tuple[str, str], netns: str | None, words: Asked, tell: running.Tell, for_s: float
     ) -> Iterator[FakeNetem]:
-        asked.append((ends, netns, words))
+        asked.append((ends, netns, words, for_s))
         yield FakeNetem()
 
     monkeypatch.setattr(kernel, "netem_link", fake)
@@ -136,8 +148,8 @@ def test_netem_carries_the_frames_where_it_is_asked_for(weir: Weir, by_netem: li
         "--up", "rate 1Mbps loss 1%", "--json",
     )  # fmt: skip
     assert answer.code == 0, answer.err
-    ((ends, netns, asked),) = by_netem
-    assert (ends, netns) == (("eth1", "eth2"), "x")
+    ((ends, netns, asked, for_s),) = by_netem
+    assert (ends, netns, for_s) == (("eth1", "eth2"), "x", 300.0)
     assert (asked.up.rate_bps, asked.down.delay_ns) == (1_000_000, 25_000_000)
     document = answer.json
     assert document["by"] == "netem"
@@ -148,7 +160,7 @@ def test_netem_carries_the_frames_where_it_is_asked_for(weir: Weir, by_netem: li
     assert document["elapsed_s"] == 300.0
     assert document["notes"] == [
         "netem loses frames before its queue: lost frames use none of the rate",
-        "eth1 and eth2 are linked by netem; Ctrl-C ends it",
+        "eth1 in x and eth2 in x are linked by netem; Ctrl-C ends it",
     ]
 
 
