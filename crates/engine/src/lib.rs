@@ -5,7 +5,6 @@
 //! (the same [`Engine`], chosen automatically), and a simulated device ([`simulate`]).
 
 mod account;
-mod clock;
 pub mod emulator;
 pub mod endpoints;
 mod engine;

@@ -5,9 +5,9 @@
 use std::io;
 use std::time::Duration;
 
-use crate::clock::{now_ns, sleep_until};
 use crate::priority;
 use crate::thread::{self, Awake};
+use weir_clock::{now_ns, sleep_until};
 
 /// Gaps kept; a CPU that is away more often than this in a stretch is hopeless anyway.
 const MAX_GAPS: usize = 1 << 16;

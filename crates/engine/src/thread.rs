@@ -199,7 +199,7 @@ pub fn handover_ns(cpu: usize, other: usize) -> io::Result<f64> {
             let mut best = f64::INFINITY;
             let mut next = 0;
             for _ in 0..SERIES {
-                let start = crate::clock::now_ns();
+                let start = weir_clock::now_ns();
                 for _ in 0..ROUNDS {
                     ball.store(next + 1, Ordering::Release);
                     while ball.load(Ordering::Acquire) != next + 2 {
@@ -209,7 +209,7 @@ pub fn handover_ns(cpu: usize, other: usize) -> io::Result<f64> {
                     }
                     next += 2;
                 }
-                best = best.min((crate::clock::now_ns() - start) as f64 / ROUNDS as f64);
+                best = best.min((weir_clock::now_ns() - start) as f64 / ROUNDS as f64);
             }
             Ok(best)
         });

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::Duration;
 
-use weir_tcp::clock::now_ns;
+use weir_clock::now_ns;
 use weir_tcp::diag::{Diag, Id, State};
 use weir_tcp::watch::{Filter, Shared, Watcher};
 

@@ -15,7 +15,6 @@
 compile_error!("the kernel's structures are read as little-endian");
 
 pub mod bulk;
-pub mod clock;
 pub mod control;
 pub mod diag;
 pub mod fields;

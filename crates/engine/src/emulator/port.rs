@@ -4,10 +4,10 @@ use std::ops::Deref;
 
 use super::pool::{Frame, Pool};
 use super::progress::Overload;
-use crate::clock::{now_ns, realtime_to_monotonic_ns};
 use crate::engine::Endpoint;
 use crate::packet::port::{self, PortError};
 use crate::packet::ring::Packet;
+use weir_clock::{now_ns, realtime_to_monotonic_ns};
 
 const RING_MIB: usize = 32;
 const TAG_AT: usize = 12;

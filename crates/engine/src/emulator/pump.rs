@@ -11,9 +11,9 @@ use super::port::Port;
 use super::progress::Progress;
 use super::way::{Way, gone};
 use super::{Options, Shared, lock};
-use crate::clock::{now_ns, sleep_until, thread_cpu_ns};
 use crate::priority;
 use crate::thread::{check, pin, take_precedence};
+use weir_clock::{now_ns, sleep_until, thread_cpu_ns};
 
 /// A sleeper wakes late, by 5 µs on hardware and by 50 on a virtual machine. So it is to wake early, and spins
 /// for what is left; for at most so long.

@@ -7,8 +7,8 @@ use weir_link::{Pace, Path, PathSpec};
 use super::pool::{Frame, Pool};
 use super::port::Port;
 use super::progress::{Direction, Late, Overload, Paced};
-use crate::clock::now_ns;
 use crate::packet::port::{BATCH, Sent};
+use weir_clock::now_ns;
 
 /// Frames read at a time, so that those that are due do not wait for long.
 const READ: usize = 256;

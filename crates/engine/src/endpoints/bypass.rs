@@ -10,8 +10,8 @@ use weir_wire::{ETHERNET_LEN, IPV4_LEN, MacAddr, fold, ones_complement_sum};
 
 use super::port::{BATCH, Port};
 use super::xsk::Xsk;
-use crate::clock::sleep_until;
 use crate::xdp::{Object, XdpError};
+use weir_clock::sleep_until;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/endpoint.o"));
 const PROGRAM: &str = "weir_endpoint";
@@ -126,7 +126,7 @@ impl Port for Bypass {
         }
         if is_nap_due(now_ns - *napped_ns, next_ns.saturating_sub(now_ns)) {
             sleep_until(now_ns + NAP_NS);
-            *napped_ns = crate::clock::now_ns();
+            *napped_ns = weir_clock::now_ns();
             self.naps += 1;
         }
     }

@@ -25,7 +25,6 @@ use weir_wire::MacAddr;
 pub use calls::{Calls, CallsError, MOST_PACKETS, RTP_PORT};
 pub use talk::Log;
 
-use crate::clock::now_ns;
 use crate::engine::Endpoint as Interface;
 use crate::priority;
 use crate::thread::{self, Awake, join, within};
@@ -35,6 +34,7 @@ use calls::Form;
 use port::Port;
 use sockets::Sockets;
 use talk::{Endpoint, Security, Span};
+use weir_clock::now_ns;
 
 /// From when both endpoints are ready to the start.
 const LEAD_NS: u64 = 20_000_000;

@@ -8,9 +8,9 @@ use weir_wire::{IPV4_LEN, UDP_LEN};
 
 use super::calls::{write_ipv4, write_udp};
 use super::port::{BATCH, Port};
-use crate::clock::now_ns;
 use crate::packet::socket;
 use crate::thread::check;
+use weir_clock::now_ns;
 
 const HEAD: usize = IPV4_LEN + UDP_LEN;
 const ROOM: usize = 2048;

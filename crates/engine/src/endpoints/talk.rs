@@ -9,7 +9,7 @@ use weir_esp::{Inbound, Outbound};
 
 use super::calls::{Calls, Fault, Form, Script};
 use super::port::{BATCH, Port};
-use crate::clock::{now_ns, thread_cpu_ns};
+use weir_clock::{now_ns, thread_cpu_ns};
 
 /// The longest packet, with room in front and behind for ESP.
 const ROOM: usize = 2048;

@@ -13,7 +13,7 @@ use super::calls::{Calls, CallsError, Due, Fault, Form, MOST_PACKETS, Script};
 use super::port::{BATCH, Port};
 use super::talk::{Endpoint, Log, Security, Span};
 use super::{EndpointsError, Interface, Options, Outcome, Place, Way, both};
-use crate::clock::now_ns;
+use weir_clock::now_ns;
 
 const HERE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const THERE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::clock::now_ns;
 use crate::outcome::{Backend, Outcome};
 use crate::packet;
 use crate::plan::{Bodies, Macs, Plan, PlanError, Side};
 use crate::priority::{self, Raised};
 use crate::thread::{self, Awake};
 use crate::xdp::{self, XdpError};
+use weir_clock::now_ns;
 
 use play::Steady;
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 use weir_wire::Header;
 
 use super::{Endpoint, EngineError, Options, Programs, Sockets, within};
-use crate::clock::now_ns;
 use crate::outcome::{Received, Sent};
 use crate::packet;
 use crate::plan::{Bodies, Plan, Side};
 use crate::priority;
 use crate::thread;
 use crate::window::Window;
+use weir_clock::now_ns;
 
 /// Time between the decision to start and the first departure.
 pub const SETTLE_NS: u64 = 5_000_000;

@@ -8,10 +8,10 @@ use weir_wire::{find_last_probe, find_probe};
 
 use super::socket;
 use crate::account::Account;
-use crate::clock::{now_ns, realtime_to_monotonic_ns};
 use crate::outcome::Received;
 use crate::plan::{Plan, Side};
 use crate::window::Window;
+use weir_clock::{now_ns, realtime_to_monotonic_ns};
 
 const BATCH: usize = 64;
 const SNAP: usize = 256; // headers and probe; the rest of a frame does not matter

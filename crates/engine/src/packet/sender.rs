@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weir_wire::{Header, Probe};
 
 use super::socket;
-use crate::clock::{now_ns, wait_until};
 use crate::outcome::Sent;
 use crate::plan::{Impairment, Numbers, Plan, Side};
 use crate::schedule::Cursor;
 use crate::thread::check;
 use crate::window::Window;
+use weir_clock::{now_ns, wait_until};
 
 /// A socket that sends.
 pub struct Sender {

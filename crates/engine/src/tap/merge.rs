@@ -4,7 +4,7 @@ use std::io;
 
 use super::layout::Record;
 use super::memory::Rings;
-use crate::clock::now_ns;
+use weir_clock::now_ns;
 
 /// The one reader of a set of rings; where it stops, another goes on.
 pub struct Merge {

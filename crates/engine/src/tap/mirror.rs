@@ -22,10 +22,10 @@ use super::merge::{Item, Merge};
 use super::port::Port;
 use super::programs::{Programs, os_error};
 use super::ring::SETTLE_NS;
-use crate::clock::now_ns;
 use crate::mapped::Mapped;
 use crate::packet::socket;
 use crate::thread::{enter, pin};
+use weir_clock::now_ns;
 
 /// Frames sent at a time.
 pub const JOBS: usize = 1024;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use super::layout::{Counts, Info, MAGIC};
 use super::memory::Rings;
 use super::merge::Merge;
-use crate::clock::{now_ns, realtime_to_monotonic_ns};
 use crate::mapped::Mapped;
 use crate::record::{Direction, Frame, Interface, Source};
 use crate::thread::check;
+use weir_clock::{now_ns, realtime_to_monotonic_ns};
 
 /// Frames handed over at a time.
 const BATCH: usize = 4096;

@@ -11,8 +11,8 @@ use super::layout::{Count, Record};
 use super::merge::Merge;
 use super::programs::{Programs, Setup};
 use super::*;
-use crate::clock::now_ns;
 use crate::record::{Direction, Frame, Source};
+use weir_clock::now_ns;
 
 const XDP_REDIRECT: u32 = 4;
 

@@ -13,7 +13,6 @@ use weir_wire::Header;
 
 use super::load::{Object, XdpError};
 use super::media;
-use crate::clock::{now_ns, wait_until};
 use crate::layout::{
     GenBin, GenBody, GenConfig, GenEntry, GenFlow, GenMedia, GenPhase, GenState, Look, MAX_PHASES, Slot,
     WATCHED,
@@ -23,6 +22,7 @@ use crate::outcome::Sent;
 use crate::plan::{Bodies, Plan, Side};
 use crate::thread;
 use crate::window::Window;
+use weir_clock::{now_ns, wait_until};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/generator.o"));
 /// The same, for kernels that let nobody read their structs.

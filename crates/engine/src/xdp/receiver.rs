@@ -175,9 +175,9 @@ mod tests {
 
     use super::*;
     use crate::account::Account;
-    use crate::clock::now_ns;
     use crate::plan::{Entry, NEXT_FLOW, NO_PAYLOAD, Packet, Phase};
     use crate::schedule::tests::{calls, plan};
+    use weir_clock::now_ns;
 
     const MAGIC: u16 = 0x5745;
 

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use weir_tcp::clock::{now_ns, ticks_per_s};
+use weir_clock::{now_ns, ticks_per_s};
 use weir_tcp::diag::{Diag, Id};
 use weir_tcp::watch::{Begun, Found, Sampling, Shared};
 

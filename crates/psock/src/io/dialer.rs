@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use weir_tcp::clock::now_ns;
+use weir_clock::now_ns;
 
 use super::dial::{Purpose, dial};
 use super::socket::Shared;

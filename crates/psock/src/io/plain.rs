@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use socket2::SockRef;
-use weir_tcp::clock::now_ns;
+use weir_clock::now_ns;
 
 use super::observed::{observe, unacked};
 use super::signal::poll;

@@ -6,8 +6,8 @@ use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use weir_clock::realtime_to_monotonic_ns;
 use weir_events::{Column, EventsError, Kind, Options, Row, columns, start};
-use weir_tcp::clock::since_1970_ns;
 use weir_tcp::watch::Watcher;
 
 use super::watch::{filter, progress_dict};
@@ -42,7 +42,7 @@ impl TcpEvents {
         let columns = fields.iter().map(known).collect::<PyResult<_>>()?;
         let options = Options { filter: filter(ends, pid, program), wait };
         let inner = py.detach(|| start(options)).map_err(|e| refused(py, &e, "without --events"))?;
-        Ok(Self { inner, columns, offset_ns: since_1970_ns() })
+        Ok(Self { inner, columns, offset_ns: -realtime_to_monotonic_ns() })
     }
 
     /// The events since the last time, as columns.

@@ -6,9 +6,9 @@ use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use weir_clock::realtime_to_monotonic_ns;
 use weir_events::EventsError;
 use weir_events::sampling::sample;
-use weir_tcp::clock::since_1970_ns;
 use weir_tcp::fields::{FIELDS, Field, field};
 use weir_tcp::watch::{End, Filter, Options, Progress, Row, Watcher};
 
@@ -59,7 +59,7 @@ impl TcpWatcher {
         };
         let filter = filter(ends, pid, program);
         let options = Options { filter, period_ns, wait };
-        let offset_ns = since_1970_ns();
+        let offset_ns = -realtime_to_monotonic_ns();
         let mut why_not = None;
         if by != INET_DIAG {
             let by_bpf = options.clone();

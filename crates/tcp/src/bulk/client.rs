@@ -24,11 +24,11 @@ use super::clock_identity;
 use super::end::{Incoming, Input, Intervals, channel, flooded, listen};
 use super::line::{Line, LineError, Writer};
 use super::transfer::{BlockSample, Given, Transfer};
-use crate::clock::{now_ns, since_1970_ns};
 use crate::control::{
     Digest, Event, Flow, MOST_ANSWER_BYTES, Message, Preamble, Proof, Record, Request, prove,
 };
 use crate::option::Setting;
+use weir_clock::{now_ns, realtime_to_monotonic_ns};
 
 /// For an answer that needs no work.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -260,7 +260,7 @@ fn run(
     writer.send(&Message::Go).map_err(|e| lost(e.to_string(), 0))?;
     let transfer = Transfer::start(given, &request, same_clock, options.every_block, inputs)
         .map_err(system("the transfer cannot begin"))?;
-    let since_1970_ns = transfer.start_ns().saturating_add_signed(since_1970_ns());
+    let since_1970_ns = transfer.start_ns().saturating_sub_signed(realtime_to_monotonic_ns());
     let happened = |event| drop(events.send(ClientEvent::Transfer(event)));
     happened(Event::Started { connections, same_clock, since_1970_ns });
 

@@ -7,8 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::line::Line;
-use crate::clock::now_ns;
 use crate::control::Message;
+use weir_clock::now_ns;
 
 /// Messages of a client that may wait to be looked at. A client of Weir asks for 8 parts of a capture ahead.
 pub const MOST_WAITING: usize = 256;

@@ -12,10 +12,10 @@ use super::blocks::{Blocks, Plan, header};
 use super::end::Input;
 use super::latency::Latency;
 use super::line::is_temporary;
-use crate::clock::now_ns;
 use crate::control::{Flow, Request, Total};
 use crate::queues::this_thread;
-use crate::{Info, Queues, clock};
+use crate::{Info, Queues};
+use weir_clock::{now_ns, sleep_until};
 
 /// How long a blocked read or write goes without looking whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -399,7 +399,7 @@ impl Worker {
             if now >= due_ns {
                 return;
             }
-            clock::sleep_until(due_ns.min(now + LOOK.as_nanos() as u64));
+            sleep_until(due_ns.min(now + LOOK.as_nanos() as u64));
         }
     }
 }

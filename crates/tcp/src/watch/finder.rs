@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::{MOST_CONNECTIONS, Options, Shared, Watched};
-use crate::clock::{now_ns, thread_cpu_ns};
 use crate::diag::{Diag, DiagError, Id};
+use weir_clock::{now_ns, thread_cpu_ns};
 
 /// A connection by its number among those watched.
 pub type Found = Result<Vec<(u32, Id)>, DiagError>;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::finder::{Begun, Finder, Found};
 use super::place::Place;
 use super::{Options, Row, Shared};
-use crate::clock::{now_ns, sleep_until, wake_precisely};
 use crate::diag::{Diag, DiagError, Id, State};
+use weir_clock::{now_ns, sleep_until, wake_precisely};
 
 /// How long a stop may go unnoticed.
 const NAP_NS: u64 = 100_000_000;

@@ -11,8 +11,8 @@ use super::{ANSWER_TIMEOUT, ClientEvent, ClientOptions, Prover, SILENCE_NS, Via}
 use crate::bulk::capture::Here;
 use crate::bulk::end::{Incoming, Input, flooded, listen};
 use crate::bulk::line::{Line, LineError, Writer};
-use crate::clock::now_ns;
 use crate::control::{Errand, Event, MOST_ANSWER_BYTES, Message, Preamble, Request, Wish, prove_errand};
+use weir_clock::now_ns;
 
 /// Beyond this it waits for nothing: it has connected, been proven to, and been joined.
 const BEGINNING_NS: u64 = 60_000_000_000;

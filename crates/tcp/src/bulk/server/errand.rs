@@ -14,9 +14,9 @@ use crate::bulk::capture::Here;
 use crate::bulk::client::{Client, ClientError, ClientEvent, ClientOptions, FetchOptions};
 use crate::bulk::end::{Incoming, Input, MOST_WAITING, channel, flooded, listen};
 use crate::bulk::line::{Line, Writer};
-use crate::clock::now_ns;
 use crate::control::{Digest, Errand, Event, Message, Proof, Record, Request, Wish};
 use crate::option::Setting;
+use weir_clock::now_ns;
 
 /// How long the third host may take to prove something, and to be noticed at all.
 const PROVING: Duration = Duration::from_secs(15);

@@ -14,9 +14,9 @@ use crate::bulk::end::{Incoming, Input, Intervals, MOST_WAITING, channel, floode
 use crate::bulk::line::{Line, Writer};
 use crate::bulk::random;
 use crate::bulk::transfer::{Given, Transfer};
-use crate::clock::{now_ns, since_1970_ns};
 use crate::control::{Flow, Message, Request, Total};
 use crate::option::Setting;
+use weir_clock::{now_ns, realtime_to_monotonic_ns};
 
 /// Until all data connections are there, and until the client begins.
 const JOINING: Duration = Duration::from_secs(10);
@@ -201,7 +201,7 @@ fn carry(
     let transfer = Transfer::start(given, request, same_clock, false, inputs)?;
     writer.send(&Message::Begun { start_ns: transfer.start_ns() })?;
     if let Some(tape) = &mut tape {
-        tape.begun(transfer.start_ns().saturating_add_signed(since_1970_ns()));
+        tape.begun(transfer.start_ns().saturating_sub_signed(realtime_to_monotonic_ns()));
     }
     let mut intervals = Intervals::new(transfer.start_ns(), request.interval_ns, request.lasts_ns);
     let mut open = transfer.len();

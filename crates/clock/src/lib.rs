@@ -1,5 +1,10 @@
-//! `CLOCK_MONOTONIC`, which the processes of one host share, and the CPU time of a thread.
+//! `CLOCK_MONOTONIC`, which BPF programs (`bpf_ktime_get_ns`) and all processes of a host share, and the CPU time
+//! of a thread.
 
+use std::time::Duration;
+
+/// Below this the scheduler's wake-up could come too late: spin instead of sleeping.
+const SPIN_NS: u64 = 2_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// Now.
@@ -24,16 +29,34 @@ pub fn ticks_per_s() -> u32 {
     ((NS_PER_S + tick_ns / 2) / tick_ns) as u32
 }
 
-/// What to add to [`now_ns`] for ns since 1970; right to some tens of nanoseconds until the clock is set.
+/// What to add to `CLOCK_REALTIME` (as kernel time stamps use it) to get `CLOCK_MONOTONIC`.
+///
+/// The closest of several pairs of readings; right to some tens of nanoseconds until the clock is set.
 #[must_use]
-pub fn since_1970_ns() -> i64 {
+pub fn realtime_to_monotonic_ns() -> i64 {
     let pair = || {
         let before = now_ns();
         let real = read_ns(libc::CLOCK_REALTIME);
         let after = now_ns();
-        (after - before, real as i64 - (before + (after - before) / 2) as i64)
+        (after - before, (before + (after - before) / 2) as i64 - real as i64)
     };
     (0..16).map(|_| pair()).min().map_or(0, |best| best.1)
+}
+
+/// Waits until `due_ns`: sleeps while that is far away, then spins.
+pub fn wait_until(due_ns: u64) {
+    loop {
+        let now = now_ns();
+        if now >= due_ns {
+            return;
+        }
+        let left = due_ns - now;
+        if left > 2 * SPIN_NS {
+            std::thread::sleep(Duration::from_nanos(left - SPIN_NS));
+        } else {
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// Sleeps until `due_ns`, or until a signal comes.
