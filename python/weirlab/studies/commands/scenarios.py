@@ -107,6 +107,18 @@ def run(
         show(session, outcome)
 
 
+def carry_out(session: Session, options: dict[str, Any], kind: type[Root], report: ReportOptions) -> None:
+    """Run a scenario of ``kind`` from the options of a command; see ``scenario.from_options``."""
+    from weirlab.scenario import from_options
+    from weirlab.studies import runner
+
+    asked = from_options({**options, "report": None}, kind)
+    outcome = runner.run_scenario(
+        session.store, asked, session.progress, out=report.out, plots=report.plots, command=session.command
+    )
+    show(session, outcome)
+
+
 def show(session: Session, outcome: Outcome[Any]) -> None:
     """Print the outcome of a study, and leave with its exit code."""
     told, problem = outcome.told(), outcome.problem()

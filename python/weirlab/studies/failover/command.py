@@ -172,9 +172,8 @@ def failover(
     result: ResultOptions,
 ) -> None:
     """Measure the failover of one pair."""
-    from weirlab.scenario import Typed, from_options
-    from weirlab.studies import runner
-    from weirlab.studies.commands.scenarios import show
+    from weirlab.scenario import Typed
+    from weirlab.studies.commands.scenarios import carry_out
     from weirlab.studies.failover.section import FailoverScenario
 
     with result.session(ctx) as session:
@@ -184,15 +183,5 @@ def failover(
             "lab": {"backend": bed.backend},
             "calls": {**typed(calls), "seed": switches.seed},
             "failover": {"pairs": [Typed("--protocol", typed(pair))], **switches.section()},
-            "report": None,
         }
-        scenario = from_options(content, FailoverScenario)
-        outcome = runner.run_scenario(
-            session.store,
-            scenario,
-            session.progress,
-            out=report.out,
-            plots=report.plots,
-            command=session.command,
-        )
-        show(session, outcome)
+        carry_out(session, content, FailoverScenario, report)

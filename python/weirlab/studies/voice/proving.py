@@ -196,9 +196,8 @@ def prove(
     result: ResultOptions,
 ) -> None:
     """Prove a plan by calls."""
-    from weirlab.scenario import Typed, from_options
-    from weirlab.studies import runner
-    from weirlab.studies.commands.scenarios import show
+    from weirlab.scenario import Typed
+    from weirlab.studies.commands.scenarios import carry_out
     from weirlab.studies.voice.section import VoiceScenario
 
     with result.session(ctx) as session:
@@ -214,15 +213,5 @@ def prove(
                 "partly": calls.partly,
                 "through": device.through(),
             },
-            "report": None,
         }
-        scenario = from_options(content, VoiceScenario)
-        outcome = runner.run_scenario(
-            session.store,
-            scenario,
-            session.progress,
-            out=report.out,
-            plots=report.plots,
-            command=session.command,
-        )
-        show(session, outcome)
+        carry_out(session, content, VoiceScenario, report)

@@ -118,9 +118,8 @@ def endpoints(
     result: ResultOptions,
 ) -> None:
     """Compare endpoints."""
-    from weirlab.scenario import Typed, from_options
-    from weirlab.studies import runner
-    from weirlab.studies.commands.scenarios import show
+    from weirlab.scenario import Typed
+    from weirlab.studies.commands.scenarios import carry_out
     from weirlab.studies.ipsec.endpoints.section import EndpointScenario
 
     with result.session(ctx) as session:
@@ -145,17 +144,8 @@ def endpoints(
                 if search.search
                 else None,
             },
-            "report": None,
         }
-        outcome = runner.run_scenario(
-            session.store,
-            from_options(content, EndpointScenario),
-            session.progress,
-            out=report.out,
-            plots=report.plots,
-            command=session.command,
-        )
-        show(session, outcome)
+        carry_out(session, content, EndpointScenario, report)
 
 
 def _words(text: str) -> list[str]:

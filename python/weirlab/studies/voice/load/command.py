@@ -101,9 +101,8 @@ def load(
     result: ResultOptions,
 ) -> None:
     """Find the limit of a plan's engines."""
-    from weirlab.scenario import Typed, from_options
-    from weirlab.studies import runner
-    from weirlab.studies.commands.scenarios import show
+    from weirlab.scenario import Typed
+    from weirlab.studies.commands.scenarios import carry_out
     from weirlab.studies.voice.section import LoadScenario
 
     with result.session(ctx) as session:
@@ -124,14 +123,5 @@ def load(
                 "media_calls": Typed("--media-calls", rates.media_calls),
                 "through": device.through(),
             },
-            "report": None,
         }
-        outcome = runner.run_scenario(
-            session.store,
-            from_options(content, LoadScenario),
-            session.progress,
-            out=report.out,
-            plots=report.plots,
-            command=session.command,
-        )
-        show(session, outcome)
+        carry_out(session, content, LoadScenario, report)
