@@ -16,6 +16,7 @@ from weirlab.errors import InputError, StoreError, WeirError
 from weirlab.records import SIMULATION, Observation
 from weirlab.store import states, tables
 from weirlab.store.files import read_json, telling, write_json, write_with
+from weirlab.store.frames import rows_of
 from weirlab.store.manifest import MANIFEST_FILE, Manifest
 from weirlab.store.rows import TABLES
 
@@ -212,6 +213,10 @@ class Run:
         if found is None:
             raise StoreError(f"run {self.run_id} has no table {name} ({path} does not exist)")
         return found
+
+    def rows(self, row: type[T], name: str) -> list[T]:
+        """The table ``name`` as dataclasses; none where there is no such table. See ``frames.rows_of``."""
+        return rows_of(row, self.table(name)) if self.has_table(name) else []
 
     def put_table(self, name: str, frame: pl.DataFrame) -> None:
         """Keep ``frame`` under ``name`` in place of what was there, in one step."""

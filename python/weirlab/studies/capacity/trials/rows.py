@@ -13,7 +13,6 @@ from weirlab.lab.inside.view import InsideView, Sample, between, cpu_share
 from weirlab.quality.distribution import DISSATISFIED
 from weirlab.records import F64, CallTable, TrialRecord
 from weirlab.store import Run
-from weirlab.store.frames import rows_of
 from weirlab.studies.capacity.trials.boxes import Count
 from weirlab.studies.capacity.trials.columns import CallQuality, CapacityRow, Disturbed, InsideRow, Phase
 
@@ -27,7 +26,7 @@ SHARES: Final = tuple(state for state in STATES if state not in ("nice", "iowait
 
 def kept(run: Run) -> list[CapacityRow]:
     """The rows of the table ``capacity`` of ``run``; none where it has no such table yet."""
-    return rows_of(CapacityRow, run.table(CAPACITY)) if run.has_table(CAPACITY) else []
+    return run.rows(CapacityRow, CAPACITY)
 
 
 def heard(table: CallTable, good_mos: float) -> CallQuality:

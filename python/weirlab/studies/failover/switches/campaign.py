@@ -16,7 +16,7 @@ from weirlab.measure.trial import Entry, Hooks, run_trial
 from weirlab.quality.jitterbuffer import USUAL, Buffers
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
-from weirlab.store.frames import frame_of, rows_of
+from weirlab.store.frames import frame_of
 from weirlab.studies.failover.bed import Firewall
 from weirlab.studies.failover.switches.event import (
     CLOCKS,
@@ -82,7 +82,7 @@ class Tables:
     def __init__(self, writer: RunWriter) -> None:
         self._writer = writer
         run = writer.run
-        self.rows = rows_of(SwitchRow, run.table(SWITCHES)) if run.has_table(SWITCHES) else []
+        self.rows = run.rows(SwitchRow, SWITCHES)
 
     def add(self, record: TrialRecord, row: SwitchRow, switch: Switch | None) -> None:
         """Keep one attempt."""

@@ -12,7 +12,7 @@ from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress
 from weirlab.quantities import plural
 from weirlab.store import Run, RunWriter
-from weirlab.store.frames import frame_of, rows_of
+from weirlab.store.frames import frame_of
 from weirlab.studies.contract import Ground
 from weirlab.studies.ipsec.endpoints import bed as beds
 from weirlab.studies.ipsec.endpoints.bed import Bed, OpenBed
@@ -154,14 +154,14 @@ def _key(row: AttemptRow) -> tuple[str, str, int, int]:
 
 
 def _distributions(run: Run) -> list[DistributionRow]:
-    return rows_of(DistributionRow, run.table(DISTRIBUTIONS)) if run.has_table(DISTRIBUTIONS) else []
+    return run.rows(DistributionRow, DISTRIBUTIONS)
 
 
 def stored(run: Run) -> EndpointFindings:
     """What a run shows, finished or not."""
     what = scenario_of(run, EndpointScenario).endpoints
-    attempts = rows_of(AttemptRow, run.table(ATTEMPTS)) if run.has_table(ATTEMPTS) else []
-    limits = rows_of(LimitRow, run.table(LIMITS)) if run.has_table(LIMITS) else []
+    attempts = run.rows(AttemptRow, ATTEMPTS)
+    limits = run.rows(LimitRow, LIMITS)
     valid = {_key(row) for row in attempts if row.purpose == COMPARE and row.valid}
     planned = plan(what)
     return EndpointFindings(

@@ -19,7 +19,7 @@ from weirlab.measure.validity import Limits, judge
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.store.catalogue import utc_now
-from weirlab.store.frames import frame_of, rows_of
+from weirlab.store.frames import frame_of
 from weirlab.studies.monitor.bed import Settings, Stages
 from weirlab.studies.monitor.trials.plan import LAB_S, OVERHEAD_S, Planned
 from weirlab.studies.monitor.trials.rows import TRIALS, MonitorRow, row_of
@@ -61,7 +61,7 @@ class Tables:
     def __init__(self, writer: RunWriter) -> None:
         self._writer = writer
         run = writer.run
-        self.rows = rows_of(MonitorRow, run.table(TRIALS)) if run.has_table(TRIALS) else []
+        self.rows = run.rows(MonitorRow, TRIALS)
 
     def add(self, record: TrialRecord, row: MonitorRow) -> None:
         """Keep one attempt."""

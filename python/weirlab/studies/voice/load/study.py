@@ -16,7 +16,7 @@ from weirlab.interrupts import owned, shielded
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.work import Work
 from weirlab.store import Run, RunWriter
-from weirlab.store.frames import frame_of, rows_of
+from weirlab.store.frames import frame_of
 from weirlab.studies.contract import Ground
 from weirlab.studies.voice.configs.parts import address
 from weirlab.studies.voice.kept import PLAN, keep_plan
@@ -219,11 +219,11 @@ def stored(run: Run) -> LoadFindings:
     kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
     return LoadFindings(
         str(kept.get("plan", "the plan")),
-        tuple(rows_of(TrialRow, run.table(TRIALS))) if run.has_table(TRIALS) else (),
-        tuple(rows_of(WorkRow, run.table(WORK))) if run.has_table(WORK) else (),
-        tuple(rows_of(LimitRow, run.table(LIMITS))) if run.has_table(LIMITS) else (),
+        tuple(run.rows(TrialRow, TRIALS)),
+        tuple(run.rows(WorkRow, WORK)),
+        tuple(run.rows(LimitRow, LIMITS)),
         str(run.manifest.facts.get("device", "")),
-        tuple(rows_of(DeviceRow, run.table(DEVICE))) if run.has_table(DEVICE) else (),
+        tuple(run.rows(DeviceRow, DEVICE)),
     )
 
 

@@ -100,9 +100,9 @@ def measured(
     """Make every call that the run has not yet; each is kept before the next one."""
     lab, calls = ground.bed.lab, ground.bed.calls
     run = writer.run
-    rows = rows_of(CallRow, run.table(CALLS)) if run.has_table(CALLS) else []
-    messages = rows_of(MessageRow, run.table(MESSAGES)) if run.has_table(MESSAGES) else []
-    through = rows_of(DeviceRow, run.table(DEVICE)) if run.has_table(DEVICE) else []
+    rows = run.rows(CallRow, CALLS)
+    messages = run.rows(MessageRow, MESSAGES)
+    through = run.rows(DeviceRow, DEVICE)
     keep_plan(writer, lab.network)
     writer.put_json(MAP, charted(lab.network, calls, lab.way.title).document())
     progress.stage(f"{plural(len(calls), 'call')}, run {writer.run_id}")
@@ -143,11 +143,11 @@ def stored(run: Run) -> ProofFindings:
     """What a run holds."""
     from weirlab.jobs.inventory import scenario_of
 
-    rows = rows_of(CallRow, run.table(CALLS)) if run.has_table(CALLS) else []
+    rows = run.rows(CallRow, CALLS)
     kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
     partly = scenario_of(run, VoiceScenario).voice.partly
     title = str(run.manifest.facts.get("device", ""))
-    through = rows_of(DeviceRow, run.table(DEVICE)) if run.has_table(DEVICE) else []
+    through = run.rows(DeviceRow, DEVICE)
     return ProofFindings(str(kept.get("plan", "the plan")), tuple(rows), partly, title, tuple(through))
 
 
