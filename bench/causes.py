@@ -73,7 +73,7 @@ def _slow_writer(draw: Draw) -> Case:
             "mode": "slow",
             "write_bytes": int(draw("write_bytes", 10_000, 5_000, 15_000)),
             "every_s": draw("every_s", 0.02, 0.012, 0.06),
-            "share": draw("share", 0.7, 0.5, 0.85),
+            "share": draw("share", 0.7, 0.6, 0.85),
         },
         seconds=draw("seconds", SECONDS, 5, 9),
     )

@@ -49,7 +49,8 @@ class Sender:
     """Sends what the application wrote as far as both windows allow; all in bytes and seconds.
 
     ``writes``: when the application writes how much. ``buffer_bytes`` bounds what it has written ahead; with
-    ``wakes_s`` it sleeps until a third of that is free, and so much longer, in turn.
+    ``wakes_s`` it sleeps until a third of that is free, and so much longer, in turn. With ``pieces`` it
+    writes these in turn, each as a whole as soon as anything is free.
     """
 
     writes: list[tuple[float, int]]
@@ -57,6 +58,7 @@ class Sender:
     cwnd_bytes: int = 1_000 * MSS
     buffer_bytes: int = 10_000 * MSS
     wakes_s: tuple[float, ...] = ()
+    pieces: tuple[int, ...] = ()
     pace_bytes_per_s: float = 0.0
     """Two segments at a time; 0: none."""
     rate_bytes_per_s: float = 1e9
@@ -75,7 +77,7 @@ class Sender:
         cwnd = 10 * MSS if self.slow_start else self.cwnd_bytes
         unwritten = written = sent = acked = 0
         free_s = paced_s = 0.0
-        woken = 0
+        woken = pieces = 0
         sleeps = False
         rows: list[tuple[float, bool, int, int, int]] = []
         trips: list[tuple[float, float]] = []
@@ -95,8 +97,11 @@ class Sender:
                     late_s, sleeps, woken = self.wakes_s[woken % len(self.wakes_s)], True, woken + 1
                     heapq.heappush(events, (now + late_s, 2, 0, 0))
             else:
-                more = min(unwritten, self.buffer_bytes - (written - acked))
-                unwritten, written = unwritten - more, written + more
+                while (free := self.buffer_bytes - (written - acked)) > 0 and unwritten > 0:
+                    piece = self.pieces[pieces % len(self.pieces)] if self.pieces else free
+                    pieces += 1
+                    more = min(unwritten, piece)
+                    unwritten, written = unwritten - more, written + more
             room = min(cwnd, self.window_bytes) - (sent - acked)
             burst = 0
             while (

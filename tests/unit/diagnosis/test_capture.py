@@ -158,6 +158,14 @@ def test_a_writer_that_is_woken_round_trips_late_now_and_then_still_fills_its_bu
     assert diagnosis.share("send_buffer") > 0.9
 
 
+def test_a_writer_of_large_pieces_overshoots_its_buffer_and_is_woken_at_the_same_mark() -> None:
+    pieces = tuple(segments * MSS for segments in (10, 26, 14, 18, 22, 12))
+    sender = Sender(BULK, buffer_bytes=30 * MSS, wakes_s=(0.0001,), pieces=pieces, rate_bytes_per_s=2e7)
+    diagnosis = found(sender, "sender")
+    assert diagnosis.main.key == "send_buffer"
+    assert diagnosis.share("send_buffer") > 0.9
+
+
 @pytest.mark.parametrize("place", ["sender", "receiver"])
 def test_a_bottleneck_that_is_saturated(place: Place) -> None:
     diagnosis = found(Sender(BULK, cwnd_bytes=200 * MSS, rate_bytes_per_s=2e6), place)

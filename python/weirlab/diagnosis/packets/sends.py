@@ -45,6 +45,12 @@ REFILLS: Final = 0.5
 up to the same mark again, however late the application is woken and however much ACKs have freed until then;
 an application that writes at a pace of its own leaves a flight that differs as much as what it writes.
 """
+DELAYED_SEGMENTS: Final = 2
+"""That one ACK may acknowledge (RFC 5681, 4.2): a mark is known no more exactly."""
+FEW_SEGMENTS: Final = 4
+"""What is left in flight at such a mark; less is the end of a message."""
+BEYOND: Final = 0.05
+"""Share of the bursts that may begin with more in flight than that mark: their ACKs were lost or overtaken."""
 EMPTIED: Final = 0.85
 """Share of the flight that is left before a burst: an application sleeps until a third of its send buffer is
 free (``sk_stream_is_writeable``), a congestion window is filled again by each ACK.
@@ -173,7 +179,11 @@ def clocked(events: Events, bursts: Bursts | None, stretch: Bools, mss: int) -> 
             continue
         part = slice(first, behind)
         found[part] = _fills_up(events, bursts.other[mine], behind, mss) or (
-            _comes_back(events, bursts.other[mine], behind, mss) and _is_clocked(events, bursts, mine, part)
+            (
+                _comes_back(events, bursts.other[mine], behind, mss)
+                or _starts_anew(events, bursts.other[mine], mss)
+            )
+            and _is_clocked(events, bursts, mine, part)
         )
     return found
 
@@ -226,6 +236,20 @@ def _comes_back(events: Events, begin: Ints, behind: int, mss: int) -> bool:
     """Whether the flight comes up to about one mark."""
     sizes, peaks = _sizes_and_peaks(events, begin, behind)
     return _scatter(peaks) <= max(REFILLS * _scatter(sizes), mss)
+
+
+def _starts_anew(events: Events, begin: Ints, mss: int) -> bool:
+    """Whether bursts begin when the flight has come down to one mark.
+
+    An application that writes in large pieces fills its buffer beyond the brim, by more or less, but always
+    sleeps until the same share of it is free.
+    """
+    before = np.maximum(begin - 1, 0)
+    left = events.sent[before] - events.acked[before]
+    # Where ACKs come together, late, it is woken with less left.
+    mark, near = float(np.quantile(left, 0.75)), DELAYED_SEGMENTS * mss
+    reached, beyond = float((left >= mark - near).mean()), float((left > mark + near).mean())
+    return mark >= FEW_SEGMENTS * mss and reached >= MOSTLY and beyond <= BEYOND
 
 
 def _sizes_and_peaks(events: Events, begin: Ints, behind: int) -> tuple[Ints, Ints]:
