@@ -190,8 +190,8 @@ class View:
     def behind_queue(self, held: Bools) -> Bools:
         """Where the bottleneck is busy anyway, although ``held`` says that the sender had a limit of its own.
 
-        A busy host lengthens some round trips, too; a queue that such a limit fills stands most of the time. From
-        the receiver it shows in how long data took by the sender's time stamps, which hosts hardly lengthen.
+        A busy host lengthens some round trips, too; a queue that such a limit fills stands most of the time.
+        At the receiver the sender's time stamps tell how long data took, which a host hardly changes.
         """
         both = held & (self.queued if self.timeline.source == "receiver" else self.plainly_queued)
         if self.share(both.astype(np.float64)) <= MOSTLY * self.share(held.astype(np.float64)):

@@ -50,7 +50,7 @@ DELAYED_SEGMENTS: Final = 2
 FEW_SEGMENTS: Final = 4
 """What is left in flight at such a mark; less is the end of a message."""
 BEYOND: Final = 0.05
-"""Share of the bursts that may begin with more in flight than that mark: their ACKs were lost or overtaken."""
+"""Share of the bursts that may begin with more in flight than that: their ACKs were lost or overtaken."""
 EMPTIED: Final = 0.85
 """Share of the flight that is left before a burst: an application sleeps until a third of its send buffer is
 free (``sk_stream_is_writeable``), a congestion window is filled again by each ACK.
