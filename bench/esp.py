@@ -3,8 +3,9 @@
 Runs ``crates/esp/benches/cost``, which times the engine's ESP and the algorithms alone in turns, under four
 conditions: the packets of a round lie in the CPU's caches (warm) or do not (cold), and belong to one flow or
 to many. A line through the sizes says what every packet costs and what each of its bytes adds. Scapy
-encapsulates the same packets. User-space gateways carry packets between namespaces, each in turn (root; left
-out with ``--repeats 0``). A figure counts only on a machine without other work.
+encapsulates the same packets; intel-ipsec-mb, where it is installed, computes what they need. User-space
+gateways carry packets between namespaces, each in turn (root; left out with ``--repeats 0``). A figure counts
+only on a machine without other work.
 
     make bench-esp
     .venv/bin/python bench/esp.py --rounds 10 --cold-rounds 1 --repeats 0 --out build/bench/esp
@@ -23,6 +24,7 @@ from rich.console import Console
 
 import costs
 import machine
+import multibuffer
 import pictures
 import tunnels
 from costs import VOICE_BYTES, Estimate, Fit, Samples, ratio
@@ -65,6 +67,15 @@ class Condition:
         return 32_768 if self.is_cold else 64
 
 
+@dataclass(frozen=True)
+class Peers:
+    """What others take: ns per packet, packets per second of every search."""
+
+    scapy_ns: dict[tuple[str, str, str], float]
+    multibuffer_ns: multibuffer.Costs
+    gateways_pps: dict[str, list[float]]
+
+
 def conditions(flows: int) -> list[Condition]:
     return [
         Condition(
@@ -90,11 +101,12 @@ def main() -> int:
     try:
         everything = measured(asked, console)
         scapy = scapy_costs(VOICE_BYTES)
+        theirs = multibuffer.multibuffer_costs(VOICE_BYTES, console)
         carried = tunnels.throughputs(asked.gateways.split(","), asked.repeats, console)
     except (WeirError, subprocess.CalledProcessError) as error:
         print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
         return 1
-    publish(asked.out, about, everything, scapy, carried, console)
+    publish(asked.out, about, everything, Peers(scapy, theirs, carried), console)
     return 0
 
 
@@ -124,8 +136,7 @@ def publish(
     out: Path,
     about: dict[str, Any],
     everything: dict[str, list[str]],
-    scapy: dict[tuple[str, str, str], float],
-    carried: dict[str, list[float]],
+    peers: Peers,
     console: Console,
 ) -> None:
     """The folder with its page, pictures and raw data."""
@@ -134,19 +145,21 @@ def publish(
     fits = [costs.fit(key, sizes) for key, sizes in warm.items()]
     said = answers(warm)
     tables: Tables = {
-        VERDICTS: verdicts(warm, carried),
+        VERDICTS: verdicts(warm, peers.gateways_pps),
         PUBLISHED: [(one.published, one.verdict) for one in said],
-        BESIDE: beside(warm, scapy),
+        BESIDE: beside(warm, peers.scapy_ns),
+        multibuffer.HEADINGS: multibuffer.rows(warm, peers.multibuffer_ns, VOICE_BYTES),
         FITS: [fitted(one) for one in sorted(fits, key=_order)],
         CONDITIONS: by_condition(list(found.values())),
-        tunnels.HEADINGS: tunnels.rows(carried),
+        tunnels.HEADINGS: tunnels.rows(peers.gateways_pps),
     }
     summary = Summary("What ESP costs per packet", about, about["versions"], tables, LEGEND)
     raw = {
         "fits": [asdict(one) for one in fits],
         "answers": [asdict(one) for one in said],
-        "scapy_ns": {" ".join(key): ns for key, ns in scapy.items()},
-        "gateways_pps": carried,
+        "scapy_ns": {" ".join(key): ns for key, ns in peers.scapy_ns.items()},
+        "multibuffer_ns": {" ".join(key): each for key, each in peers.multibuffer_ns.items()},
+        "gateways_pps": peers.gateways_pps,
     }
     summary.publish(out, raw, console)
     (out / "rounds.jsonl").write_text(

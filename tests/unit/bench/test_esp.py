@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.console import Console
 import costs
 import esp
 import findings
+import multibuffer
 import scapys
 import tunnels
 from costs import Samples
@@ -165,8 +167,17 @@ def test_the_page_answers_every_finding_with_a_picture(tmp_path: Path) -> None:
     everything = {"warm, 1 flow": list(lines(as_published)), "cold, 1 flow": list(lines(as_published))}
     about: dict[str, Any] = {"date": "2026-11-23", "command": "bench/esp.py", "versions": {"cpu": "one"}}
     scapy = {("aes-cbc", "tunnel", "out"): 1e6}
-    esp.publish(tmp_path, about, everything, scapy, CARRIED, Console(quiet=True))
+    took = {("out", "one"): [461], ("out", "many"): [90, 110, 104], ("in", "one"): [78], ("in", "many"): [79]}
+    printed = (
+        json.dumps({"suite": "aes-cbc", "way": way, "how": how, "ns": ns})
+        for (way, how), values in took.items()
+        for ns in values
+    )
+    peers = esp.Peers(scapy, multibuffer.medians(printed), CARRIED)
+    esp.publish(tmp_path, about, everything, peers, Console(quiet=True))
     page = (tmp_path / "README.md").read_text()
+    assert re.search(r"\| aes-cbc \| out \| \d+ \| \d+ \| 461 \| 104 \|", page)
+    assert re.search(r"\| aes-cbc \| in \| \d+ \| – \| 78 \| 79 \|", page)
     for answer in findings.answers(samples(as_published)):
         assert f". {answer.published}\n\n**Today: holds.**" in page
         assert f"]({answer.key}.png)" in page
