@@ -28,6 +28,8 @@ REPEAT_S: Final = 2.0
 """Signals that follow another one sooner are the same: shells and runners often deliver one Ctrl-C twice."""
 
 _AGAIN_S: Final = 0.001
+_ANEW_S: Final = 0.02
+"""An alarm just before a system call that waits is not seen: another one ends the call."""
 _SHIELDED_NAMES: Final = frozenset({"__enter__", "__exit__", "__del__", "close"})
 # A module that was broken off while it was imported fails later, in ways that nobody expects.
 _IMPORT: Final = ("<frozen importlib._bootstrap>", "_find_and_load")
@@ -141,8 +143,9 @@ def _try_again(number: int, frame: FrameType | None) -> None:
 
 def _deliver(frame: FrameType | None) -> None:
     if _is_shielded(frame):
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S, _ANEW_S)
         return
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
     _state.pending = False
     _state.delivered = True
     raise KeyboardInterrupt

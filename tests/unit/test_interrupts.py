@@ -54,6 +54,24 @@ def test_what_is_shielded_is_done_whole_and_interrupted_afterwards() -> None:
     assert done == ["namespaces gone"]
 
 
+def test_what_was_put_off_is_delivered_although_its_first_alarm_was_not_seen() -> None:
+    @shielded
+    def teardown() -> None:
+        strike()
+        # As where it comes between the last look at signals and a system call that waits.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        assert signal.sigwait({signal.SIGALRM}) == signal.SIGALRM
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+
+    def work() -> None:
+        teardown()
+        wait()
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
 def test_what_something_shielded_calls_is_shielded_unless_it_says_otherwise() -> None:
     done = []
 
