@@ -24,6 +24,8 @@ Mask = npt.NDArray[np.bool_]
 
 LATE: Final = "the sender was late by"
 WAITED: Final = "the device waited"
+_DEVICES: Final = "the host took the device's CPU for"
+_SENDERS: Final = "the host took the sender's CPU for"
 
 CATCH_UP: Final = 16
 """A sender that is behind by some time needs so many times that to make up for it: its gaps are shorter by
@@ -96,6 +98,20 @@ def disturbances(
         *_late(result, windows, tolerance),
     ]
     return [_with_after_effects(one, looks, result.series.bin_ns, tolerance) for one in found]
+
+
+def stolen_ns(result: EngineResult, begin_ns: float, end_ns: float) -> float | None:
+    """What the hypervisor took from the sender's CPU or the device's, whichever lost more, between two times
+    from the start of recording; what may have been taken earlier or later counts whole. None where nobody
+    looked at the host during this trial."""
+    if result.windows is None or result.windows.looks is None:
+        return None
+    seen = _Seen.of(result.windows.looks, result.record_start_ns)
+    taken = {_SENDERS: 0.0, _DEVICES: 0.0}
+    for one in _stolen(seen, replace(TOLERANCE, stolen_ns=0.0)):
+        if one.begin_ns < end_ns and one.end_ns > begin_ns:
+            taken[one.who] += one.lasted_ns
+    return max(taken.values())
 
 
 def left_out(result: EngineResult, found: list[Disturbance]) -> tuple[Span, ...]:
@@ -223,11 +239,11 @@ def _stolen(seen: _Seen, tolerance: Tolerance) -> Iterator[Disturbance]:
         known = np.flatnonzero(seen.fresh[:i])
         begin_ns = seen.at_ns[known[-1]] if len(known) else -math.inf
         stolen_ns = float(seen.device_stolen_ns[i])
-        yield Disturbance(begin_ns, seen.at_ns[i + 1], stolen_ns, "the host took the device's CPU for")
+        yield Disturbance(begin_ns, seen.at_ns[i + 1], stolen_ns, _DEVICES)
     for i in np.flatnonzero(seen.sender_stolen_ns > tolerance.stolen_ns):
         begin_ns = seen.at_ns[i] - SCHEDULER_TICK_NS
         stolen_ns = float(seen.sender_stolen_ns[i])
-        yield Disturbance(begin_ns, seen.at_ns[i + 1], stolen_ns, "the host took the sender's CPU for")
+        yield Disturbance(begin_ns, seen.at_ns[i + 1], stolen_ns, _SENDERS)
 
 
 def _late(result: EngineResult, windows: Windows, tolerance: Tolerance) -> Iterator[Disturbance]:

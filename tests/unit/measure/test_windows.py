@@ -161,6 +161,23 @@ def test_stolen_time_is_as_old_as_what_the_scheduler_knew_before() -> None:
     assert span.end_ns >= 60 * 2_000_000
 
 
+def test_stolen_time_is_told_for_a_part_of_the_trial() -> None:
+    result = played(SLOW, 0.5)
+    assert result.windows is not None
+    assert result.windows.looks is not None
+    taken = result.windows.looks.sender_stolen_ns.copy()
+    taken[60:] += np.uint64(700_000)
+    taken[100:] += np.uint64(20_000)
+    seen = replace(result.windows.looks, sender_stolen_ns=taken)
+    stolen = replace(result, windows=replace(result.windows, looks=seen))
+    at_ns = 58 * 2_000_000 + 1_000_000
+    assert windows.stolen_ns(stolen, at_ns, at_ns + 1) == 700_000
+    assert windows.stolen_ns(stolen, at_ns + 30_000_000, at_ns + 90_000_000) == 20_000
+    assert windows.stolen_ns(stolen, 0, 300_000_000) == 720_000
+    assert windows.stolen_ns(stolen, 0, 50_000_000) == 0
+    assert windows.stolen_ns(make_result(), 0, 1) is None
+
+
 def test_waiting_that_the_sender_did_not_see_came_at_the_end() -> None:
     result = played(SLOW, 0.5)
     (span,) = windows.left_out(result, windows.disturbances(result, waited_ns=5_000_000.0))

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.records import EngineResult, FlowTable, HostSample, PacketLog, Series
+from weirlab.records import EngineResult, FlowTable, HostSample, Looks, PacketLog, Series, Windows
 from weirlab.studies.failover.bed import SIDES, Event, EventKind, Firewall, Keepalived, Transition, Ucarp
 from weirlab.testing.clock import FakeClock
 from weirlab.testing.results import make_result
@@ -50,6 +50,8 @@ class SwitchFault:
     away_ns: int = 0
     """For so long after the outage the sender sends nothing, and then all at once."""
     steal_s: float = 0.0
+    steal_after_s: float | None = None
+    """Somebody looks, and sees that so long after the event; None: nobody looks."""
     lost_before: int = 0
     """So many packets of the first stream are lost before the event."""
     stays: bool = False
@@ -252,7 +254,20 @@ class FakePair:
             series=Series(BIN_NS, sent, received, delay, delay),
             flows=_counted(made.flows, counted, arrived),
             packets=log,
+            windows=None if event is None else self._seen(event, begin_ns, bins),
         )
+
+    def _seen(self, event: Event, begin_ns: int, bins: int) -> Windows | None:
+        """What who looks sees of the stolen time."""
+        after_s, none = self._mishap.steal_after_s, np.zeros(bins, np.uint64)
+        if after_s is None:
+            return None
+        at_ns = (begin_ns + np.arange(bins + 1) * BIN_NS).astype(np.uint64)
+        later = at_ns > event.began_ns + round(after_s * NS_PER_S)
+        stolen_ns = later * np.uint64(round(self._mishap.steal_s * NS_PER_S))
+        threads = np.zeros((bins + 1, 1), np.uint64)
+        looks = Looks(at_ns, stolen_ns, 0 * stolen_ns, at_ns, threads, threads)
+        return Windows(none, none, none, none, none, none, none, none, none, looks)
 
     def _over_ns(self, event: Event) -> int:
         outage_s = 0.0 if self._mishap.stays else self.manner.outage_s[event.kind]

@@ -10,12 +10,13 @@ from typing import Final
 import numpy as np
 
 from weirlab.measure.validity import Limits, judge
+from weirlab.measure.windows import stolen_ns as stolen
 from weirlab.quality.segments import owner
 from weirlab.quantities import duration
 from weirlab.records import EngineResult, HostSample
 from weirlab.studies.failover.switches.event import Occurrence
 from weirlab.studies.failover.switches.switch import Switch
-from weirlab.studies.failover.switches.timing import Timing
+from weirlab.studies.failover.switches.timing import IN_FLIGHT_NS, Timing
 from weirlab.units import NS_PER_S
 
 PAIR_LIMITS: Final = Limits(wait_ratio=0.05)
@@ -29,7 +30,8 @@ class SwitchLimits:
     host: Limits = PAIR_LIMITS
     """For the trial as a whole, see :mod:`weirlab.measure.validity`."""
     steal_s: float = 0.03
-    """So much time may be stolen from a CPU in a trial, wherever in it that was."""
+    """So much time may be stolen from a CPU while the pair switches; in all of the trial where nobody saw
+    when it was. Elsewhere in a trial as much as in any other with calls."""
     steal_ratio: float = 0.05
     """Where the pair forwarded nothing for longer, the same as a share of that."""
     cut_ratio: float = 0.1
@@ -62,7 +64,7 @@ def judge_switch(
 ) -> tuple[str, ...]:
     """The reasons why a switch is invalid; empty for a valid one."""
     return (
-        *judge(_calm(result), host, offered_pps, _host_limits(host, switch, limits)),
+        *_host(result, host, offered_pps, switch, limits),
         *_moved(found),
         *_cut(found, limits),
         *_before(switch, limits),
@@ -80,11 +82,24 @@ def _calm(result: EngineResult) -> EngineResult:
     return replace(result, series=series, lost=0)
 
 
-def _host_limits(host: HostSample, switch: Switch, limits: SwitchLimits) -> Limits:
-    """In a long trial a moment counts for little, unless it falls on the switch: so this limits the sum."""
-    outage_s = switch.outage_ns / NS_PER_S if math.isfinite(switch.outage_ns) else 0.0
-    stolen_s = max(limits.steal_s, limits.steal_ratio * outage_s)
-    return replace(limits.host, steal_ratio=stolen_s / max(host.wall_s, stolen_s), steal_ticks=0)
+def _host(
+    result: EngineResult, host: HostSample, offered_pps: float, switch: Switch, limits: SwitchLimits
+) -> Iterator[str]:
+    """In a long trial a stolen moment counts for little, unless it falls on the switch."""
+    outage_ns = switch.outage_ns if math.isfinite(switch.outage_ns) else 0.0
+    limit_s = max(limits.steal_s, limits.steal_ratio * outage_ns / NS_PER_S)
+    at_ns = switch.event_ns - result.record_start_ns
+    over_ns = switch.resumed_ns if math.isfinite(switch.resumed_ns) else math.inf
+    stolen_ns = stolen(result, at_ns - IN_FLIGHT_NS, at_ns + over_ns + IN_FLIGHT_NS)
+    of_trial = limits.host
+    if stolen_ns is None:
+        of_trial = replace(of_trial, steal_ratio=limit_s / max(host.wall_s, limit_s), steal_ticks=0)
+    elif stolen_ns > limit_s * NS_PER_S:
+        yield (
+            f"{stolen_ns / 1e6:.0f} ms stolen from a CPU while the pair switched "
+            f"(at most {limit_s * 1e3:.0f} ms)"
+        )
+    yield from judge(_calm(result), host, offered_pps, of_trial)
 
 
 def _moved(found: Occurrence) -> Iterator[str]:

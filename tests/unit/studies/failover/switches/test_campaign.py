@@ -123,6 +123,8 @@ def test_the_return_begins_with_the_other_firewall_as_master(run: Run) -> None:
         (SwitchFault(took_ns=60_000_000), "cutting the master off took 60.0 ms"),
         (SwitchFault(away_ns=40_000_000), "sender late: a stream fell 40.0 ms behind its pace"),
         (SwitchFault(steal_s=1.0), "1000 ms stolen from the sender's CPU"),
+        (SwitchFault(steal_s=0.04), "40 ms stolen from the sender's CPU (at most 30 ms)"),
+        (SwitchFault(steal_s=0.04, steal_after_s=0.1), "40 ms stolen from a CPU while the pair switched"),
         (SwitchFault(lost_before=20), "20 of "),
         (SwitchFault(stays=True), "nothing was switched: the other firewall did not get the addresses"),
     ],
@@ -139,6 +141,14 @@ def test_a_disturbed_switch_is_kept_with_its_reason_and_repeated(
     assert len(pairs.opened) == 2
     assert all(pair.closed == 1 for pair in pairs.opened)
     assert writer.run.trials()["valid"].to_list() == [False, True]
+
+
+@pytest.mark.parametrize("steal_after_s", [-1.0, 2.0])
+def test_time_that_is_seen_to_be_stolen_elsewhere_does_not_spoil_a_switch(
+    run: Run, steal_after_s: float
+) -> None:
+    (row,) = run(Pairs(HALF_SECOND, [SwitchFault(steal_s=0.04, steal_after_s=steal_after_s)])).rows
+    assert row.valid
 
 
 def test_a_switch_that_stays_spoiled_is_named_and_does_not_stop_the_others(run: Run) -> None:
