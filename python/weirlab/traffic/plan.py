@@ -155,12 +155,11 @@ class Plan:
 
 def bin_width_ns(traffic: Traffic) -> int:
     """Width of a bin of the time series; raises ``InputError`` for one that cannot be."""
-    if traffic.calls is not None:
-        usual = CALLS_BIN_NS
-    elif traffic.steps:
+    if traffic.steps:
         usual = STEP_BIN_NS
     else:
-        usual = max(BIN_NS, _MS * math.ceil(traffic.duration_s * NS_PER_S / MAX_WINDOWS / _MS))
+        least = BIN_NS if traffic.calls is None else CALLS_BIN_NS
+        usual = max(least, _MS * math.ceil(traffic.duration_s * NS_PER_S / MAX_WINDOWS / _MS))
     width = usual if traffic.bin_ns is None else traffic.bin_ns
     if not (0 < width < 1 << 32 and traffic.duration_s * NS_PER_S / width <= MAX_BINS):
         raise InputError(

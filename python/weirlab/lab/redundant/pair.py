@@ -174,7 +174,7 @@ class Pair:
         return self._do("soft", master, lambda: {"how": self._protocol.lower(self._machines[master])})
 
     def cut(self) -> Event:
-        """The master loses its power: its daemons are killed, then its links go down."""
+        """The master loses its power: its daemons stop, its links go down, then its daemons are killed."""
         master = self._only_master()
         return self._do("hard", master, partial(self._cut, master))
 
@@ -244,16 +244,17 @@ class Pair:
         began_ns = time.monotonic_ns()
         machine = self._machines.pop(firewall)
         self._dead = firewall
-        machine.kill()
-        killed_ns = time.monotonic_ns()
+        # Dying daemons would hold the lock that the links need, and live ones tell the other firewall.
+        machine.freeze()
+        frozen_ns = time.monotonic_ns()
         self._plugs[firewall].pull()
         down_ns = time.monotonic_ns()
         for side in SIDES:
             self._watch.note(down_ns, firewall, side, holds=False)
         machine.power_off()
         return {
-            "how": "daemons killed, links down",
-            "kill_sent_ns": killed_ns - began_ns,
+            "how": "daemons stopped, links down, daemons killed",
+            "stopped_ns": frozen_ns - began_ns,
             "links_down_ns": down_ns - began_ns,
             "daemons_gone_ns": time.monotonic_ns() - began_ns,
         }
