@@ -76,7 +76,7 @@ class ReadingOptions:
         str,
         typer.Option(
             "--jitter-buffer",
-            help="MOS behind which: fixed:60ms, adaptive, or the better one.",
+            help="Jitter buffer for the MOS: fixed:60ms, adaptive, or best: the better of both.",
             metavar="KIND",
         ),
     ] = "best"
