@@ -80,7 +80,7 @@ Examples:
 CAT = """Connect standard input and output with another host, both ways.
 
 One end listens, the other one connects. Each sends its standard input and
-writes to standard output what comes, until both directions have ended. With
+writes what it receives to standard output, until both directions have ended. With
 --json, the result, which has the SHA-256 of both directions, goes to standard
 error, since standard output has the data.
 

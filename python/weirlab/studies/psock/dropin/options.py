@@ -24,7 +24,7 @@ SECCOMP: Final = "seccomp"
 ConnectionsOption = Annotated[
     int,
     typer.Option(
-        "--connections", min=1, max=MOST_CONNECTIONS, help="Maximum of simultaneous connections.", metavar="N"
+        "--connections", min=1, max=MOST_CONNECTIONS, help="Maximum simultaneous connections.", metavar="N"
     ),
 ]
 
