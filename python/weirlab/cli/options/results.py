@@ -26,12 +26,12 @@ PlotsOption = Annotated[
 ResumeOption = Annotated[
     str | None,
     typer.Option(
-        "--resume", help="Go on with this interrupted run.", metavar="RUN", autocompletion=completing.runs
+        "--resume", help="Continue this interrupted run.", metavar="RUN", autocompletion=completing.runs
     ),
 ]
 DeviceOption = Annotated[
     str | None,
-    typer.Option("--device", help="Which device, where a model file holds several.", metavar="NAME"),
+    typer.Option("--device", help="The device, if the model file has several.", metavar="NAME"),
 ]
 RequireOption = Annotated[
     list[str] | None,

@@ -79,10 +79,10 @@ Examples:
 
 CAT = """Connect standard input and output with another host, both ways.
 
-One end listens, the other one connects. Each sends its standard input and
-writes what it receives to standard output, until both directions have ended. With
---json, the result, which has the SHA-256 of both directions, goes to standard
-error, since standard output has the data.
+One end listens, the other connects. Each end sends its standard input and
+writes what it receives to standard output, until both directions have ended.
+With --json, the result, which has the SHA-256 of both directions, goes to
+standard error, since standard output has the data.
 
 Examples:
   weir psock cat --listen > copy.bin              here

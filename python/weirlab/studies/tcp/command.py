@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 DEFAULT_EVERY = "100ms"
 
-TCP = """Transfer in bulk, and watch what the kernel knows of TCP connections.
+TCP = """Run bulk transfers, and watch what the kernel knows about TCP connections.
 
 Only captures (weir tcp measure --capture, weir tcp serve --allow-capture) and
-weir tcp watch --events and --by bpf need root. Without root the processes of
+weir tcp watch --events and --by bpf need root. Without root, the processes of
 other users are not named.
 
 Examples:
