@@ -15,7 +15,7 @@ from weirlab.errors import InputError
 if TYPE_CHECKING:
     from weirlab.jobs.work import Work
 
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else there.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")]
 StoreOption = Annotated[Path | None, typer.Option("--store", help="Folder of the run store.", metavar="DIR")]
 OutOption = Annotated[
     Path | None, typer.Option("--out", help="Write the report to this file.", metavar="FILE")
@@ -37,7 +37,7 @@ RequireOption = Annotated[
     list[str] | None,
     typer.Option(
         "--require",
-        help="What must hold, else exit code 9 (7: undecided), e.g. 'p99<1ms'; repeatable.",
+        help="Limit to check, e.g. 'p99<1ms'; exit code 9 if not met, 7 if undecided; repeatable.",
         metavar="LIMIT",
         rich_help_panel="Requirement",
     ),

@@ -104,7 +104,7 @@ class CallOptions:
     ] = False
     ip: Annotated[IpVersion, typer.Option("--ip", help="IP version.")] = "4"
     seed: Annotated[
-        int, typer.Option("--seed", min=0, max=limits.HIGHEST_SEED, help="Seed of every random choice.")
+        int, typer.Option("--seed", min=0, max=limits.HIGHEST_SEED, help="Seed of all random choices.")
     ] = 1
 
     def calls(self) -> Calls:

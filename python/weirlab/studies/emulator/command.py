@@ -104,7 +104,7 @@ class PathOptions:
     duplicate: Annotated[str | None, typer.Option("--duplicate", help="As --loss.", metavar="WHICH")] = None
     seed: Annotated[
         str | None,
-        typer.Option("--seed", help="Seed of all random numbers (default: 1).", metavar="N"),
+        typer.Option("--seed", help="Seed of all random choices (default: 1).", metavar="N"),
     ] = None
 
     def words(self) -> dict[str, str]:

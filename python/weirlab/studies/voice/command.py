@@ -202,7 +202,7 @@ def example(
 
 def schema(
     ctx: typer.Context,
-    json: Annotated[bool, typer.Option("--json", help="Without effect: the schema is JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="No effect: the schema is JSON.")] = False,
 ) -> None:
     """Print the JSON Schema."""
     from weirlab.studies.voice.plan import json_schema
