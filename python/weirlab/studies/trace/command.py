@@ -78,7 +78,8 @@ class ShownOptions:
     flow: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only connections of 10.0.0.1:40000-192.0.2.1:443, or of one end (an address, :PORT); repeatable.",
+            help="Only connections of 10.0.0.1:40000-192.0.2.1:443, or of one end (an address, :PORT); "
+            "repeatable.",
             metavar="END[-END]",
         ),
     ] = None
