@@ -204,7 +204,7 @@ class LimitOptions:
     max_time: Annotated[str, typer.Option(help="Maximum time for reading a capture.", metavar="TIME")] = (
         "10min"
     )
-    max_transfer: Annotated[str, typer.Option(help="Maximum duration of a TCP test.", metavar="TIME")] = "5min"
+    max_transfer: Annotated[str, typer.Option(help="Maximum length of a TCP test.", metavar="TIME")] = "5min"
     readers: Annotated[
         int, typer.Option(min=1, max=64, help="Captures read at once; others wait.", metavar="N")
     ] = 1

@@ -53,7 +53,9 @@ class TapOptions:
 
     PANEL: ClassVar = LINK
 
-    between: Annotated[tuple[str, str], typer.Option("--between", help="The two interfaces to join.", metavar="IF_A IF_B")]
+    between: Annotated[
+        tuple[str, str], typer.Option("--between", help="The two interfaces to join.", metavar="IF_A IF_B")
+    ]
     mirror: Annotated[
         str | None, typer.Option("--mirror", help="Send copies out of this interface.", metavar="IF_C")
     ] = None

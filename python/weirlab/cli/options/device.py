@@ -71,7 +71,7 @@ class DeviceOptions:
     ] = None
     image: Annotated[
         Path | None,
-        typer.Option("--image", help="Your own disk image of a router or firewall, for QEMU.", metavar="FILE"),
+        typer.Option("--image", help="Your own disk image of a router or firewall for QEMU.", metavar="FILE"),
     ] = None
     match: Annotated[
         str | None,

@@ -15,7 +15,9 @@ from weirlab.errors import InputError
 if TYPE_CHECKING:
     from weirlab.jobs.work import Work
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")
+]
 StoreOption = Annotated[Path | None, typer.Option("--store", help="Folder of the run store.", metavar="DIR")]
 OutOption = Annotated[
     Path | None, typer.Option("--out", help="Write the report to this file.", metavar="FILE")

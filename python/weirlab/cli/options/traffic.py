@@ -86,7 +86,11 @@ class FlowOptions:
     flows: Annotated[
         int,
         typer.Option(
-            "--flows", min=1, max=limits.MOST_FLOWS, help="Number of flows; packets are sent to them in turn.", metavar="N"
+            "--flows",
+            min=1,
+            max=limits.MOST_FLOWS,
+            help="Number of flows; packets are sent to them in turn.",
+            metavar="N",
         ),
     ] = 1
     l4: Annotated[Layer4, typer.Option("--l4", help="UDP, or TCP segments without a connection.")] = "udp"
@@ -117,12 +121,18 @@ class StepOptions:
 
     step: Annotated[
         list[str] | None,
-        typer.Option("--step", help="Change of the load after AT seconds, e.g. 1:600kpps; repeatable.", metavar="AT:RATE"),
+        typer.Option(
+            "--step",
+            help="Change of the load after AT seconds, e.g. 1:600kpps; repeatable.",
+            metavar="AT:RATE",
+        ),
     ] = None
     position_step: Annotated[
         list[str] | None,
         typer.Option(
-            "--position-step", help="Change of the matching position after AT seconds, e.g. 1:2000; repeatable.", metavar="AT:N"
+            "--position-step",
+            help="Change of the matching position after AT seconds, e.g. 1:2000; repeatable.",
+            metavar="AT:N",
         ),
     ] = None
 

@@ -52,7 +52,7 @@ class CallOptions:
 
     PANEL: ClassVar = "Calls"
 
-    count: Annotated[str, typer.Option("--calls", help="Number of calls: 500, 3,000, 10k.", metavar="N")] = "1"
+    count: Annotated[str, typer.Option("--calls", help="How many calls: 500, 3,000, 10k.", metavar="N")] = "1"
     codec: Annotated[
         str,
         typer.Option(

@@ -43,7 +43,8 @@ class FaultOptions:
         typer.Option("--jitter", help="Mean random delay of speech packets, e.g. 5ms.", metavar="TIME"),
     ] = None
     reorder: Annotated[
-        str | None, typer.Option("--reorder", help="Share of packets that the next one overtakes.", metavar="SHARE")
+        str | None,
+        typer.Option("--reorder", help="Share of packets that the next one overtakes.", metavar="SHARE"),
     ] = None
     duplicate: Annotated[
         str | None, typer.Option("--duplicate", help="Share of packets that arrive twice.", metavar="SHARE")

@@ -163,7 +163,9 @@ def _said(session: Session, run: Run) -> Sequence[str]:
 def export(
     ctx: typer.Context,
     run: RunArgument,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write into; created if missing.", metavar="DIR")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder to write into; created if missing.", metavar="DIR")
+    ],
     format: Annotated[Literal["csv", "parquet"], typer.Option("--format", help="File format.")] = "csv",
     store: StoreOption = None,
     json: JsonOption = False,

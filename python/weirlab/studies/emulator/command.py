@@ -47,7 +47,7 @@ class PathOptions:
 
     PANEL: ClassVar = "Link"
 
-    delay: Annotated[str | None, typer.Option("--delay", help="One-way delay, e.g. 25ms.", metavar="TIME")] = None
+    delay: Annotated[str | None, typer.Option("--delay", help="One-way delay: 25ms.", metavar="TIME")] = None
     jitter: Annotated[
         str | None,
         typer.Option(
@@ -123,9 +123,7 @@ class LinkOptions:
         str | None,
         typer.Option("--up", help="Options for A to B: 'rate 10Mbps queue 20pkts'.", metavar="WORDS"),
     ] = None
-    down: Annotated[str | None, typer.Option("--down", help="Options for B to A.", metavar="WORDS")] = (
-        None
-    )
+    down: Annotated[str | None, typer.Option("--down", help="Options for B to A.", metavar="WORDS")] = None
     profile: Annotated[
         Path | None,
         typer.Option(
@@ -157,7 +155,7 @@ class RunOptions:
         str | None, typer.Option("--for", help="End after this time: 90s, 5min, 1h.", metavar="TIME")
     ] = None
     cpu: Annotated[int | None, typer.Option("--cpu", min=0, help="Run on this CPU.", metavar="N")] = None
-    busy: Annotated[bool, typer.Option("--busy", help="Never sleep: use a whole CPU to be less late.")] = False
+    busy: Annotated[bool, typer.Option("--busy", help="Never sleep: use a full CPU to be less late.")] = False
     slack: Annotated[
         str | None,
         typer.Option(

@@ -83,9 +83,7 @@ class OngoingOptions:
     count: Annotated[
         int, typer.Option("--calls", min=1, max=limits.MOST_CALLS, help="Calls in progress.")
     ] = 3000
-    codec: Annotated[str, typer.Option("--codec", help="Codec, with an optional packet time.")] = (
-        "g711:60ms"
-    )
+    codec: Annotated[str, typer.Option("--codec", help="Codec, with an optional packet time.")] = "g711:60ms"
     transport: Annotated[
         Literal["rtp", "iax2", "iax2-trunk"],
         typer.Option("--transport", help="Transport of the speech."),

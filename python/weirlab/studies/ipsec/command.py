@@ -100,7 +100,8 @@ class LineOptions:
         str, typer.Option("--line", help="Line to fill: 2Mbps, 100Mbit/s, 1Gbit/s.", metavar="RATE")
     ] = "2Mbit/s"
     published: Annotated[
-        bool, typer.Option("--published", help="Also show the published table, by its definition and by Weir's.")
+        bool,
+        typer.Option("--published", help="Also show the published table, by its definition and by Weir's."),
     ] = False
 
 

@@ -188,7 +188,9 @@ class RulesetOptions:
     ] = None
     reordered: Annotated[
         Path | None,
-        typer.Option("--reordered", help="Write the ruleset in its better order to this file.", metavar="FILE"),
+        typer.Option(
+            "--reordered", help="Write the ruleset in its better order to this file.", metavar="FILE"
+        ),
     ] = None
 
 

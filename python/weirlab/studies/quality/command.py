@@ -91,7 +91,9 @@ class ReadingOptions:
     decode_as: Annotated[
         list[str] | None,
         typer.Option(
-            "--decode-as", help="Take these UDP ports for RTP without proof; repeatable.", metavar="PORT[-PORT]"
+            "--decode-as",
+            help="Take these UDP ports for RTP without proof; repeatable.",
+            metavar="PORT[-PORT]",
         ),
     ] = None
 
@@ -118,9 +120,7 @@ def quality(
     options: ReadingOptions,
     report: Annotated[
         Path | None,
-        typer.Option(
-            "--report", help="Write an HTML page with graphs of all streams.", metavar="FILE.html"
-        ),
+        typer.Option("--report", help="Write an HTML page with graphs of all streams.", metavar="FILE.html"),
     ] = None,
     result: Annotated[JudgedOptions, without("store")],
 ) -> None:

@@ -86,9 +86,7 @@ class RateOptions:
             metavar="RATE",
         ),
     ] = None
-    min_rate: Annotated[
-        str, typer.Option("--min-rate", help="Lowest load to try.", metavar="RATE")
-    ] = "1kpps"
+    min_rate: Annotated[str, typer.Option("--min-rate", help="Lowest load to try.", metavar="RATE")] = "1kpps"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +140,7 @@ class GoalOptions:
     ] = None
     width: Annotated[
         str | None,
-        typer.Option("--width", help="Distance of the bounds at which the search ends (0.5%).", metavar="SHARE"),
+        typer.Option("--width", help="Distance of bounds at which the search ends (0.5%).", metavar="SHARE"),
     ] = None
     duration_sum_s: Annotated[
         float | None,

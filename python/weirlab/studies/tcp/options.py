@@ -33,7 +33,7 @@ class ServerOptions:
     """Where to send to."""
 
     host: Annotated[str, typer.Argument(help="Name or address of the server.", metavar="HOST")]
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the server.", metavar="PORT")] = sending.PORT
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Server port.", metavar="PORT")] = sending.PORT
     token: TokenOption = ""
 
 
@@ -49,12 +49,12 @@ class FarOptions:
             help="Use this host as the client; it runs weir tcp serve --allow-client.", metavar="HOST"
         ),
     ] = None
-    client_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the client host.", metavar="PORT")] = (
+    client_port: Annotated[int, typer.Option(min=1, max=65535, help="Client port.", metavar="PORT")] = (
         sending.PORT
     )
     client_token: Annotated[
         str,
-        typer.Option(help="Token of the client host.", envvar="WEIR_TCP_CLIENT_TOKEN", metavar="TEXT"),
+        typer.Option(help="Client token.", envvar="WEIR_TCP_CLIENT_TOKEN", metavar="TEXT"),
     ] = ""
 
     def via(self) -> sending.Via | None:
@@ -75,21 +75,21 @@ class TransferOptions:
         typer.Option(min=1, max=sending.MOST_CONNECTIONS, help="Connections in each direction.", metavar="N"),
     ] = 1
     reverse: Annotated[bool, typer.Option("--reverse", help="The server sends.")] = False
-    bidir: Annotated[bool, typer.Option("--bidir", help="Both ends send, each over its own connections.")] = False
+    bidir: Annotated[bool, typer.Option("--bidir", help="Both ends send, over separate connections.")] = False
     duration: Annotated[
         str | None, typer.Option("--time", help="Duration: 90s, 5min (10s).", metavar="TIME")
     ] = None
     total: Annotated[
         str | None,
-        typer.Option("--bytes", help="Instead of --time: bytes in each direction, 500MB, 64MiB.", metavar="SIZE"),
+        typer.Option(
+            "--bytes", help="Instead of --time: bytes in each direction, 500MB, 64MiB.", metavar="SIZE"
+        ),
     ] = None
     forever: Annotated[
         bool,
         typer.Option("--forever", help="Send until Ctrl-C; needs a server with --max-time 0."),
     ] = False
-    block: Annotated[
-        str, typer.Option(help="Bytes per write, 24 to 4MiB.", metavar="SIZE")
-    ] = "128KiB"
+    block: Annotated[str, typer.Option(help="Bytes per write, 24 to 4MiB.", metavar="SIZE")] = "128KiB"
     rate: Annotated[
         str | None,
         typer.Option(help="Maximum rate in each direction: 50Mbit/s; paced block by block.", metavar="RATE"),
@@ -264,7 +264,7 @@ class LimitOptions:
         str | None,
         typer.Option(help="Maximum bytes of a transfer, both directions together.", metavar="SIZE"),
     ] = None
-    max_clients: Annotated[int, typer.Option(min=1, max=100, help="Maximum simultaneous transfers.", metavar="N")] = (
+    max_clients: Annotated[int, typer.Option(min=1, max=100, help="Most transfers at once.", metavar="N")] = (
         serving.MOST_CLIENTS
     )
     allow_client: Annotated[
@@ -277,10 +277,8 @@ class LimitOptions:
         bool,
         typer.Option("--allow-capture", help="Record the headers of a test's packets if its client asks."),
     ] = False
-    capture_bytes: Annotated[str, typer.Option(help="Maximum size of a transfer's capture.", metavar="SIZE")] = (
-        "100MB"
-    )
-    capture_time: Annotated[str, typer.Option(help="Maximum duration of a transfer's capture.", metavar="TIME")] = "5min"
+    capture_bytes: Annotated[str, typer.Option(help="Maximum size of a capture.", metavar="SIZE")] = "100MB"
+    capture_time: Annotated[str, typer.Option(help="Maximum duration of a capture.", metavar="TIME")] = "5min"
     capture_interface: Annotated[
         str | None,
         typer.Option(help="Record on this interface (default: the one towards the client).", metavar="IF"),

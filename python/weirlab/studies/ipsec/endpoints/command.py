@@ -41,7 +41,9 @@ class EndpointOptions:
     )
     beside: Annotated[
         str,
-        typer.Option("--beside", help="Other work on the endpoints' CPUs: idle (none), hog.", metavar="NAME,..."),
+        typer.Option(
+            "--beside", help="Other work on the endpoints' CPUs: idle (none), hog.", metavar="NAME,..."
+        ),
     ] = "idle,hog"
     suite: Annotated[
         str,
@@ -97,9 +99,7 @@ class SearchOptions:
     ] = 10.0
     bad: Annotated[
         float,
-        typer.Option(
-            "--bad", min=0.001, max=99, help="Maximum share of bad packets.", metavar="PERCENT"
-        ),
+        typer.Option("--bad", min=0.001, max=99, help="Maximum share of bad packets.", metavar="PERCENT"),
     ] = 0.1
 
 

@@ -123,9 +123,9 @@ class AxisOptions:
     period: Annotated[str, typer.Option(help="Period of computed values.", metavar="TIME")] = "100ms"
     interval: Annotated[str, typer.Option(help="Period of printed lines and tables.", metavar="TIME")] = "1s"
     start: Annotated[
-        str | None, typer.Option("--from", help="Show only values from this time on.", metavar="T")
+        str | None, typer.Option("--from", help="Show values from this time on.", metavar="T")
     ] = None
-    end: Annotated[str | None, typer.Option("--to", help="Show only values before this time.", metavar="T")] = None
+    end: Annotated[str | None, typer.Option("--to", help="Show values before this time.", metavar="T")] = None
     absolute: Annotated[
         bool, typer.Option("--absolute/--relative", help="Times as UTC, or since the start.")
     ] = False

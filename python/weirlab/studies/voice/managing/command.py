@@ -192,7 +192,8 @@ class RightsOptions:
     ] = None
     publish: Annotated[bool, typer.Option("--publish", help="Allow the user to publish.")] = False
     password: Annotated[
-        bool, typer.Option("--password/--no-password", help="Whether to ask for a password.", show_default=False)
+        bool,
+        typer.Option("--password/--no-password", help="Whether to ask for a password.", show_default=False),
     ] = True
 
     def __str__(self) -> str:
