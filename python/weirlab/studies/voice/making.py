@@ -37,7 +37,7 @@ The table is CSV; name it under tables: in the plan. A wildcard becomes a
 prefix, any other name a number. Holes below wildcards are reported: the plan
 closes them, unless its tree says fill_holes: false. With --server, ZONE is
 the name of a zone, which is transferred from that name server (AXFR); the
-server must allow this host to do so. Needs the extra weirlab[voice].
+server must allow this host to do so. Needs the voice extra of weirlab.
 
 Examples:
   weir voice import 0.2.4.e164.arpa.zone --tree public --out public.csv

@@ -37,7 +37,7 @@ zones and configs write. Every endpoint has a namespace in which your own
 programs can make calls; the table names the namespaces and the logs.
 
 Needs root and Debian's packages bind9, kamailio and sip-tester. Gateways need
-weir voice install, gatekeepers need the extra weirlab[voice]. Engines whose
+weir voice install, gatekeepers need the voice extra of weirlab. Engines whose
 program is missing are left out.
 
 Examples:
@@ -60,8 +60,8 @@ the caller pass a device under test. The run is kept, with every message. The
 exit code is 9 if a call did not go as planned.
 
 Needs root and Debian's packages bind9, kamailio and sip-tester. Gateways need
-weir voice install; gatekeepers and H.323 telephones need the extra
-weirlab[voice].
+weir voice install; gatekeepers and H.323 telephones need the voice extra of
+weirlab.
 
 Examples:
   weir voice prove --plan campus
