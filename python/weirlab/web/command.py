@@ -36,15 +36,15 @@ and test has a data ID, by which another session finds it again. With
 those with network namespaces need root.
 
 It listens on loopback by default: anyone with an account on this host can use
-it. Any other address needs a token of 16 characters or more, which each browser
-must enter once. The connection is not encrypted; put a proxy with TLS in front
-of it if others could listen in.
+it. Any other address needs a token of 16 characters or more, which each
+browser must enter once. The connection is not encrypted; put a proxy with TLS
+in front of it if others could listen in.
 
 With --voice, organisations can also sign in to change a numbering plan that
 weir voice manage keeps, and to publish its zones.
 
-With --json, every event is a JSON document on its own line, and the summary of
-the service is the last line.
+With --json, every event is a JSON document on its own line, and the summary
+of the service is the last line.
 
 Examples:
   weir web

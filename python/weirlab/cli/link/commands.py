@@ -37,8 +37,8 @@ LOG = """Record an interface, such as that of a logger behind a tap's mirror.
 
 The record is pcapng with time stamps in ns, interfaces, directions, and the
 number of frames that were lost. Time stamps are those of this host; weir tap
---write records those of the tap itself. The interface is left as it is, so the
-kernel may have merged frames; --wire records them as they came.
+--write records those of the tap itself. The interface is left as it is, so
+the kernel may have merged frames; --wire records them as they came.
 
 Examples:
   weir log --interface eth0 --wire --write mirror.pcapng

@@ -25,8 +25,8 @@ bit rates, and how many such calls a line carries, with true Ethernet overhead
 and by the definition of the published table (2006). --write writes every
 packet to a capture file, for Wireshark and other programs. --send makes the
 calls, through a device or over a plain cable (--dut none), and reports loss,
-delay, jitter and MOS of each call. With --send, --require sets limits: mos and
-gap (the longest) for every caller, mos-median over all callers, and loss,
+delay, jitter and MOS of each call. With --send, --require sets limits: mos
+and gap (the longest) for every caller, mos-median over all callers, and loss,
 mean, p99, ... over all packets.
 
 A mix of codecs is a comma-separated list of CODEC:PACKETms/TRANSPORT:SHARE.

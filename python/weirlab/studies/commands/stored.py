@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 REPORT = """Write the report of a run: one HTML file that needs no network.
 
 RUN is an ID, the beginning of one, or "last" for the newest run that has a
-report. Without --out the report is written beside the run; --plots also writes
-each plot as PNG, SVG and CSV.
+report. Without --out the report is written beside the run; --plots also
+writes each plot as PNG, SVG and CSV.
 
 Examples:
   weir report last --out firewall.html

@@ -31,9 +31,9 @@ the margin), not worse, or cannot tell. Exit codes: 0 unchanged or better,
 9 worse, 7 cannot tell.
 
 Two runs of one device differ by more than their trials show, since all trials
-of a run share the state of the host. One run of each does not show by how much.
-The scatter of published runs is used unless --scatter gives yours, or more runs
-(--before, --after) show it. See docs/ci.md.
+of a run share the state of the host. One run of each does not show by how
+much. The scatter of published runs is used unless --scatter gives yours, or
+more runs (--before, --after) show it. See docs/ci.md.
 
 Examples:
   weir compare last~1 last

@@ -28,8 +28,8 @@ override them for one direction. No kernel module is needed. Where the kernel
 has netem, --by netem lets the kernel carry the frames, with fewer options.
 Ctrl-C ends the link and restores every interface.
 
-Weir's own emulator accounts for every frame and reports how late it was itself.
-Frames that the host could not carry are counted separately.
+Weir's own emulator accounts for every frame and reports how late it was
+itself. Frames that the host could not carry are counted separately.
 
 Examples:
   weir link eth1 eth2 --delay 25ms --rate 100Mbps --queue 50pkts --loss 1%

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 BYTES = """Calculate what IPsec and other tunnels add to calls on the wire. Nothing is sent.
 
-For every codec and encapsulation, this shows the IP packet, the Ethernet frame,
-bit rates, how many calls a line carries, and the longest packet that still fits
-into the MTU. Encapsulations (--over): clear, esp-transport, esp-tunnel,
-esp-rtp (ESP without UDP), ah-transport, ah-tunnel, gre-in-esp, wireguard,
-openvpn, srtp, dtls, gre, vxlan; all of them with --over all.
+For every codec and encapsulation, this shows the IP packet, the Ethernet
+frame, bit rates, how many calls a line carries, and the longest packet that
+still fits into the MTU. Encapsulations (--over): clear, esp-transport,
+esp-tunnel, esp-rtp (ESP without UDP), ah-transport, ah-tunnel, gre-in-esp,
+wireguard, openvpn, srtp, dtls, gre, vxlan; all of them with --over all.
 
 Suites (--suite): aes-cbc, aes-cbc-hmac-sha1-96, aes-cbc-hmac-md5-96,
 aes-cbc-hmac-sha256-128, aes-gcm-16, chacha20-poly1305, null-hmac-sha1-96,

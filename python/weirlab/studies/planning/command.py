@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 PLAN = """Find the load, the rules, the frame size or the device that meets a requirement.
 
 MODEL is a model file or a run with fitted models; several are compared. Give
-all but one of load, rules and frame size. If that leaves a choice, --find names
-the quantity to find: rate, calls, rules, frame, delay, loss or device. No
-packet may be lost unless a limit on loss is given. Answers stay within the
+all but one of load, rules and frame size. If that leaves a choice, --find
+names the quantity to find: rate, calls, rules, frame, delay, loss or device.
+No packet may be lost unless a limit on loss is given. Answers stay within the
 profiled range unless --extrapolate is given (else exit code 7). If the
 prediction meets the requirement but the profile is too noisy to be sure, the
 plan is undecided (also exit code 7; JSON: verdict). If the answer is no, the

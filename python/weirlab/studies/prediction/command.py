@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 FIT = """Fit both models to a profile and keep them with the run.
 
 The queueing model has physical parameters (service time over rules and size,
-queue, base delay) with standard errors; the piecewise model is a set of fitted
-curves. RUN is an ID, the beginning of one, or "last" for the newest profile.
-Several runs become several devices in one file, which weir plan compares.
+queue, base delay) with standard errors; the piecewise model is a set of
+fitted curves. RUN is an ID, the beginning of one, or "last" for the newest
+profile. Several runs become several devices in one file, which weir plan
+compares.
 
 Examples:
   weir fit last
@@ -75,8 +76,8 @@ trial is made three times. Beside the models' errors, the result shows the
 repeatability: how far a trial is from the others of the same setting.
 
 A run that has been verified is only scored again, unless --again or other
-settings are given: these trials become a separate run, as do those for a model
-file, for which --dut or --ruleset names the device.
+settings are given: these trials become a separate run, as do those for a
+model file, for which --dut or --ruleset names the device.
 
 Models are judged only if there are enough valid trials (two or more in most
 held-out settings) and the machine was usable. Otherwise the result says why

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 TRANSIENTS = """Compare what followed load steps with what the models predict.
 
 For every trial with steps in RUN, this shows the mean delay bin by bin,
-measured and predicted, its peak, and how long it takes to settle. The run's own
-models learn from these trials which spike follows a step up in rate. With
---model, the models of another run or file are used instead, and learn nothing.
+measured and predicted, its peak, and how long it takes to settle. The run's
+own models learn from these trials which spike follows a step up in rate. With
+--model, the models of another run or file are used instead, and learn
+nothing.
 
 Examples:
   weir transients last

@@ -42,8 +42,8 @@ Examples:
 TRIAL = """Send one load through a device once, and show what came out.
 
 Trials that the host spoils (CPU stolen, sender late, receiver drops) are
-invalid. They are kept and repeated; if every attempt is invalid, the exit code
-is 5.
+invalid. They are kept and repeated; if every attempt is invalid, the exit
+code is 5.
 
 --require sets a limit on loss, delay (mean, p50, p90, p99, p99.9, min, max),
 jitter or rate (the forwarding rate). A single trial is compared with the

@@ -31,8 +31,8 @@ PSOCK = """Copy bytes over several TCP connections at once.
 
 A session carries one stream of bytes over any number of TCP connections, over
 one path or several. Data arrive once, in order and complete, or there is an
-error. Connections may end and come back. No command needs root, but weir psock
-run does more as root.
+error. Connections may end and come back. No command needs root, but weir
+psock run does more as root.
 
 Examples:
   weir psock serve                       receive

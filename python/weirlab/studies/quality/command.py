@@ -24,9 +24,10 @@ QUALITY = """Assess the quality of the voice streams in a capture.
 
 For every RTP or IAX2 stream, this reports loss and loss bursts, duplicates,
 reordering, jitter (RFC 3550), the longest gap, and R and MOS behind a jitter
-buffer by the E-model. FILE is pcap or pcapng, plain or compressed with gzip or
-zstd. Common link layers and tunnels are read (docs/trace.md). Codecs are known
-from fixed payload types and from SIP in the capture; --codec names the others.
+buffer by the E-model. FILE is pcap or pcapng, plain or compressed with gzip
+or zstd. Common link layers and tunnels are read (docs/trace.md). Codecs are
+known from fixed payload types and from SIP in the capture; --codec names the
+others.
 
 A capture does not show the delay of the network. Without --delay, MOS counts
 only codec, packet time and jitter buffer, and is an upper bound.

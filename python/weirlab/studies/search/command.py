@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 SEARCH = """Find the loads that a device carries, with the search of RFC 9971 (MLRsearch).
 
-There are two goals by default: NDR (no loss) and PDR (at most 0.5 % loss). The
-device carries a load if at most half of the trials lose more. The search ends
-when its bounds are 0.5 % apart. If the device is faster than the sender, the
-result says "at least".
+There are two goals by default: NDR (no loss) and PDR (at most 0.5 % loss).
+The device carries a load if at most half of the trials lose more. The search
+ends when its bounds are 0.5 % apart. If the device is faster than the sender,
+the result says "at least".
 
 --require sets a limit on ndr, pdr or, for another loss ratio, throughput@1%.
 Every setting must meet it. A limit between the bounds of the search is

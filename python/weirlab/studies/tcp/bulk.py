@@ -49,16 +49,16 @@ prove that they know it; it never crosses the network. The data crosses the
 network unencrypted. Limits on time, bytes and clients prevent misuse. A peer
 that sends anything else is disconnected, and reported once.
 
-With --allow-client, anyone who knows the token can also have this host send to,
-or receive from, another host that runs weir tcp serve. All limits apply to
-these transfers, too.
+With --allow-client, anyone who knows the token can also have this host send
+to, or receive from, another host that runs weir tcp serve. All limits apply
+to these transfers, too.
 
-With --allow-capture (needs root), it records the headers of a test's packets if
-the client asks for them, and hands them over when the test has ended. Only
+With --allow-capture (needs root), it records the headers of a test's packets
+if the client asks for them, and hands them over when the test has ended. Only
 packets of the test's own connections are recorded, and nothing is kept here.
 
-With --json, every event is a JSON document on its own line, and the summary of
-all transfers is the last line.
+With --json, every event is a JSON document on its own line, and the summary
+of all transfers is the last line.
 
 Examples:
   weir tcp serve

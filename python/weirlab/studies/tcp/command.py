@@ -57,11 +57,11 @@ CONNECTION is two ends (10.0.0.1:40000-192.0.2.1:443), one end (192.0.2.1,
 :443), a process by its ID (4711) or a program by its name (iperf3). All
 connections that match are watched until they end. Missed samples are counted.
 
-As root, where the kernel allows it, BPF programs take the samples, each at the
-first event after it is due: a segment arrives, the program reads, a segment is
-retransmitted, or the state changes. While nothing happens, due samples are not
-taken but counted as idle. Elsewhere INET_DIAG takes the samples, which waits
-for the connection's lock.
+As root, where the kernel allows it, BPF programs take the samples, each at
+the first event after it is due: a segment arrives, the program reads, a
+segment is retransmitted, or the state changes. While nothing happens, due
+samples are not taken but counted as idle. Elsewhere INET_DIAG takes the
+samples, which waits for the connection's lock.
 
 With --events, nothing is sampled. BPF programs report each state change, each
 received segment, and each retransmission with its sequence number, all with

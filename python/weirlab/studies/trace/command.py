@@ -26,11 +26,11 @@ TRACE = """Analyse the TCP connections in captures.
 
 For each connection and direction, this reports bytes, throughput,
 retransmissions, their causes and which were spurious, reordering, duplicate
-ACKs, SACK, windows, round-trip times and data in flight, where on the path the
-capture was made, and why the connection was not faster. Voice streams and ESP
-are listed too. FILE is pcap or pcapng, plain or compressed with gzip or zstd.
-Several files are read as one capture, in this order, such as the rotated files
-of weir log.
+ACKs, SACK, windows, round-trip times and data in flight, where on the path
+the capture was made, and why the connection was not faster. Voice streams and
+ESP are listed too. FILE is pcap or pcapng, plain or compressed with gzip or
+zstd. Several files are read as one capture, in this order, such as the
+rotated files of weir log.
 
 T is seconds since the first packet (1.5, 300ms, 2min), a date and time
 (2026-01-31T12:00:00.25, UTC unless it ends in +01:00) or @SECONDS since 1970.

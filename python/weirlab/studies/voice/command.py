@@ -26,7 +26,8 @@ VOICE = """Plan how calls are routed: SIP, H.323, MGCP and ENUM.
 
 A numbering plan is one YAML file: organisations, number ranges, engines,
 trees of ENUM, routes, service points and test numbers. PLAN is such a file,
-or a plan that comes with Weir: campus, carriers, cesnet, federation, translations.
+or a plan that comes with Weir: campus, carriers, cesnet, federation,
+translations.
 """
 
 ROUTE = """Show step by step where a call to a number goes, and why.
@@ -43,11 +44,11 @@ Examples:
 
 CHECK = """Find mistakes in a numbering plan before anything runs.
 
-Mistakes include loops between engines, prefixes that others hide, gateways that
-cannot take a call, expressions that do not match, holes below wildcards,
+Mistakes include loops between engines, prefixes that others hide, gateways
+that cannot take a call, expressions that do not match, holes below wildcards,
 missing SRV and A records, numbers that are too long, and conflicting owners.
-Each is reported with its line, the reason and a proposed fix. The exit code is
-9 if there are errors.
+Each is reported with its line, the reason and a proposed fix. The exit code
+is 9 if there are errors.
 
 Examples:
   weir voice check --plan federation

@@ -23,7 +23,8 @@ ZONES = """Write the zones of a numbering plan: SOA, NS, A, SRV and NAPTR record
 
 Every record comes from a line of the plan, which a comment names. Wildcards
 that longer names would hide (RFC 4592) are repeated. Without --out, zones are
-printed. With --out, a zone that has changed needs a higher serial in the plan.
+printed. With --out, a zone that has changed needs a higher serial in the
+plan.
 
 Examples:
   weir voice zones --plan federation
@@ -60,10 +61,10 @@ Examples:
 
 CONFIGS = """Write the configurations of the engines of a numbering plan.
 
-Each engine gets a folder: Kamailio for proxies, Asterisk (PJSIP, ooh323, MGCP)
-for gateways, a table and a file of GNU Gatekeeper for gatekeepers, BIND with
-the zones, and SIPp scenarios for the test numbers. manifest.json lists the
-files.
+Each engine gets a folder: Kamailio for proxies, Asterisk (PJSIP, ooh323,
+MGCP) for gateways, a table and a file of GNU Gatekeeper for gatekeepers, BIND
+with the zones, and SIPp scenarios for the test numbers. manifest.json lists
+the files.
 
 Examples:
   weir voice configs --plan federation --out configs

@@ -12,14 +12,14 @@ from weirlab.cli.options import ReportOptions, ResultOptions, SeedOption, groupe
 
 ENDPOINTS = """Measure jitter and delay between endpoints with and without kernel bypass.
 
-Two endpoints in network namespaces, joined by a veth pair, exchange calls. Each
-endpoint sends and receives in one thread on its own CPU, with ESP (in UDP) by
-Weir's library. The kinds of endpoints (--arms) take turns in one run:
+Two endpoints in network namespaces, joined by a veth pair, exchange calls.
+Each endpoint sends and receives in one thread on its own CPU, with ESP (in
+UDP) by Weir's library. The kinds of endpoints (--arms) take turns in one run:
 bypass (AF_XDP sockets that real-time threads poll), sockets (UDP sockets of
 ordinary threads), and sockets-real-time (UDP sockets of real-time threads).
 Each kind is measured with idle CPUs, and beside a CPU hog: a program of
-ordinary priority on each endpoint's CPU. Weir then searches for the most calls
-that each kind carries in time. Needs root.
+ordinary priority on each endpoint's CPU. Weir then searches for the most
+calls that each kind carries in time. Needs root.
 
 Examples:
   weir ipsec endpoints

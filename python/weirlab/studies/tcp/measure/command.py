@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 MEASURE = """Measure a transfer from all sides at once, and say why it was not faster.
 
 HOST runs weir tcp serve. Both ends report the kernel's state of every
-connection. Both also record the packets: this host if it runs as root, HOST if
-weir tcp serve was started with --allow-capture. Everything is put on one time
-axis, by the clock of this host; the result says how well the other clock is
-known. The run is kept: weir report draws its page, and its tables are Parquet.
-weir run slow-transfer measures over an emulated path instead.
+connection. Both also record the packets: this host if it runs as root, HOST
+if weir tcp serve was started with --allow-capture. Everything is put on one
+time axis, by the clock of this host; the result says how well the other clock
+is known. The run is kept: weir report draws its page, and its tables are
+Parquet. weir run slow-transfer measures over an emulated path instead.
 
 With --client, the transfer runs between two other hosts, both of which run
 weir tcp serve. This host starts it, receives what both kernels report, and
@@ -48,8 +48,9 @@ keeps it. Each of the two hosts records packets if it was started with
 forwards the connection, such as a bridge or a router's port. This shows on
 which side of this host packets are lost or wait.
 
---every is the period of the kernel's reports, --period that of computed values
-(in --json and in the run), --interval that of printed lines and tables.
+--every is the period of the kernel's reports, --period that of computed
+values (in --json and in the run), --interval that of printed lines and
+tables.
 
 Examples:
   weir tcp measure 192.0.2.1 --token SECRET

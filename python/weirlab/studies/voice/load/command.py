@@ -17,13 +17,13 @@ chooses the rates, and ends where too many calls fail or are slow. A few calls
 with speech run beside them. By default, the numbers are one that a route
 decides, one that ENUM decides, and one for each translation between SIP and
 H.323; --number names others. An MGCP line carries one call at a time, so
-translations to such a line have no rate. With --dut, all signalling and speech
-of the caller pass a device under test.
+translations to such a line have no rate. With --dut, all signalling and
+speech of the caller pass a device under test.
 
 The result holds only for this machine, because callers, callees and engines
-share its CPUs. The table shows how much of a core each engine used. Needs root
-and Debian's packages bind9, kamailio and sip-tester. Gateways need weir voice
-install.
+share its CPUs. The table shows how much of a core each engine used. Needs
+root and Debian's packages bind9, kamailio and sip-tester. Gateways need weir
+voice install.
 
 Examples:
   weir voice load --plan campus

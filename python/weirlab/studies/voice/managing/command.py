@@ -55,8 +55,8 @@ Examples:
 ADD_USER = """Allow a user to sign in, for one organisation or as an administrator.
 
 Weir asks for the password, or reads it from standard input if that is not a
-terminal. Without a password (--no-password), only a proxy can let the user in:
-weir web --voice-user-header. A user of an organisation may change its
+terminal. Without a password (--no-password), only a proxy can let the user
+in: weir web --voice-user-header. A user of an organisation may change its
 contacts, its engines and their routes, and everything about its own numbers.
 Publishing needs --publish. Administrators may do everything.
 
