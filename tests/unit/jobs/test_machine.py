@@ -13,7 +13,6 @@ from weirlab.jobs import machine, testbeds
 from weirlab.jobs.profiles import profile, resume_profile, to_measure
 from weirlab.jobs.progress import Quiet, StoppedEarly
 from weirlab.jobs.work import Work
-from weirlab.measure.validity import CAREFUL_LIMITS
 from weirlab.records import HostSample
 from weirlab.scenario import Lab, Scenario, from_plain
 from weirlab.store import Store
@@ -56,6 +55,22 @@ def small(**changes: object) -> Scenario:
         "report": None,
     }
     return from_plain({**plain, **changes}, "the test")
+
+
+def test_a_sender_that_is_a_little_too_slow_measures_at_its_own_load(store: Store, on: On) -> None:
+    on(itertools.repeat(Trouble(achieved_share=0.95)))
+    trials = profile(store, small(verify=[]), Quiet()).run.trials()
+    paced = trials.filter(trials["offered_pps"].is_finite())
+    assert paced.height > 0
+    assert paced["valid"].all()
+    assert (paced["achieved_pps"] / paced["offered_pps"]).to_list() == pytest.approx(
+        [0.95] * paced.height, rel=0.01
+    )
+
+
+def test_a_sender_that_is_far_too_slow_spoils_a_trial(store: Store, on: On) -> None:
+    on(itertools.repeat(Trouble(achieved_share=0.85)))
+    assert profile(store, small(verify=[]), Quiet()).problem() is not None
 
 
 def test_a_quiet_machine_is_good_and_the_models_are_judged(store: Store, on: On) -> None:
@@ -217,5 +232,5 @@ def test_a_noisy_machine_is_measured_with_more_repetitions_and_said_so(
 
 
 def test_every_limit_for_a_noisy_machine_is_as_lenient_as_the_usual_one() -> None:
-    for name, limit in vars(CAREFUL_LIMITS).items():
+    for name, limit in vars(machine.PROFILE_LIMITS).items():
         assert getattr(machine.NOISY_LIMITS, name) >= limit
