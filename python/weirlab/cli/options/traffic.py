@@ -96,9 +96,9 @@ class FlowOptions:
     l4: Annotated[Layer4, typer.Option("--l4", help="UDP, or TCP segments without a connection.")] = "udp"
     ip: Annotated[IpVersion, typer.Option("--ip", help="IP version.")] = "4"
     arrivals: ArrivalsOption = "constant"
-    order: Annotated[
-        FlowOrder, typer.Option("--order", help="Flow addresses count up or are random.")
-    ] = "advance"
+    order: Annotated[FlowOrder, typer.Option("--order", help="Flow addresses count up or are random.")] = (
+        "advance"
+    )
     seed: SeedOption = 1
 
     def chosen(self) -> Flows:

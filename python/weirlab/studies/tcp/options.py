@@ -244,9 +244,9 @@ class ListenOptions:
     """Where to listen."""
 
     bind: Annotated[str, typer.Option(help="Address to listen on.", metavar="ADDRESS")] = serving.LOOPBACK
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port; 0: any free port.", metavar="PORT")
-    ] = sending.PORT
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free port.", metavar="PORT")] = (
+        sending.PORT
+    )
     token: TokenOption = ""
 
 
