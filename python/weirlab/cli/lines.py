@@ -20,7 +20,7 @@ from weirlab.quoting import json_printable
 LinesOption = Annotated[
     bool,
     typer.Option(
-        "--json", help="JSON Lines on stdout: a document per line as it happens, the result is the last."
+        "--json", help="Print JSON Lines on stdout: one document per line as it happens, the result last."
     ),
 ]
 

@@ -18,20 +18,20 @@ CodecText = Annotated[
 
 
 class CallShape(Section):
-    """What all calls have in common; how many there are varies."""
+    """What all calls have in common; their number varies."""
 
     codec: CodecText = "g711"
-    """Codec, with the packet time behind a colon if not its usual one, e.g. ``g711:30ms``."""
+    """Codec, followed by a colon and the packet time if that is not the usual one, e.g. ``g711:30ms``."""
     transport: Transport = "rtp"
     ip: Literal[4, 6] = 4
     directions: Direction = "both"
     """Who talks: ``forward`` is from the sender's side through the device to the receiver's."""
     phases: Phases = "even"
-    """Packets of different calls evenly spread over the packet time, or at random."""
+    """Whether packets of different calls are spread evenly over the packet time, or at random."""
     spurts: bool = False
-    """Talk spurts and silences after ITU-T P.59 instead of speech all the time."""
+    """Talk spurts and silences of ITU-T P.59 instead of continuous speech."""
     rtcp: bool = True
-    """Control packets of RTP."""
+    """Whether RTCP packets are sent."""
     seed: Seed = 1
 
     def calls(self, count: int) -> Calls:

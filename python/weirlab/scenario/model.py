@@ -182,9 +182,9 @@ class ReportSection(Section):
     """What to write at the end."""
 
     out: Path | None = None
-    """HTML file; default: ``report.html`` in the run's folder. A relative path starts where ``weir`` runs."""
+    """HTML file (default: ``report.html`` in the run's folder); relative paths start where ``weir`` runs."""
     plots: Path | None = None
-    """Folder for every plot as PNG, SVG and CSV; none if left out."""
+    """Folder for every plot as PNG, SVG and CSV; left out: none."""
 
 
 def _paths(value: object, place: tuple[int | str, ...]) -> Iterator[tuple[int | str, ...]]:
@@ -212,9 +212,9 @@ class Root(Section):
     version: Literal[1] = 1
     """Version of this file format."""
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    """What runs of this scenario are called in lists and reports."""
+    """Name of this scenario's runs in lists and reports."""
     question: str = ""
-    """What the run is to answer."""
+    """The question that the run is to answer."""
     report: ReportSection | None = ReportSection()
     """``null``: no report."""
 
@@ -249,7 +249,7 @@ class Device(Section):
     queue_packets: Count = _DEVICE.queue_packets
     """Packets that the device holds before it drops."""
     base_delay_ns: NotNegative = _DEVICE.base_delay_ns
-    """Delay of a packet that never waits, service apart, in ns."""
+    """Delay of a packet that never waits, without service, in ns."""
     base_per_byte_ns: NotNegative = _DEVICE.base_per_byte_ns
     """Delay per byte of frame, in ns."""
     noise: Literal["none", "exponential", "gamma"] = _DEVICE.noise
@@ -259,9 +259,9 @@ class Device(Section):
     stateful_ns: NotNegative = _DEVICE.stateful_ns
     """What connection tracking adds to the service time, in ns."""
     cross_traffic_ns: NotNegative = _DEVICE.cross_traffic_ns
-    """For so long a management session takes the device's CPU each time it asks, in ns."""
+    """How long a management session takes the device's CPU each time it asks, in ns."""
     cross_traffic_every_ns: NotNegative = _DEVICE.cross_traffic_every_ns
-    """How often a management session asks, in ns."""
+    """Interval between two requests of a management session, in ns."""
     seed: Seed = _DEVICE.seed
     """Seed of the device's random numbers."""
 
@@ -282,16 +282,16 @@ class Dut(Section):
     """The device under test."""
 
     name: Annotated[str, AfterValidator(_dut_name)] = "iptables"
-    """Name of the driver, for a tunnel with its cipher suite (``strongswan:aes128-sha1``) unless that is
-    the usual one; ``weir doctor`` says which of them work here."""
+    """Name of the driver. For a tunnel, its cipher suite follows (``strongswan:aes128-sha1``) unless that is
+    the usual one. ``weir doctor`` says which drivers work here."""
     ruleset: Path | None = None
     """The user's own rules (``iptables-save`` or ``nft list ruleset`` format) for the driver ``ruleset``."""
     match: Annotated[str, Field(min_length=1)] | None = None
-    """The rule of ``ruleset`` that test traffic is to match: its place (``12``, ``CHAIN:12``), ``handle 12``,
-    ``line 12``, its comment, some words of it, or ``policy``; left out: the one that counted most packets and
-    that test traffic can match, else the first."""
+    """The rule of ``ruleset`` that test traffic matches: its place (``12``, ``CHAIN:12``), ``handle 12``,
+    ``line 12``, its comment, some words of it, or ``policy``. Left out: of the rules that test traffic can
+    match, the one that counted most packets, else the first."""
     image: Path | None = None
-    """The user's own disk image, a router or firewall that is set up already, for the driver ``image``."""
+    """The user's own disk image of a configured router or firewall, for the driver ``image``."""
     stateful: bool = False
     """Put connection tracking in front of the rules."""
 
@@ -311,23 +311,23 @@ class TrafficShape(Section):
     """What all trials' traffic has in common; rates and frame sizes vary."""
 
     flows: Count = 1
-    """Number of flows that share the load in turn."""
+    """Number of flows; packets are sent to them in turn."""
     l4: Literal["udp", "tcp"] = "udp"
     ip: Literal[4, 6] = 4
     order: Literal["advance", "random"] = "advance"
     """``advance``: addresses and ports count up from flow to flow; ``random``: they are drawn."""
     arrivals: Arrivals = "constant"
-    """Equal gaps between packets, or exponential ones."""
+    """Equal or exponential gaps between packets."""
     seed: Seed = 1
 
 
 class Calibrate(Section):
-    """Trials over a plain cable, to know the bed's own error."""
+    """Trials over a plain cable, which measure the test bed's own error."""
 
     rates: Annotated[tuple[RateText, ...], NotEmpty, AfterValidator(_no_repeats)] = (
         "1kpps", "10kpps", "100kpps", "1Mpps", "max",
     )  # fmt: skip
-    """Loads at which pacing, time stamps and false loss are looked at."""
+    """Loads at which pacing, time stamps and false loss are measured."""
     repetitions: Repetitions = 3
     """Trials per load."""
     trial_s: Seconds = 0.1

@@ -42,17 +42,17 @@ from weirlab.traffic.spec import Arrivals, Flows
 
 
 class Adaptive(Section):
-    """A profile whose trials are chosen on the way, where the model is least certain.
+    """A profile in which each trial is chosen where the model is least certain.
 
-    Positions give the range, loads and sizes what can be chosen.
+    Positions give the range; loads and sizes give the choices.
     """
 
     budget: Count | None = None
-    """Trials at most; left out: half as many as the same profile has without ``adaptive``."""
+    """Maximum trials; left out: half the trials of the same profile without ``adaptive``."""
     target: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False)] = 0.05
     """Measuring stops when predictions are known to within this ratio at 95 % of the settings."""
     batch: Count = 8
-    """Trials between two fits, at least."""
+    """Minimum trials between two fits."""
 
 
 class Profile(Section):
@@ -65,30 +65,30 @@ class Profile(Section):
     load_shares: Shares = LOAD_SHARES
     """Offered loads as shares of the forwarding rate found in overload, per position and size."""
     load_stride: Annotated[int, Field(strict=True, ge=1, le=100)] | None = None
-    """Every how many-th of the loads below 1 is measured at each position and size; neighbours take the loads
+    """At each position and size, only every n-th of the loads below 1 is measured; neighbours take the loads
     in between. Left out: 3 for the default loads, 1 (all of them) for others."""
     repetitions: Repetitions = 3
     """Trials per setting."""
     trial_s: Seconds = 0.1
     """Recorded part of a trial, in s."""
     warmup_s: WarmUp = 0.03
-    """Sent before recording, in s."""
+    """Time of traffic before recording, in s."""
     scout_s: Seconds = 0.1
     """Length of the trials that find the forwarding rate in overload, in s."""
     max_attempts: Attempts | None = None
-    """Attempts per trial, at most; a trial that the host spoils is tried again later. Left out: as many as
+    """Maximum attempts per trial; a trial that the host spoils is tried again later. Left out: as many as
     chance explains, by the share of attempts that count."""
     seed: Seed = 1
-    """Seed of the trials' order."""
+    """Seed of the order of trials."""
     adaptive: Adaptive | None = None
     """Left out: the whole grid of positions, sizes and loads is measured."""
     stateful: Compared = ()
-    """``[false, true]``: some loads with connection tracking, too; left out: as ``dut`` says throughout."""
+    """``[false, true]``: also some loads with connection tracking; left out: always as in ``dut``."""
     cross_traffic: Compared = ()
-    """``[false, true]``: some loads with a management session on the device, too; ``[true]``: in every
+    """``[false, true]``: also some loads with a management session on the device; ``[true]``: in every
     trial; left out: none."""
     arrivals: Annotated[tuple[Arrivals, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
-    """``[constant, poisson]``: some loads with both; left out: as ``traffic`` says throughout."""
+    """``[constant, poisson]``: some loads with both; left out: always as in ``traffic``."""
     mixed: Annotated[tuple[PlacesText, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
     """Traffic that matches at several positions at once, as ``position:weight``, e.g. ``1:50,99:50``."""
     rate_step: tuple[Share, Share] | None = None
@@ -96,9 +96,10 @@ class Profile(Section):
     position_step: tuple[Position, Position] | None = None
     """Matching positions before and after a step in mid-trial."""
     extra_position: Position | None = None
-    """Where state, cross traffic and the rate step are compared; left out: the middle of ``positions``."""
+    """Position at which state, cross traffic and the rate step are compared; left out: the middle one of
+    ``positions``."""
     extra_shares: Shares = (0.08, 0.44, 0.65, 0.82, 0.95, 1.2)
-    """Loads of all these extra trials; the nearest ones of ``load_shares`` are taken."""
+    """Loads of all these extra trials; the nearest of ``load_shares`` are used."""
 
     @property
     def trials(self) -> int:
@@ -128,13 +129,13 @@ class HeldOut(Section):
     """Settings that are measured only to check predictions."""
 
     positions: Positions
-    """Matching positions; those that the profile leaves out tell most."""
+    """Matching positions; those that the profile leaves out are the best test."""
     sizes: SizeList = ("64",)
     """Frame sizes with FCS, or mixes."""
     load_shares: Annotated[tuple[Share, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
     """Loads below the threshold, as shares of it; drawn at random if left out."""
     draws: Annotated[int, Field(strict=True, ge=0, le=1000)] = 6
-    """How many loads are drawn."""
+    """Number of loads to draw."""
     overload_shares: Annotated[tuple[Share, ...], MayBeEmpty, AfterValidator(_no_repeats)] = (1.15, 1.5)
     """Loads beyond the threshold, as shares of it; they also measure it."""
     repetitions: Repetitions = 3
@@ -142,9 +143,9 @@ class HeldOut(Section):
     trial_s: Seconds = 0.1
     """Recorded part of a trial, in s."""
     warmup_s: WarmUp = 0.03
-    """Sent before recording, in s."""
+    """Time of traffic before recording, in s."""
     seed: Seed = 7
-    """Seed of the loads drawn and of the trials' order."""
+    """Seed of the drawn loads and of the order of trials."""
 
     @property
     def trials(self) -> int:
@@ -166,10 +167,10 @@ class Scenario(Root):
     dut: Dut = Dut()
     traffic: TrafficShape = TrafficShape()
     machine: Machine = "usual"
-    """``noisy``: for a machine that never gets quiet. More disturbance is tolerated, all trials are repeated
+    """``noisy``: for a machine that is never quiet. More disturbance is tolerated, all trials are repeated
     twice as often, and intervals are wider."""
     time_budget: TimeText | None = None
-    """Wall time for all trials, e.g. ``6min``; when it is used up the run ends with what it has. Left out:
+    """Wall time for all trials, e.g. ``6min``; when it is used up, the run ends with what it has. Left out:
     1.5 times the expected time, and no limit for a simulated device."""
     calibrate: Calibrate | None = None
     """Left out: the calibration in force is used."""

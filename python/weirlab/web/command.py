@@ -31,20 +31,20 @@ The page lists the runs of the store, opens their reports and compares two.
 It takes captures (pcap, pcapng; also gzip, zstd) and draws their TCP
 connections down to the packet. It runs TCP tests against a host that runs
 weir tcp serve, or between two such hosts, and draws them live. Every capture
-and test has a data ID, which finds it again in another session. With
---allow-run it also starts scenarios (weir run) and shows their progress;
+and test has a data ID, by which another session finds it again. With
+--allow-run, it also starts scenarios (weir run) and shows their progress;
 those with network namespaces need root.
 
-It listens on loopback: whoever has an account on this host can use it. Any
-other address needs a token of 16 characters or more, which each browser is
-asked for once. The connection is not encrypted; put a proxy with TLS in
-front of it where others could listen.
+It listens on loopback by default: anyone with an account on this host can use
+it. Any other address needs a token of 16 characters or more, which each
+browser must enter once. The connection is not encrypted; put a proxy with TLS
+in front of it if others could listen in.
 
-With --voice it is also where organisations change a numbering plan that
-weir voice manage keeps, and publish its zones; each signs in.
+With --voice, organisations can also sign in to change a numbering plan that
+weir voice manage keeps, and to publish its zones.
 
-With --json every event is a JSON document on a line of its own, and the
-account of the service is the last line.
+With --json, every event is a JSON document on its own line, and the summary
+of the service is the last line.
 
 Examples:
   weir web
@@ -64,7 +64,7 @@ class ListenOptions:
     bind_to: Annotated[
         str,
         typer.Option(
-            "--bind", help="Address and port to listen on; port 0: one that is free.", metavar="ADDRESS:PORT"
+            "--bind", help="Address and port to listen on; port 0: any free port.", metavar="ADDRESS:PORT"
         ),
     ] = f"{LOOPBACK}:{PORT}"
     token: Annotated[
@@ -101,7 +101,7 @@ class VoiceOptions:
         str | None,
         typer.Option(
             "--voice",
-            help="The plan's database, of weir voice manage.",
+            help="The plan's database (see weir voice manage).",
             metavar="DATABASE",
             show_default=False,
         ),
@@ -116,7 +116,7 @@ class VoiceOptions:
         str | None,
         typer.Option(
             "--voice-rndc",
-            help="Have BIND load them: the configuration of rndc.",
+            help="rndc's configuration, to have BIND load the zones.",
             metavar="FILE",
             show_default=False,
         ),
@@ -125,7 +125,7 @@ class VoiceOptions:
         list[str] | None,
         typer.Option(
             "--voice-server",
-            help="A name server to ask which serials it has; repeatable.",
+            help="A name server to ask for its serials; repeatable.",
             metavar="ADDRESS:PORT",
             show_default=False,
         ),
@@ -196,15 +196,15 @@ class LimitOptions:
     PANEL: ClassVar = "Limits"
 
     max_upload: Annotated[
-        str, typer.Option(help="Largest upload of one capture, as sent.", metavar="SIZE")
+        str, typer.Option(help="Maximum size of an uploaded capture, as sent.", metavar="SIZE")
     ] = "4GB"
     max_memory: Annotated[
-        str, typer.Option(help="Most memory of the process that reads a capture.", metavar="SIZE")
+        str, typer.Option(help="Maximum memory of the process that reads a capture.", metavar="SIZE")
     ] = "4GB"
-    max_time: Annotated[str, typer.Option(help="Longest time for reading a capture.", metavar="TIME")] = (
+    max_time: Annotated[str, typer.Option(help="Maximum time for reading a capture.", metavar="TIME")] = (
         "10min"
     )
-    max_transfer: Annotated[str, typer.Option(help="How long a TCP test may last.", metavar="TIME")] = "5min"
+    max_transfer: Annotated[str, typer.Option(help="Maximum length of a TCP test.", metavar="TIME")] = "5min"
     readers: Annotated[
         int, typer.Option(min=1, max=64, help="Captures read at once; others wait.", metavar="N")
     ] = 1
@@ -212,13 +212,13 @@ class LimitOptions:
     keep_days: Annotated[
         int,
         typer.Option(
-            min=0, max=36_500, help="Remove captures and tests that are older; 0: never.", metavar="DAYS"
+            min=0, max=36_500, help="Remove captures and tests older than this; 0: never.", metavar="DAYS"
         ),
     ] = 0
     keep_size: Annotated[
         str | None,
         typer.Option(
-            help="Remove the oldest captures and tests when all together are larger.",
+            help="Remove the oldest captures and tests when their total is larger than this.",
             metavar="SIZE",
             show_default=False,
         ),

@@ -21,10 +21,10 @@ TAP = """Record a link without touching it.
 
 A bridge in the kernel (XDP) joins two interfaces like a cable and copies
 every frame: into a file here (--write), out of a third interface to a
-logger (--mirror), or both. The recorder is a process of its own: when it is
-too slow, stopped or killed, or the disk is full, the record lacks frames and
-says which; the link does not notice. Ctrl-C ends the tap, and the link with
-it, and puts every interface back as it was.
+logger (--mirror), or both. The recorder is a separate process. If it is too
+slow, stopped or killed, or the disk is full, the record lacks frames and says
+which; the link is not affected. Ctrl-C ends the tap and the link with it, and
+restores every interface.
 
 Examples:
   weir tap --between eth1 eth2 --write link.pcapng
@@ -33,11 +33,11 @@ Examples:
   weir tap --between eth1 eth2 --write day.pcapng --rotate-time 1h --keep 24
 """
 
-LOG = """Record an interface: the logger behind a tap's mirror, or any other one.
+LOG = """Record an interface, such as that of a logger behind a tap's mirror.
 
-pcapng with time stamps in ns, interfaces, directions, and the number of
-frames that were lost. Time stamps are this host's; those of the tap itself
-are in what weir tap --write records. The interface stays as it is, so that
+The record is pcapng with time stamps in ns, interfaces, directions, and the
+number of frames that were lost. Time stamps are those of this host; weir tap
+--write records those of the tap itself. The interface is left as it is, so
 the kernel may have merged frames; --wire records them as they came.
 
 Examples:
@@ -53,7 +53,9 @@ class TapOptions:
 
     PANEL: ClassVar = LINK
 
-    between: Annotated[tuple[str, str], typer.Option("--between", help="The two ends.", metavar="IF_A IF_B")]
+    between: Annotated[
+        tuple[str, str], typer.Option("--between", help="The two interfaces to join.", metavar="IF_A IF_B")
+    ]
     mirror: Annotated[
         str | None, typer.Option("--mirror", help="Send copies out of this interface.", metavar="IF_C")
     ] = None
@@ -64,10 +66,10 @@ class TapOptions:
     duration: DurationOption = None
     fallback: Annotated[
         Literal["auto", "never", "only"],
-        typer.Option("--fallback", help="A Linux bridge instead of XDP."),
+        typer.Option("--fallback", help="Whether to use a Linux bridge instead of XDP."),
     ] = "auto"
     whole: Annotated[
-        bool, typer.Option("--whole", help="Copy frames whole even where that costs the link frames.")
+        bool, typer.Option("--whole", help="Copy whole frames, even if the link loses frames then.")
     ] = False
 
 
@@ -77,7 +79,7 @@ class LogOptions:
 
     PANEL: ClassVar = LINK
 
-    interface: Annotated[str, typer.Option("--interface", help="What to record.", metavar="IF")]
+    interface: Annotated[str, typer.Option("--interface", help="Interface to record.", metavar="IF")]
     netns: NetnsOption = None
     duration: DurationOption = None
     wire: Annotated[

@@ -60,12 +60,12 @@ class RecordOptions:
     ] = None
     keep: Annotated[
         int | None,
-        typer.Option("--keep", min=1, help="With rotation: keep the latest N files.", metavar="N"),
+        typer.Option("--keep", min=1, help="With rotation: keep only the latest N files.", metavar="N"),
     ] = None
     zstd: Annotated[bool, typer.Option("--zstd", help="Compress with zstd.")] = False
     ring: Annotated[
         str | None,
-        typer.Option("--ring", help="Buffer in front of recorder or mirror (64MiB).", metavar="SIZE"),
+        typer.Option("--ring", help="Buffer for recorder or mirror (64MiB).", metavar="SIZE"),
     ] = None
     manifest: Annotated[
         Path | None,
@@ -75,7 +75,7 @@ class RecordOptions:
             metavar="FILE",
         ),
     ] = None
-    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False
 
     def files(self, write: Path | None, most_ring_bytes: int, *, mirrored: bool = False) -> Files:
         """What the options say of files, which can be written.

@@ -42,14 +42,14 @@ class DeviceOptions:
     PANEL: ClassVar = PANEL
 
     lab: Annotated[
-        LabKind, typer.Option("--lab", help="Network namespaces, or simulated; auto: netns with root.")
+        LabKind, typer.Option("--lab", help="netns: network namespaces; sim: simulated; auto: netns as root.")
     ] = "auto"
     dut: Annotated[
         str | None,
         typer.Option(
             "--dut",
             help="iptables (default), nftables, forward, esp, wireguard, openvpn, strongswan (or with its "
-            "suite, strongswan:aes128-sha1), vm, link:delay=25ms, none, ... (weir doctor).",
+            "suite, strongswan:aes128-sha1), vm, link:delay=25ms, none, ... (see weir doctor).",
         ),
     ] = None
     rules: Annotated[
@@ -71,13 +71,13 @@ class DeviceOptions:
     ] = None
     image: Annotated[
         Path | None,
-        typer.Option("--image", help="Your own disk image, a router or firewall for QEMU.", metavar="FILE"),
+        typer.Option("--image", help="Your own disk image of a router or firewall for QEMU.", metavar="FILE"),
     ] = None
     match: Annotated[
         str | None,
         typer.Option(
             "--match",
-            help="The rule of --ruleset that test traffic is to match: number in the chain, handle, line or "
+            help="The rule of --ruleset that test traffic matches: number in the chain, handle, line or "
             "comment.",
             metavar="RULE",
         ),
@@ -91,10 +91,10 @@ class DeviceOptions:
         ),
     ] = None
     stateful: Annotated[
-        bool, typer.Option("--stateful", help="Connection tracking in front of the rules.")
+        bool, typer.Option("--stateful", help="Put connection tracking in front of the rules.")
     ] = False
     cross_traffic: Annotated[
-        bool, typer.Option("--cross-traffic", help="Hold a management session with the device.")
+        bool, typer.Option("--cross-traffic", help="Keep a management session with the device running.")
     ] = False
     backend: Annotated[
         BackendChoice, typer.Option("--backend", help="How packets are sent and received.")

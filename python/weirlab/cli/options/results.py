@@ -15,7 +15,9 @@ from weirlab.errors import InputError
 if TYPE_CHECKING:
     from weirlab.jobs.work import Work
 
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else there.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")
+]
 StoreOption = Annotated[Path | None, typer.Option("--store", help="Folder of the run store.", metavar="DIR")]
 OutOption = Annotated[
     Path | None, typer.Option("--out", help="Write the report to this file.", metavar="FILE")
@@ -26,18 +28,18 @@ PlotsOption = Annotated[
 ResumeOption = Annotated[
     str | None,
     typer.Option(
-        "--resume", help="Go on with this interrupted run.", metavar="RUN", autocompletion=completing.runs
+        "--resume", help="Continue this interrupted run.", metavar="RUN", autocompletion=completing.runs
     ),
 ]
 DeviceOption = Annotated[
     str | None,
-    typer.Option("--device", help="Which device, where a model file holds several.", metavar="NAME"),
+    typer.Option("--device", help="The device, if the model file has several.", metavar="NAME"),
 ]
 RequireOption = Annotated[
     list[str] | None,
     typer.Option(
         "--require",
-        help="What must hold, else exit code 9 (7: undecided), e.g. 'p99<1ms'; repeatable.",
+        help="Limit to check, e.g. 'p99<1ms'; exit code 9 if not met, 7 if undecided; repeatable.",
         metavar="LIMIT",
         rich_help_panel="Requirement",
     ),

@@ -36,7 +36,7 @@ SeedOption = Annotated[
         "--seed",
         min=0,
         max=limits.HIGHEST_SEED,
-        help="Seed of every random choice.",
+        help="Seed of all random choices.",
         metavar="N",
         rich_help_panel=PANEL,
     ),
@@ -86,15 +86,19 @@ class FlowOptions:
     flows: Annotated[
         int,
         typer.Option(
-            "--flows", min=1, max=limits.MOST_FLOWS, help="Flows that share the load in turn.", metavar="N"
+            "--flows",
+            min=1,
+            max=limits.MOST_FLOWS,
+            help="Number of flows; packets are sent to them in turn.",
+            metavar="N",
         ),
     ] = 1
-    l4: Annotated[Layer4, typer.Option("--l4", help="UDP, or TCP segments without connection.")] = "udp"
+    l4: Annotated[Layer4, typer.Option("--l4", help="UDP, or TCP segments without a connection.")] = "udp"
     ip: Annotated[IpVersion, typer.Option("--ip", help="IP version.")] = "4"
     arrivals: ArrivalsOption = "constant"
-    order: Annotated[
-        FlowOrder, typer.Option("--order", help="Addresses of flows count up, or are random.")
-    ] = "advance"
+    order: Annotated[FlowOrder, typer.Option("--order", help="Flow addresses count up or are random.")] = (
+        "advance"
+    )
     seed: SeedOption = 1
 
     def chosen(self) -> Flows:
@@ -117,12 +121,18 @@ class StepOptions:
 
     step: Annotated[
         list[str] | None,
-        typer.Option("--step", help="Later load, e.g. 1:600kpps; repeatable.", metavar="AT:RATE"),
+        typer.Option(
+            "--step",
+            help="Change of the load after AT seconds, e.g. 1:600kpps; repeatable.",
+            metavar="AT:RATE",
+        ),
     ] = None
     position_step: Annotated[
         list[str] | None,
         typer.Option(
-            "--position-step", help="Later matching position, e.g. 1:2000; repeatable.", metavar="AT:N"
+            "--position-step",
+            help="Change of the matching position after AT seconds, e.g. 1:2000; repeatable.",
+            metavar="AT:N",
         ),
     ] = None
 

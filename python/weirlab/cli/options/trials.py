@@ -45,7 +45,7 @@ class TrialsOptions:
     warmup_s: Annotated[
         float | None,
         typer.Option(
-            "--warmup", min=0, max=limits.LONGEST_S, help="Seconds sent before recording.", metavar="S"
+            "--warmup", min=0, max=limits.LONGEST_S, help="Seconds of traffic before recording.", metavar="S"
         ),
     ] = None
     max_attempts: Annotated[
@@ -54,7 +54,7 @@ class TrialsOptions:
             "--attempts",
             min=1,
             max=limits.MOST_ATTEMPTS,
-            help="Attempts per trial, at most.",
+            help="Maximum attempts per trial.",
             metavar="N",
         ),
     ] = None

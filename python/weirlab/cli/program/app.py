@@ -65,9 +65,9 @@ Examples:
   weir trial --dut iptables --rules 400 --rate 500kpps
   weir predict last --rate 300kpps --frame 214 --rules 200
 
-Every command has --help with examples, and --json for one JSON document
-on stdout (weir tcp watch, send, serve; weir web: one per line, result last);
-messages and progress go to stderr.
+Every command takes --help, which shows examples, and --json, which prints one
+JSON document on stdout (weir web and weir tcp watch, send and serve: one per
+line, the result last). Messages and progress go to stderr.
 
 Exit codes:
 {_CODES}

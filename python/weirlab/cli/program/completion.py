@@ -10,10 +10,10 @@ from weirlab.cli.options import JsonOption
 from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
 
-COMPLETION = """Print the script that lets a shell complete what is typed behind weir.
+COMPLETION = """Print a shell's completion script for weir.
 
-Commands, options, choices, run IDs and the names of ready-made scenarios are
-completed; weir is asked for them, so that new runs are known at once.
+The script completes commands, options, choices, run IDs and the names of
+ready-made scenarios. It asks weir for them, so new runs are known at once.
 
 Examples:
   weir completion bash > ~/.local/share/bash-completion/completions/weir
@@ -33,7 +33,7 @@ def add_to(app: typer.Typer) -> None:
 def completion(
     ctx: typer.Context,
     shell: Annotated[
-        Literal["bash", "zsh", "fish"], typer.Argument(help="For which shell.", metavar="bash|zsh|fish")
+        Literal["bash", "zsh", "fish"], typer.Argument(help="The shell.", metavar="bash|zsh|fish")
     ],
     json: JsonOption = False,
 ) -> None:

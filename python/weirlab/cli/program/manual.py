@@ -49,7 +49,7 @@ def page() -> str:
         ".SH ENVIRONMENT",
         ".TP", ".B WEIR_STORE", "Folder of the run store, as with \\-\\-store.",
         ".TP", ".B WEIR_DEBUG", "1 shows tracebacks of errors, as \\-\\-debug does.",
-        ".TP", ".B COLUMNS", "Width of tables; without it that of the terminal, and 80 where there is none.",
+        ".TP", ".B COLUMNS", "Width of tables; without it, that of the terminal, or 80 if there is none.",
         ".SH FILES",
         ".TP", ".I ~/.local/share/weir", "Runs, unless $XDG_DATA_HOME or WEIR_STORE says otherwise.",
     ]  # fmt: skip

@@ -56,12 +56,12 @@ def _options(
     wide: Annotated[
         bool,
         typer.Option(
-            "--wide", help="All columns of tables, however wide.", callback=_wide, expose_value=False
+            "--wide", help="Show all columns of tables, however wide.", callback=_wide, expose_value=False
         ),
     ] = False,
     details: Annotated[
         bool,
-        typer.Option("--details", help="Tables of details, too.", callback=_details, expose_value=False),
+        typer.Option("--details", help="Also show tables of details.", callback=_details, expose_value=False),
     ] = False,
 ) -> None: ...
 

@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 
 CALLS = """Calculate or make telephone calls: their load on the wire, and what callers hear.
 
-Without --write or --send this only calculates: frame sizes, gaps, packet and
-bit rates, and how many such calls a line carries, by true Ethernet and by the
-definition of the published table (2006). --write makes a capture file of every packet, for
-Wireshark and others. --send makes the calls, through a device or over a plain
-cable (--dut none), and reports loss, delay, jitter and MOS of each of them.
-With --send, --require says what must hold: mos and gap (the longest) for every
-caller, mos-median over all; loss, mean, p99, ... over all packets.
+Without --write or --send, this only calculates: frame sizes, gaps, packet and
+bit rates, and how many such calls a line carries, with true Ethernet overhead
+and by the definition of the published table (2006). --write writes every
+packet to a capture file, for Wireshark and other programs. --send makes the
+calls, through a device or over a plain cable (--dut none), and reports loss,
+delay, jitter and MOS of each call. With --send, --require sets limits: mos
+and gap (the longest) for every caller, mos-median over all callers, and loss,
+mean, p99, ... over all packets.
 
-A mix of codecs is CODEC:PACKETms/TRANSPORT:SHARE, divided by commas; all but
-the codec may be left out.
+A mix of codecs is a comma-separated list of CODEC:PACKETms/TRANSPORT:SHARE.
+Only CODEC is required.
 
 Examples:
   weir calls --codec g711 --transport rtp --calls 1000
@@ -51,7 +52,7 @@ class CallOptions:
 
     PANEL: ClassVar = "Calls"
 
-    count: Annotated[str, typer.Option("--calls", help="How many: 500, 3,000, 10k.", metavar="N")] = "1"
+    count: Annotated[str, typer.Option("--calls", help="How many calls: 500, 3,000, 10k.", metavar="N")] = "1"
     codec: Annotated[
         str,
         typer.Option(
@@ -62,7 +63,7 @@ class CallOptions:
     ] = "g711"
     transport: Annotated[
         str,
-        typer.Option("--transport", help="rtp, iax2, iax2-trunk, or iax2-trunk*8 for 8 calls in a packet."),
+        typer.Option("--transport", help="rtp, iax2, iax2-trunk, or iax2-trunk*8 for 8 calls per packet."),
     ] = "rtp"
     directions: Annotated[
         Literal["both", "forward", "back"],
@@ -70,11 +71,11 @@ class CallOptions:
     ] = "both"
     phases: Annotated[
         Literal["even", "random"],
-        typer.Option("--phases", help="How departures of different calls are spread over time."),
+        typer.Option("--phases", help="How the packets of different calls are spread over time."),
     ] = "even"
     arrivals: Annotated[
         Literal["standing", "poisson"],
-        typer.Option("--arrivals", help="Calls that last all the time, or come and go at random."),
+        typer.Option("--arrivals", help="Calls last the whole time, or begin and end at random."),
     ] = "standing"
     holding: Annotated[
         float | None,
@@ -82,19 +83,19 @@ class CallOptions:
             "--holding",
             min=0,
             max=limits.LONGEST_S,
-            help="Mean length of calls that come and go (180).",
+            help="Mean duration of calls with --arrivals poisson (180).",
             metavar="S",
         ),
     ] = None
     spurts: Annotated[bool, typer.Option("--spurts", help="Talk spurts and silences (ITU-T P.59).")] = False
-    no_rtcp: Annotated[bool, typer.Option("--no-rtcp", help="No control packets beside RTP.")] = False
+    no_rtcp: Annotated[bool, typer.Option("--no-rtcp", help="Send no RTCP packets.")] = False
     rtcp_min: Annotated[
         float | None,
         typer.Option(
             "--rtcp-min",
             min=0,
             max=limits.LONGEST_S,
-            help="Least mean time between them (5, as in RFC 3550; 0: use the whole 5 %).",
+            help="Minimum mean RTCP interval (5, as in RFC 3550; 0: use the whole 5 %).",
             metavar="S",
         ),
     ] = None
@@ -103,7 +104,7 @@ class CallOptions:
     ] = False
     ip: Annotated[IpVersion, typer.Option("--ip", help="IP version.")] = "4"
     seed: Annotated[
-        int, typer.Option("--seed", min=0, max=limits.HIGHEST_SEED, help="Seed of every random choice.")
+        int, typer.Option("--seed", min=0, max=limits.HIGHEST_SEED, help="Seed of all random choices.")
     ] = 1
 
     def calls(self) -> Calls:
@@ -150,7 +151,7 @@ class ActionOptions:
             "--warmup",
             min=0,
             max=limits.LONGEST_S,
-            help="Seconds before, in which calls are set up (0.5).",
+            help="Seconds before recording, for call set-up (0.5).",
             metavar="S",
         ),
     ] = None
@@ -174,7 +175,7 @@ class SendOptions:
         str,
         typer.Option(
             "--jitter-buffer",
-            help="MOS behind which: fixed:60ms, adaptive, or the better one.",
+            help="Jitter buffer for the MOS: fixed:60ms, adaptive, or best: the better of both.",
             metavar="KIND",
         ),
     ] = "best"
@@ -183,7 +184,7 @@ class SendOptions:
     ] = False
     attempts: Annotated[
         int | None,
-        typer.Option("--attempts", min=1, max=limits.MOST_ATTEMPTS, help="How often to try a spoiled trial."),
+        typer.Option("--attempts", min=1, max=limits.MOST_ATTEMPTS, help="Maximum attempts per trial."),
     ] = None
 
 

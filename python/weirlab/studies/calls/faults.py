@@ -26,7 +26,7 @@ class FaultOptions:
     PANEL: ClassVar = "With --write"
 
     loss: Annotated[
-        str | None, typer.Option("--loss", help="Share of the speech that is lost.", metavar="SHARE")
+        str | None, typer.Option("--loss", help="Share of speech packets that are lost.", metavar="SHARE")
     ] = None
     loss_burst: Annotated[
         float | None,
@@ -34,19 +34,20 @@ class FaultOptions:
             "--loss-burst",
             min=1,
             max=limits.LONGEST_LOSS_RUN,
-            help="Mean length of a run of losses (Gilbert model); without it they are independent.",
+            help="Mean length of a run of losses (Gilbert model); without it, losses are independent.",
             metavar="N",
         ),
     ] = None
     jitter: Annotated[
         str | None,
-        typer.Option("--jitter", help="Mean random delay of the speech, e.g. 5ms.", metavar="TIME"),
+        typer.Option("--jitter", help="Mean random delay of speech packets, e.g. 5ms.", metavar="TIME"),
     ] = None
     reorder: Annotated[
-        str | None, typer.Option("--reorder", help="Share that the next packet overtakes.", metavar="SHARE")
+        str | None,
+        typer.Option("--reorder", help="Share of packets that the next one overtakes.", metavar="SHARE"),
     ] = None
     duplicate: Annotated[
-        str | None, typer.Option("--duplicate", help="Share that arrives twice.", metavar="SHARE")
+        str | None, typer.Option("--duplicate", help="Share of packets that arrive twice.", metavar="SHARE")
     ] = None
 
 

@@ -42,13 +42,13 @@ Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
 class Sweep(Section):
-    """Numbers of calls that are tried whatever comes of them, in random order."""
+    """Numbers of calls to try in random order, whatever the results."""
 
     around: Shares = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4)
-    """Numbers of calls as shares of what the search found carried at each position: below 1 of the least of
-    its goals, above 1 of the greatest. Both answers are always among them."""
+    """Numbers of calls as shares of the numbers that the search found at each position: shares below 1 are of
+    the least of its goals, shares above 1 of the greatest. Both numbers are always tried."""
     first: Count | None = None
-    """Fewest calls: with ``last`` fixed numbers at all positions instead, before the search."""
+    """Fewest calls. With ``last``: fixed numbers at all positions instead, tried before the search."""
     last: Count | None = None
     """Most calls, with ``first``."""
     step: Count = 100
@@ -58,7 +58,7 @@ class Sweep(Section):
     trial_s: Seconds = 1.0
     """Recorded part of a trial, in s."""
     warmup_s: WarmUp = 0.2
-    """Calls stand for so long before recording, in s."""
+    """How long calls are in progress before recording, in s."""
 
     @property
     def fixed(self) -> range:
@@ -72,21 +72,21 @@ class CallSearch(Section):
     """The search for the most calls that the device carries."""
 
     mos: Mos | None = 4.0
-    """What a call must reach to be a good one (MOS); ``null``: only the most without loss are searched."""
+    """MOS that a good call must reach; ``null``: only search for the most calls without loss."""
     good_share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.99
     """Share of the calls that must be good."""
     loss_ratio: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
-    """Share of all packets that may be lost in what counts as without loss."""
+    """Share of all packets that may be lost when calls still count as without loss."""
     trial_s: Seconds = 2.0
     """Recorded part of a trial, in s."""
     warmup_s: WarmUp = 0.2
-    """Calls stand for so long before recording, in s."""
+    """How long calls are in progress before recording, in s."""
     trials: Repetitions = 7
-    """Trials that settle a number of calls for sure."""
+    """Maximum trials per number of calls."""
     bad_share: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.5
     """Share of these trials that may fail."""
     width: Ratio = 0.02
-    """The search ends when too many and not too many calls are this close (a ratio)."""
+    """The search ends when its bounds are this close (a ratio)."""
     min_calls: Count = 50
     """Fewest calls to try."""
     max_calls: Count | None = None
@@ -97,16 +97,16 @@ class Prediction(Section):
     """What the queueing model of a profile says about the same device."""
 
     model: str | None = None
-    """A run with a fitted profile (its ID or ``last``), or a model file; left out: a profile is
-    measured first, by the same run."""
+    """A run with a fitted profile (its ID or ``last``), or a model file; left out: the same run measures a
+    profile first."""
     tunnel: str | None = None
-    """A run with a fitted profile of a tunnel without rules, or a model file. ``model`` then is that of the
-    rules without a tunnel, and predicted is the tunnel behind the rules, on one CPU."""
+    """A run with a fitted profile of a tunnel without rules, or a model file. ``model`` is then that of the
+    rules without a tunnel. The prediction is for the tunnel behind the rules, on one CPU."""
     profile: Profile | None = None
-    """That profile; left out: a quick one around the positions, with the calls' frame size."""
+    """The profile to measure; left out: a quick one around the positions, with the calls' frame size."""
     flows: Count | None = None
-    """Flows of that profile; left out: as many as the most calls of a sweep with fixed numbers have voice
-    streams, or else 3000 calls."""
+    """Flows of that profile; left out: as many as the voice streams of the most calls of a sweep with fixed
+    numbers, or else of 3000 calls."""
 
 
 class Capacity(Section):
@@ -121,11 +121,11 @@ class Capacity(Section):
     predict: Prediction | None = Prediction()
     """``null``: no prediction."""
     inside: bool = True
-    """Look at the device from inside while calls stand."""
+    """Observe the device from inside while calls are in progress."""
     max_attempts: Attempts = 5
-    """How often a trial is tried that the host spoils."""
+    """Maximum attempts at a trial that the host spoils."""
     seed: Seed = 1
-    """Seed of the trials' order."""
+    """Seed of the order of trials."""
 
 
 class CapacityScenario(Root):

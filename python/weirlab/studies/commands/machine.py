@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from weirlab.lab.finding import Finding
     from weirlab.studies.contract import Study
 
-DOCTOR = """Say what works on this machine, what does not, and what to do about it.
+DOCTOR = """Report what works on this machine, what does not, and what to do about it.
 
-Where trials work, it watches the CPUs for two seconds and estimates how many
+If trials work, it watches the CPUs for two seconds and estimates how many
 trials other work would spoil now: the machine is good, usable or not usable.
 The exit code is 3 if something is missing that trials in namespaces need.
 
@@ -28,11 +28,11 @@ Examples:
 
 CLEAN = """Remove test beds whose owner died (kill -9, power cut); running ones stay.
 
-Interfaces that a dead weir tap had prepared are put back as they were, and
+Interfaces that a dead weir tap had prepared are restored, and
 control groups of a dead weir psock run are removed.
 
 The next start does the same by itself. The exit code is 4 if something
-could not be put back.
+could not be restored.
 
 Examples:
   weir lab clean
@@ -41,9 +41,9 @@ Examples:
 
 BUILD = """Build the virtual machine that the devices vm, vm-esp and vm-wireguard run.
 
-Its kernel and its programs are those of Debian packages, which apt downloads
-and checks; none of them is installed. The result is kept in ~/.cache/weir/vm;
-remove that folder to undo it. What was downloaded before an interruption is
+Its kernel and programs come from Debian packages, which apt downloads and
+checks but does not install. The result is kept in ~/.cache/weir/vm; remove
+that folder to undo it. What was downloaded before an interruption is
 not downloaded again. Running it needs root and QEMU.
 
 Examples:
@@ -57,7 +57,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     panel = "Machine"
     app.command("doctor", help=DOCTOR, rich_help_panel=panel)(doctor)
-    lab = typer.Typer(help="Look after test beds.", no_args_is_help=True)
+    lab = typer.Typer(help="Build the lab's virtual machine, and clean up test beds.", no_args_is_help=True)
     lab.command("build", help=BUILD)(build)
     lab.command("clean", help=CLEAN)(clean)
     app.add_typer(lab, name="lab", rich_help_panel=panel)

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from weirlab.scenario.model import Root
     from weirlab.studies.contract import Outcome
 
-RUN = """Carry out a scenario from calibration to report.
+RUN = """Run a scenario from calibration to report.
 
 SCENARIO is a file, or the name of one that comes with Weir:
 {ready}
 
-What a file is about shows in a key at its top: {keys}.
+A key at the top of a file says what the file is about: {keys}.
 
-Ctrl-C keeps every finished trial; --resume goes on where it stopped. A
-profile says first what the machine was good for. Where it was not usable, or
-the held-out trials are too few to judge the models, the exit code is 5 or 7.
+Ctrl-C keeps every finished trial; --resume continues where it stopped. A
+profile first says how good the machine was. The exit code is 5 if the machine
+was not usable, and 7 if the held-out trials are too few to judge the models.
 
 Examples:
   weir run firewall-rules
@@ -76,7 +76,7 @@ def run(
     ] = None,
     lab: Annotated[
         LabKind | None,
-        typer.Option("--lab", help="Another lab than the scenario's.", show_default=False),
+        typer.Option("--lab", help="Lab to use instead of the scenario's.", show_default=False),
     ] = None,
     report: ReportOptions,
     resume: ResumeOption = None,
@@ -154,7 +154,7 @@ def in_lab(what: Root, lab: LabKind | None) -> Root:
 
 def schema(
     ctx: typer.Context,
-    json: Annotated[bool, typer.Option("--json", help="Without effect: the schema is JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="No effect: the schema is JSON.")] = False,
 ) -> None:
     """Print the JSON Schema."""
     from weirlab.studies.scenarios import json_schema

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 REPORT = """Write the report of a run: one HTML file that needs no network.
 
 RUN is an ID, the beginning of one, or "last" for the newest run that has a
-report. Without --out the report is written beside the run; --plots also writes
-each plot as PNG, SVG and CSV.
+report. Without --out the report is written beside the run; --plots also
+writes each plot as PNG, SVG and CSV.
 
 Examples:
   weir report last --out firewall.html
@@ -30,7 +30,7 @@ Examples:
 
 RUNS = """List the runs in the store, newest first.
 
-A damaged run is listed with what is wrong with it.
+A damaged run is listed with the reason.
 
 Examples:
   weir runs
@@ -49,9 +49,9 @@ Examples:
 
 EXPORT = """Write a run's tables as CSV or Parquet, for other programs.
 
-Tables: trials (one row per attempt), histograms, series, flows and calls,
-joined by trial_id, and those of capacity and failover; beside them the
-manifest and what else the run keeps, as JSON.
+Tables are trials (one row per attempt), histograms, series, flows and calls,
+joined by trial_id, and those of capacity and failover. The manifest and
+everything else that the run keeps are written as JSON.
 
 Examples:
   weir export last --format csv --out data
@@ -163,7 +163,9 @@ def _said(session: Session, run: Run) -> Sequence[str]:
 def export(
     ctx: typer.Context,
     run: RunArgument,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write into; made if missing.", metavar="DIR")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder to write into; created if missing.", metavar="DIR")
+    ],
     format: Annotated[Literal["csv", "parquet"], typer.Option("--format", help="File format.")] = "csv",
     store: StoreOption = None,
     json: JsonOption = False,

@@ -31,9 +31,9 @@ the margin), not worse, or cannot tell. Exit codes: 0 unchanged or better,
 9 worse, 7 cannot tell.
 
 Two runs of one device differ by more than their trials show, since all trials
-of a run share the state of the host. One run of each cannot tell by how much:
-the scatter of published runs is taken unless --scatter gives yours, or more
-runs (--before, --after) show it. See docs/ci.md.
+of a run share the state of the host. One run of each does not show by how
+much. The scatter of published runs is used unless --scatter gives yours, or
+more runs (--before, --after) show it. See docs/ci.md.
 
 Examples:
   weir compare last~1 last
@@ -78,7 +78,7 @@ class TermsOptions:
         list[str] | None,
         typer.Option(
             "--margin",
-            help="Change that counts as none: 5%, or of one quantity p99=30% "
+            help="Largest change that counts as none: 5%, or for one quantity p99=30% "
             "(default: rate=8%, mean=8%, p99=20%, and 0.2% of the packets for loss); repeatable.",
             metavar="SHARE",
         ),
@@ -87,14 +87,14 @@ class TermsOptions:
         list[str] | None,
         typer.Option(
             "--scatter",
-            help="Standard deviation from run to run of one device here: 2%, or p99=4%; repeatable.",
+            help="Run-to-run standard deviation of one device here: 2%, or p99=4%; repeatable.",
             metavar="SHARE",
         ),
     ] = None
     certainty: Annotated[
         str,
         typer.Option(
-            "--certainty", help="Share of comparisons without a change that do not say changed, 50% to 99.9%."
+            "--certainty", help="Share of comparisons without a change that report none, 50% to 99.9%."
         ),
     ] = "98%"
 

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from weirlab.studies.emulator.tables import Screen, Shown
     from weirlab.tables import Table
 
-HELP = """Emulate a link: delay, rate, queue, loss and order between two interfaces.
+HELP = """Emulate a link between two interfaces: delay, rate, queue, loss and reordering.
 
-What comes in by A leaves by B, and the other way round, as a link would
-carry it. Options hold for both directions; --up (A to B) and --down (B to A)
-override them for one direction. No kernel module is needed; where the kernel
-has netem, --by netem lets it carry the frames, with fewer options.
-Ctrl-C ends the link and puts every interface back as it was.
+Frames that arrive on A leave by B, and the other way round, as over a real
+link. Options apply to both directions; --up (A to B) and --down (B to A)
+override them for one direction. No kernel module is needed. Where the kernel
+has netem, --by netem lets the kernel carry the frames, with fewer options.
+Ctrl-C ends the link and restores every interface.
 
-Weir's own emulator accounts for every frame, and reports how late it was
-itself: frames that the host could not carry are counted separately.
+Weir's own emulator accounts for every frame and reports how late it was
+itself. Frames that the host could not carry are counted separately.
 
 Examples:
   weir link eth1 eth2 --delay 25ms --rate 100Mbps --queue 50pkts --loss 1%
@@ -47,23 +47,23 @@ class PathOptions:
 
     PANEL: ClassVar = "Link"
 
-    delay: Annotated[str | None, typer.Option("--delay", help="One way, e.g. 25ms.", metavar="TIME")] = None
+    delay: Annotated[str | None, typer.Option("--delay", help="One-way delay: 25ms.", metavar="TIME")] = None
     jitter: Annotated[
         str | None,
         typer.Option(
             "--jitter",
-            help="Around the delay: 5ms (evenly), 5ms,normal; with ,reorder frames may overtake.",
+            help="Variation of the delay: 5ms (uniform), 5ms,normal; with ,reorder frames may overtake.",
             metavar="TIME",
         ),
     ] = None
     rate: Annotated[
-        str | None, typer.Option("--rate", help="E.g. 100Mbps; frames without FCS.", metavar="RATE")
+        str | None, typer.Option("--rate", help="Rate, e.g. 100Mbps; frames without FCS.", metavar="RATE")
     ] = None
     trace: Annotated[
         str | None,
         typer.Option(
             "--trace",
-            help="Instead of a rate: delivery opportunities, Mahimahi's format.",
+            help="Instead of a rate: delivery opportunities in Mahimahi's format.",
             metavar="FILE",
         ),
     ] = None
@@ -71,7 +71,7 @@ class PathOptions:
         str | None,
         typer.Option(
             "--overhead",
-            help="Bytes that each frame costs the rate in addition (24: all of an Ethernet's).",
+            help="Bytes added to each frame for the rate (24: all of Ethernet's).",
             metavar="BYTES",
         ),
     ] = None
@@ -79,7 +79,7 @@ class PathOptions:
         str | None,
         typer.Option(
             "--queue",
-            help="Room for what waits: 50pkts, 64kB or 20ms (default: 1000pkts).",
+            help="Queue size: 50pkts, 64kB or 20ms (default: 1000pkts).",
             metavar="SIZE",
         ),
     ] = None
@@ -98,13 +98,13 @@ class PathOptions:
     reorder: Annotated[
         str | None,
         typer.Option(
-            "--reorder", help="As --loss, and how much later they leave: 1%,by=3ms.", metavar="WHICH"
+            "--reorder", help="As --loss, with the extra delay of these frames: 1%,by=3ms.", metavar="WHICH"
         ),
     ] = None
     duplicate: Annotated[str | None, typer.Option("--duplicate", help="As --loss.", metavar="WHICH")] = None
     seed: Annotated[
         str | None,
-        typer.Option("--seed", help="Seed of all random numbers (default: 1).", metavar="N"),
+        typer.Option("--seed", help="Seed of all random choices (default: 1).", metavar="N"),
     ] = None
 
     def words(self) -> dict[str, str]:
@@ -121,15 +121,13 @@ class LinkOptions:
     both: PathOptions
     up: Annotated[
         str | None,
-        typer.Option("--up", help="What differs from A to B: 'rate 10Mbps queue 20pkts'.", metavar="WORDS"),
+        typer.Option("--up", help="Options for A to B: 'rate 10Mbps queue 20pkts'.", metavar="WORDS"),
     ] = None
-    down: Annotated[str | None, typer.Option("--down", help="What differs from B to A.", metavar="WORDS")] = (
-        None
-    )
+    down: Annotated[str | None, typer.Option("--down", help="Options for B to A.", metavar="WORDS")] = None
     profile: Annotated[
         Path | None,
         typer.Option(
-            "--profile", help="YAML file with these options as keys, and up and down.", metavar="FILE"
+            "--profile", help="YAML file with these options as keys, and also up and down.", metavar="FILE"
         ),
     ] = None
 
@@ -148,7 +146,7 @@ class RunOptions:
 
     by: Annotated[
         Literal["weir", "netem"],
-        typer.Option("--by", help="Who emulates the link: Weir, or the kernel's netem."),
+        typer.Option("--by", help="What emulates the link: Weir or the kernel's netem."),
     ] = "weir"
     netns: Annotated[
         str | None, typer.Option("--netns", help="Network namespace of the interfaces.", metavar="NS")
@@ -157,11 +155,11 @@ class RunOptions:
         str | None, typer.Option("--for", help="End after this time: 90s, 5min, 1h.", metavar="TIME")
     ] = None
     cpu: Annotated[int | None, typer.Option("--cpu", min=0, help="Run on this CPU.", metavar="N")] = None
-    busy: Annotated[bool, typer.Option("--busy", help="Never sleep: a whole CPU for less lateness.")] = False
+    busy: Annotated[bool, typer.Option("--busy", help="Never sleep: use a full CPU to be less late.")] = False
     slack: Annotated[
         str | None,
         typer.Option(
-            "--slack", help="Let frames leave up to this late, for less CPU: 50us, 1ms.", metavar="TIME"
+            "--slack", help="Let frames leave up to this much late, to save CPU: 50us, 1ms.", metavar="TIME"
         ),
     ] = None
     real_time: Annotated[

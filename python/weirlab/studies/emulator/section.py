@@ -41,11 +41,11 @@ class PathSection(Section):
     """An emulated path, in the words of ``weir link``: ``delay``, ``rate``, ``queue``, ``loss``, ..."""
 
     both: Words = {}
-    """Of both directions; what is said of one direction goes before it."""
+    """Options of both directions; those of one direction override them."""
     up: Words = {}
-    """From the client to the server."""
+    """Options from the client to the server."""
     down: Words = {}
-    """From the server to the client."""
+    """Options from the server to the client."""
 
     def words(self, direction: str) -> dict[str, str]:
         """What is said of ``up`` or ``down``."""

@@ -24,11 +24,11 @@ FAILOVER = """Measure what happens to ongoing calls when the active firewall of 
 Two firewalls in network namespaces share their addresses by VRRP (keepalived)
 or CARP (ucarp) and their connection states by conntrackd. While calls are in
 progress, the master steps down (soft), dies (hard), or comes back after its
-death (return). Each packet is logged, so that the gap, the losses, the jitter
-and the MOS of every call are known. Every run begins with a newly built pair.
+death (return). Weir logs every packet and reports gap, losses, jitter and MOS
+of every call. Every run starts with a newly built pair.
 
 Weir first finds how many of the calls the pair carries without loss. To
-compare several pairs: weir run failover
+compare several pairs, use weir run failover.
 
 Examples:
   weir failover --protocol keepalived --advert 0.1
@@ -46,7 +46,7 @@ class PairOptions:
     PANEL: ClassVar = "Pair"
 
     protocol: Annotated[
-        Literal["keepalived", "ucarp"], typer.Option("--protocol", help="What shares the addresses.")
+        Literal["keepalived", "ucarp"], typer.Option("--protocol", help="Protocol that shares the addresses.")
     ] = "keepalived"
     advert_s: Annotated[
         float | None,
@@ -58,14 +58,14 @@ class PairOptions:
         Literal["direct", "cached", "off"],
         typer.Option(
             "--states",
-            help="conntrackd straight into the other kernel, by its external cache, or no conntrackd.",
+            help="conntrackd writes straight into the other kernel, uses its external cache, or is off.",
         ),
     ] = "direct"
     preempt: Annotated[
         bool | None,
         typer.Option(
             "--preempt/--no-preempt",
-            help="Does the preferred firewall take over again?",
+            help="Whether the preferred firewall takes over again.",
             show_default=False,
         ),
     ] = None
@@ -83,12 +83,10 @@ class OngoingOptions:
     count: Annotated[
         int, typer.Option("--calls", min=1, max=limits.MOST_CALLS, help="Calls in progress.")
     ] = 3000
-    codec: Annotated[str, typer.Option("--codec", help="Codec, with its packet time if wanted.")] = (
-        "g711:60ms"
-    )
+    codec: Annotated[str, typer.Option("--codec", help="Codec, with an optional packet time.")] = "g711:60ms"
     transport: Annotated[
         Literal["rtp", "iax2", "iax2-trunk"],
-        typer.Option("--transport", help="What carries the speech."),
+        typer.Option("--transport", help="Transport of the speech."),
     ] = "rtp"
     directions: Annotated[Literal["forward", "both"], typer.Option("--directions", help="Who talks.")] = (
         "both"
@@ -106,7 +104,7 @@ class SwitchOptions:
     )
     repetitions: Annotated[
         int,
-        typer.Option("--repetitions", min=1, max=limits.MOST_REPETITIONS, help="Valid runs of each."),
+        typer.Option("--repetitions", min=1, max=limits.MOST_REPETITIONS, help="Valid runs of each kind."),
     ] = 7
     event: Annotated[
         float | None,
@@ -124,14 +122,14 @@ class SwitchOptions:
     find_load: Annotated[
         bool,
         typer.Option(
-            "--find-load/--no-find-load", help="Find first how many calls the pair carries without loss."
+            "--find-load/--no-find-load", help="First find how many calls the pair carries without loss."
         ),
     ] = True
     admission: Annotated[
         Literal["closed", "open"],
         typer.Option(
             "--admission",
-            help="Whether the firewalls admit what they have no state of, from shortly before the event.",
+            help="Whether the firewalls admit calls without a state, from shortly before the event.",
         ),
     ] = "closed"
     trials: Annotated[TrialsOptions, only("max_attempts")]

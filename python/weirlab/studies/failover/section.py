@@ -47,39 +47,39 @@ _EITHER: Final = ("advert_s", "preempt", "step_down")
 
 
 class PairSection(Section):
-    """One redundant pair. Keys that are left out have the usual values of their protocol."""
+    """One redundant pair. Keys that are left out have the usual values of the protocol."""
 
     name: Annotated[str, Field(min_length=1, max_length=80)] | None = None
-    """What the pair is called in results; left out: its settings tell."""
+    """Name of the pair in results; left out: its settings name it."""
     protocol: ProtocolName
-    """What shares the addresses: VRRP by keepalived, or CARP by ucarp."""
+    """Protocol that shares the addresses: VRRP (keepalived) or CARP (ucarp)."""
     states: Sharing = "direct"
     """How connection states get to the other firewall: ``direct`` (conntrackd with
     ``DisableExternalCache``), ``cached`` (committed by the script of a new master) or ``off``."""
     nat: bool = False
     """Translate the callers' addresses."""
     advert_s: Annotated[float, Field(gt=0, le=limits.LONGEST_ADVERT_S, allow_inf_nan=False)] | None = None
-    """Time between advertisements; ucarp knows whole seconds only."""
+    """Seconds between advertisements; ucarp supports whole seconds only."""
     preempt: bool | None = None
-    """Does the preferred firewall take over again when it comes back?"""
+    """Whether the preferred firewall takes over again when it comes back."""
     step_down: Literal["priority", "stop", "demote"] | None = None
     """How a master steps down: ``priority`` or ``stop`` (keepalived), ``demote`` or ``stop`` (ucarp)."""
     priorities: tuple[int, int] | None = None
     """VRRP priorities of the two firewalls (keepalived)."""
     preempt_delay_s: NotNegative | None = None
-    """Seconds that the preferred firewall waits, when it is back, before it takes over again (keepalived)."""
+    """Seconds that a returned preferred firewall waits before it takes over again (keepalived)."""
     version: Literal[2, 3] | None = None
-    """Version of VRRP (keepalived)."""
+    """VRRP version (keepalived)."""
     use_vmac: bool | None = None
     """The addresses move with a MAC address of their own (keepalived)."""
     sync_group: bool | None = None
-    """Both sides always change together (keepalived)."""
+    """Both sides always switch together (keepalived)."""
     garp_repeat: int | None = None
     """Gratuitous ARPs that a new master sends at once (keepalived)."""
     garp_delay_s: int | None = None
     """Seconds until a new master sends its gratuitous ARPs a second time (keepalived)."""
     garp_refresh_s: int | None = None
-    """Seconds between gratuitous ARPs that a master goes on to send; 0: it sends no more (keepalived)."""
+    """Seconds between further gratuitous ARPs of a master; 0: it sends no more (keepalived)."""
     advskews: tuple[int, int] | None = None
     """What each of the two firewalls adds to its advertisement interval, in 1/256 s (ucarp)."""
     deadratio: int | None = None
@@ -119,12 +119,12 @@ class OngoingCalls(CallShape):
     """The calls in progress while the pair switches."""
 
     count: Count = 3000
-    """How many; fewer are made where the pair does not carry them without loss."""
+    """Number of calls; fewer are made if the pair does not carry them without loss."""
     codec: CodecText = "g711:60ms"
-    """Codec, with the packet time behind a colon if not its usual one. By default both directions of
-    3,000 calls are 100,000 packets per second."""
+    """Codec, followed by a colon and the packet time if that is not the usual one. By default, both
+    directions of 3,000 calls are 100,000 packets per second."""
     rtcp: bool = False
-    """Control packets of RTP."""
+    """Whether RTCP packets are sent."""
 
     def calls(self, count: int) -> Calls:
         """``count`` such calls that stand all the time; nobody dials meanwhile."""
@@ -138,32 +138,32 @@ class Failover(Section):
     kinds: Annotated[tuple[EventKind, ...], NotEmpty, AfterValidator(_no_repeats)] = ("soft", "hard")
     """``soft``: the master steps down; ``hard``: it dies; ``return``: the dead one comes back."""
     repetitions: Repetitions = 7
-    """Valid runs of each."""
+    """Valid runs of each kind with each pair."""
     event_s: Seconds = 3.0
-    """From when all calls stand to the event, in s."""
+    """From when all calls are in progress to the event, in s."""
     after_s: Seconds = 13.0
     """From the event to the end, in s."""
     affected_s: Seconds = 10.0
-    """What callers heard in so long from the event on is told by itself, in s."""
+    """What callers heard in this time after the event is reported separately, in s."""
     warmup_s: WarmUp = 0.5
-    """Sent before recording, in s."""
+    """Time of traffic before recording, in s."""
     load_s: Seconds = 2.0
-    """Recorded part of the trials that find what the pair carries without loss, in s."""
+    """Recorded part of the trials that find how many calls the pair carries without loss, in s."""
     find_load: bool = True
-    """Find that first; else the calls are made whether the pair carries them or not."""
+    """First find how many calls the pair carries; else the calls are made whether it carries them or not."""
     close_admission: bool = True
-    """Before the event new calls are no longer admitted, so that a stream goes on only if its state is
-    known to the new master. UDP would otherwise make a new state with its next packet."""
+    """Admit no new calls from before the event on, so that a stream continues only if the new master knows
+    its state. Otherwise the next UDP packet would create a new state."""
     cut_ratio: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.1
-    """Cutting a master off may take so much of the time that the protocol needs to notice."""
+    """Largest share of the protocol's detection time that cutting off a master may take."""
     max_attempts: Attempts = 4
-    """How often a switch is tried that the host spoils."""
+    """Maximum attempts at a switch that the host spoils."""
     seed: Seed = 1
     """Seed of the order of switches."""
 
 
 class RedundantSection(Section):
-    """Where the pairs stand: always network namespaces."""
+    """Where the pairs are: always network namespaces."""
 
     backend: Literal["auto", "xdp", "af_packet"] = "auto"
     """How packets are sent and received."""

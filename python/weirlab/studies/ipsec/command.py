@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from weirlab.traffic.encapsulation.packets import IpVersion as IpNumber
     from weirlab.traffic.encapsulation.suites import Suite
 
-BYTES = """Calculate what security adds to calls on the wire. Nothing is sent.
+BYTES = """Calculate what IPsec and other tunnels add to calls on the wire. Nothing is sent.
 
-For every codec and encapsulation: the IP packet, the Ethernet frame, bit
-rates, how many calls a line carries, and the longest packet that still fits
-into the MTU. Encapsulations (--over): clear, esp-transport, esp-tunnel,
-esp-rtp (ESP without UDP), ah-transport, ah-tunnel, gre-in-esp, wireguard,
-openvpn, srtp, dtls, gre, vxlan; all of them with --over all.
+For every codec and encapsulation, this shows the IP packet, the Ethernet
+frame, bit rates, how many calls a line carries, and the longest packet that
+still fits into the MTU. Encapsulations (--over): clear, esp-transport,
+esp-tunnel, esp-rtp (ESP without UDP), ah-transport, ah-tunnel, gre-in-esp,
+wireguard, openvpn, srtp, dtls, gre, vxlan; all of them with --over all.
 
 Suites (--suite): aes-cbc, aes-cbc-hmac-sha1-96, aes-cbc-hmac-md5-96,
 aes-cbc-hmac-sha256-128, aes-gcm-16, chacha20-poly1305, null-hmac-sha1-96,
@@ -55,7 +55,7 @@ class CallOptions:
         str,
         typer.Option(
             "--codec",
-            help="Codecs, with packet times if you like: g711,g729:40ms,opus@24kbit/s.",
+            help="Codecs, with optional packet times: g711,g729:40ms,opus@24kbit/s.",
             metavar="CODEC,...",
         ),
     ] = "g711"
@@ -86,7 +86,7 @@ class EncapsulationOptions:
         typer.Option("--outer-ip", help="IP version between the gateways (default: as --ip)."),
     ] = None
     natt: Annotated[bool, typer.Option("--natt", help="ESP in UDP, to pass NAT (RFC 3948).")] = False
-    esn: Annotated[bool, typer.Option("--esn", help="Extended sequence numbers, which add no byte.")] = False
+    esn: Annotated[bool, typer.Option("--esn", help="Extended sequence numbers, which add no bytes.")] = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,8 @@ class LineOptions:
         str, typer.Option("--line", help="Line to fill: 2Mbps, 100Mbit/s, 1Gbit/s.", metavar="RATE")
     ] = "2Mbit/s"
     published: Annotated[
-        bool, typer.Option("--published", help="The published table as well, by its definition and ours.")
+        bool,
+        typer.Option("--published", help="Also show the published table, by its definition and by Weir's."),
     ] = False
 
 

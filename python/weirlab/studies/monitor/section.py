@@ -38,7 +38,7 @@ class StallSection(Section):
     """Trials in which the recorder is stopped for a while (SIGSTOP)."""
 
     methods: Methods = ("tap-bare", "tap-ring", "tap-mirror", "plain-bridge", "tcpdump-bridge")
-    """Those that record, and beside them the bridges alone."""
+    """Methods that record, and for comparison the bridges alone."""
     payload: Payload = 10
     rate: RateText = "200kpps"
     before_s: Seconds = 0.5
@@ -46,10 +46,10 @@ class StallSection(Section):
     pause_s: Seconds = 2.0
     """How long the recorder is stopped, in s."""
     after_s: Seconds = 1.0
-    """From then to the last frame, in s."""
+    """From the end of the pause to the last frame, in s."""
     repetitions: Repetitions = 3
     ring_bytes: Bytes = 8 << 20
-    """Size of the ring between bridge and recorder: too small for the pause, so that there is a gap."""
+    """Size of the ring between bridge and recorder; too small for the pause, so that there is a gap."""
 
 
 class SearchSection(Section):
@@ -61,14 +61,14 @@ class SearchSection(Section):
     min_pps: Pps = 20e3
     max_pps: Pps = 2e6
     precision: Annotated[float, Field(gt=0, le=0.5, allow_inf_nan=False)] = 0.05
-    """The search ends when the least rate with loss is so much (as a share) above the rate without."""
+    """The search ends when the least rate with loss is at most this share above the rate without loss."""
     trial_s: Seconds = 1.0
     repetitions: Repetitions = 3
-    """Trials per rate; most of them have to lose nothing."""
+    """Trials per rate; most of them must be without loss."""
 
 
 class CopyCostSection(Section):
-    """What it costs the link to be copied: the rate forwarded in overload, with copies and without."""
+    """What copying costs the link: the rate forwarded in overload, with copies and without."""
 
     methods: Methods = ("tap-ring", "tap-mirror", "tcpdump-bridge")
     payloads: Payloads = (10, 1400)
@@ -76,23 +76,23 @@ class CopyCostSection(Section):
     """Trials per method and payload; methods take turns."""
     trial_s: Seconds = 0.3
     ring_bytes: Bytes = 512 << 20
-    """Size of the ring between bridge and recorder: large enough for all copies, since what is not copied
-    costs nothing."""
+    """Size of the ring between bridge and recorder; large enough for all copies, since frames that are not
+    copied cost nothing."""
     whole: bool = True
-    """Measure the taps with copies whole at any price, too, where frames have more than 128 bytes: else a tap
-    copies only so much of them, or leaves them out of the mirror, while its CPU has no time left."""
+    """Also measure the taps when they always copy whole frames, if frames have more than 128 bytes.
+    Otherwise a tap copies only that much of them, or leaves them out of the mirror, while its CPU has no time
+    left."""
 
 
 class Monitor(Section):
-    """What is measured: every method with every payload and load, and what is asked besides."""
+    """What is measured: every method with every payload and load, and the extras below."""
 
     methods: Methods = METHODS
-    """``tap-bare`` and ``plain-bridge``: the two bridges, and nobody records. ``tap-ring``: the tap's
-    ring, recorded on the same host; ``tap-mirror``: its copies, recorded by a logger.
-    ``tcpdump-bridge``, ``tcpdump-receiver``: a bridge of the kernel, and tcpdump -w on it or where the
-    link ends."""
+    """``tap-bare`` and ``plain-bridge``: the two bridges without a recorder. ``tap-ring``: the tap's ring,
+    recorded on the same host. ``tap-mirror``: its copies, recorded by a logger. ``tcpdump-bridge`` and
+    ``tcpdump-receiver``: a bridge of the kernel, with tcpdump -w on it or where the link ends."""
     payloads: Payloads = PUBLISHED_PAYLOADS
-    """Bytes of UDP payload. Frames have at least 60 bytes (64 with FCS), so that 10 and 18 look alike."""
+    """Bytes of UDP payload. Frames have at least 60 bytes (64 with FCS), so 10 and 18 make the same frame."""
     loads: Annotated[tuple[RateText, ...], NotEmpty, AfterValidator(_no_repeats)] = (
         "max",
         "200kpps",
@@ -100,11 +100,11 @@ class Monitor(Section):
     """``max``: as fast as the sender can."""
     runs: Repetitions = 10
     trial_s: Seconds = 0.4
-    """All of a trial is recorded."""
+    """Length of a trial, all of which is recorded, in s."""
     records: Literal["disk", "memory"] = "disk"
     """Where records are written: the folder of temporary files, or /dev/shm."""
     keep: Path | None = None
-    """Folder in which records stay; left out: they are removed as soon as they are counted."""
+    """Folder that keeps the records; left out: they are removed as soon as they are counted."""
     snap_bytes: Annotated[int, Field(strict=True, ge=64, le=262_144)] = 262_144
     """Bytes of each frame that are recorded."""
     ring_bytes: Bytes = 64 << 20
@@ -113,11 +113,11 @@ class Monitor(Section):
     tcpdump_buffer_kib: Annotated[int, Field(strict=True, ge=1, le=1 << 22)] | None = None
     """tcpdump's -B; left out: its own choice (2 MiB)."""
     stall: StallSection | None = StallSection()
-    """Trials with a recorder that stalls; ``null``: none."""
+    """Trials with a stalled recorder; ``null``: none."""
     search: SearchSection | None = SearchSection()
     copy_cost: CopyCostSection | None = CopyCostSection()
     max_attempts: Attempts = 3
-    """Attempts per trial, at most; a trial that the host spoils is made again."""
+    """Maximum attempts per trial; a trial that the host spoils is repeated."""
 
 
 class LinkSection(Section):
@@ -126,8 +126,9 @@ class LinkSection(Section):
     backend: Literal["auto", "xdp", "af_packet"] = "auto"
     """How packets are sent and received."""
     recorder: Literal["bound", "free"] = "bound"
-    """``bound``: who records has a CPU that neither sends nor forwards, and where there is none it shares
-    the bridge's, whose threads go first; ``free``: it runs wherever the scheduler puts it."""
+    """``bound``: the recorder has a CPU that neither sends nor forwards; if there is none, it shares the
+    bridge's CPU, where the bridge's threads have priority. ``free``: it runs wherever the scheduler puts
+    it."""
 
 
 class MonitorScenario(Root):

@@ -49,10 +49,10 @@ BitRate = Annotated[str, Field(max_length=40), readable(_rate)]
 
 
 class CasePath(PathSection):
-    """One path, or several alike."""
+    """One path, or several identical ones."""
 
     copies: Annotated[int, Field(strict=True, ge=1, le=MOST_PATHS)] = 1
-    """How many such paths there are."""
+    """Number of such paths."""
 
 
 class Outage(Section):
@@ -71,7 +71,7 @@ class Outage(Section):
 
 
 class Competitor(Section):
-    """A TCP stream of somebody else on one of the paths."""
+    """A competing TCP stream on one of the paths."""
 
     path: PathNumber
     """Number of the path, from 1."""
@@ -85,12 +85,12 @@ class Case(Section):
     """One set of paths, and what happens on them."""
 
     name: Name
-    """What results call it."""
+    """Name of the case in results."""
     paths: Annotated[tuple[CasePath, ...], Field(min_length=1, max_length=MOST_PATHS)]
     outages: Annotated[tuple[Outage, ...], MayBeEmpty] = ()
     competitors: Annotated[tuple[Competitor, ...], Field(max_length=MOST_PATHS)] = ()
     warmup_s: WarmUp | None = None
-    """Sent before recording, in s; left out: as in the section."""
+    """Time of traffic before recording, in s; left out: as in the section."""
     lasts_s: Seconds | None = None
     """Recorded time, in s; left out: as in the section."""
 
@@ -100,14 +100,14 @@ class Case(Section):
 
 
 class Split(Section):
-    """Two paths that have one rate together; a case for each share."""
+    """Two paths that share one rate; each share is a case."""
 
     rate: BitRate = "100Mbps"
-    """Of both paths together."""
+    """Rate of both paths together."""
     shares: Annotated[tuple[Share, ...], NotEmpty, AfterValidator(_no_repeats)] = (0.1, 0.3, 0.5)
     """The first path's share of the rate."""
     both: Words = {"delay": "5ms", "queue": "30ms"}
-    """What else there is to say of both paths, in the words of ``weir link``."""
+    """Other options of both paths, in the words of ``weir link``."""
 
 
 class Comparison(Section):
@@ -119,8 +119,8 @@ class Comparison(Section):
         "tcp", "independent", "mptcp", "round-robin", "poll-all", "ecf", "blest", "earliest",
     )  # fmt: skip
     """``tcp``: a single stream over each path by itself; ``independent``: streams over all paths at once that
-    do not know each other, the reference; ``mptcp``: multipath TCP of the kernel; the others are schedulers
-    of ``weir psock``; ``earliest-fair``: with ``--fair``."""
+    are independent of each other, the reference; ``mptcp``: the kernel's multipath TCP; the others are
+    schedulers of ``weir psock``; ``earliest-fair``: ``earliest`` with ``--fair``."""
     streams: Annotated[int, Field(strict=True, ge=1, le=8)] = 1
     """Streams over each path, of a session and of independent streams."""
     memory: Size = "4MiB"
@@ -132,7 +132,7 @@ class Comparison(Section):
     congestion: Annotated[str, Field(min_length=1, max_length=15)] = "cubic"
     """Congestion control of every stream."""
     warmup_s: WarmUp = 0.5
-    """Sent before recording, in s."""
+    """Time of traffic before recording, in s."""
     lasts_s: Seconds = 2.0
     """Recorded time of an attempt, in s."""
     every_s: Annotated[float, Field(ge=0.01, le=60, allow_inf_nan=False)] = 0.1
@@ -140,13 +140,13 @@ class Comparison(Section):
     repetitions: Repetitions = 3
     """Valid attempts of each method in each case."""
     max_attempts: Attempts = 4
-    """How often an attempt is made that the host spoils."""
+    """Maximum tries of an attempt that the host spoils."""
     late_ms: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 2.0
     """An attempt does not count if the emulated paths delayed 1 % of the frames by more than this, in ms,
     beyond the delay set."""
     slack_ms: Annotated[float, Field(ge=0, le=MOST_SLACK_S * 1e3, allow_inf_nan=False)] = 0.2
-    """How late the emulated paths may send frames in order to sleep meanwhile, in ms. They leave more of the
-    CPU to senders and receivers then."""
+    """How late the emulated paths may send frames, in ms. They sleep in the meantime, which leaves more of
+    the CPU to senders and receivers."""
     seed: Seed = 1
     """Seed of the order of attempts."""
 

@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 PLAN = """Find the load, the rules, the frame size or the device that meets a requirement.
 
 MODEL is a model file or a run with fitted models; several are compared. Give
-all but one of load, rules and frame size; --find says what is sought if that
-leaves a choice: rate, calls, rules, frame, delay, loss or device. No packet
-may be lost unless a limit to loss is given. Answers keep to the profiled
-range unless --extrapolate is given (else exit code 7). Where the prediction
-meets the requirement but the profile is too noisy to be sure, the plan is
-undecided (exit code 7 as well; JSON: verdict). If the answer is no, the exit
-code is 9. --require also takes what is found: rate, calls or rules.
+all but one of load, rules and frame size. If that leaves a choice, --find
+names the quantity to find: rate, calls, rules, frame, delay, loss or device.
+No packet may be lost unless a limit on loss is given. Answers stay within the
+profiled range unless --extrapolate is given (else exit code 7). If the
+prediction meets the requirement but the profile is too noisy to be sure, the
+plan is undecided (also exit code 7; JSON: verdict). If the answer is no, the
+exit code is 9. --require also takes the quantity found: rate, calls or rules.
 
 With --tunnel, the rules of MODEL stand in front of a tunnel that was profiled
 without rules: how many calls pass this tunnel behind these rules?
 
-With --ruleset, the mean matching position is read from its counters and a
-better order of its rules is looked for that means the same.
+With --ruleset, the mean matching position is read from the rules' counters,
+and Weir looks for a better order of the rules that has the same meaning.
 
 Examples:
   weir plan devices.json --rules 400 --require 'p99<1ms'
@@ -101,19 +101,19 @@ class QuestionOptions:
 
     PANEL: ClassVar = "Question"
 
-    find: Annotated[Sought | None, typer.Option("--find", help="What is sought.")] = None
+    find: Annotated[Sought | None, typer.Option("--find", help="Quantity to find.")] = None
     given: Annotated[
         list[str] | None,
         typer.Option("--given", help=f"KEY=VALUE: {', '.join(GIVEN)}.", metavar="KEY=VALUE"),
     ] = None
     certainty: Annotated[
         str,
-        typer.Option("--certainty", help="Share of trials that keep to the answer, 50% to 99.5%."),
+        typer.Option("--certainty", help="Share of trials that meet the answer, 50% to 99.5%."),
     ] = "95%"
     extrapolate: Annotated[
-        bool, typer.Option("--extrapolate", help="Answer outside the profiled range, too.")
+        bool, typer.Option("--extrapolate", help="Also answer outside the profiled range.")
     ] = False
-    using: Annotated[Kind, typer.Option("--using", help="Which of the fitted models to ask.")] = "queueing"
+    using: Annotated[Kind, typer.Option("--using", help="Which of the fitted models to use.")] = "queueing"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +188,9 @@ class RulesetOptions:
     ] = None
     reordered: Annotated[
         Path | None,
-        typer.Option("--reordered", help="Write the ruleset in its better order.", metavar="FILE"),
+        typer.Option(
+            "--reordered", help="Write the ruleset in its better order to this file.", metavar="FILE"
+        ),
     ] = None
 
 

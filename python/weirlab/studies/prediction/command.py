@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 
 FIT = """Fit both models to a profile and keep them with the run.
 
-queueing has physical parameters (service time over rules and size, queue,
-base delay) with standard errors; piecewise is a set of fitted curves. RUN is
-an ID, the beginning of one, or "last" for the newest profile. Several runs
-become several devices in one file, to be compared by weir plan.
+The queueing model has physical parameters (service time over rules and size,
+queue, base delay) with standard errors; the piecewise model is a set of
+fitted curves. RUN is an ID, the beginning of one, or "last" for the newest
+profile. Several runs become several devices in one file, which weir plan
+compares.
 
 Examples:
   weir fit last
@@ -52,7 +53,7 @@ PREDICT = """Predict threshold, loss, delay and jitter at one load, size and rul
 
 MODEL is a model file or a run with fitted models. Outside the profiled range
 the exit code is 7; --extrapolate answers anyway and says what lies outside.
-With --step the answer is a course over time: how the queue fills and drains.
+With --step, the answer is a time series: how the queue fills and drains.
 
 Examples:
   weir predict last --rate 300kpps --frame 64 --rules 200
@@ -67,18 +68,20 @@ Examples:
 VERIFY = """Compare predictions with measurements that the models have not seen.
 
 Measures held-out settings with the device of the run and scores the fitted
-models on them. By default the rule counts lie between the profiled ones, one
-of them beyond the last (scored apart: there the models extrapolate), with all
-frame sizes of the profile; five loads below the threshold are drawn, two lie
-beyond it; every trial is made three times. --seed draws others. Beside the
-models' errors stands the repeatability: how far a trial is from the others of
-the same setting. A run that has been verified is only scored again, unless
---again or other settings are given; those are measured as a run of their own,
-as for a model file, where you say which device it describes.
+models on them. By default, the rule counts lie between the profiled ones,
+except for one beyond the last, which is scored separately because the models
+extrapolate there. All frame sizes of the profile are measured. Five loads are
+drawn below the threshold and two lie beyond it; --seed draws others. Every
+trial is made three times. Beside the models' errors, the result shows the
+repeatability: how far a trial is from the others of the same setting.
 
-Models are judged only by enough valid trials: two or more in most held-out
-settings, on a machine that was usable. Otherwise the result says why there is
-no verdict; the exit code is 5 where the machine is the reason, else 7.
+A run that has been verified is only scored again, unless --again or other
+settings are given: these trials become a separate run, as do those for a
+model file, for which --dut or --ruleset names the device.
+
+Models are judged only if there are enough valid trials (two or more in most
+held-out settings) and the machine was usable. Otherwise the result says why
+there is no verdict; the exit code is 5 if the machine is the reason, else 7.
 
 Examples:
   weir verify last
@@ -117,7 +120,7 @@ class CourseOptions(StepOptions):
             "--duration",
             min=0,
             max=limits.LONGEST_S,
-            help="With --step, seconds in all (default: 1 s after the last step).",
+            help="With --step: seconds in total (default: 1 s after the last step).",
         ),
     ] = None
 
@@ -175,7 +178,7 @@ def fit(
     ] = None,
     name: Annotated[
         list[str] | None,
-        typer.Option("--name", help="What FILE calls the device; once per run.", metavar="NAME"),
+        typer.Option("--name", help="Name of the device in FILE; once per run.", metavar="NAME"),
     ] = None,
     result: ResultOptions,
 ) -> None:
@@ -209,7 +212,7 @@ def predict(
     load: LoadOptions,
     device: DeviceOption = None,
     extrapolate: Annotated[
-        bool, typer.Option("--extrapolate", help="Answer outside the profiled range, too.")
+        bool, typer.Option("--extrapolate", help="Also answer outside the profiled range.")
     ] = False,
     later: CourseOptions,
     result: ResultOptions,
@@ -269,7 +272,7 @@ def verify(
     ],
     settings: HeldOutOptions,
     again: Annotated[
-        bool, typer.Option("--again", help="Measure anew even if that was done.", rich_help_panel="Plan")
+        bool, typer.Option("--again", help="Measure again, even if done before.", rich_help_panel="Plan")
     ] = False,
     device: Annotated[DeviceOptions, only("lab", "dut", "ruleset", "backend")],
     result: ResultOptions,

@@ -15,12 +15,13 @@ from weirlab.tables import Table
 if TYPE_CHECKING:
     from weirlab.studies.prediction.transients import OverTimeOutcome, TransientsOutcome
 
-TRANSIENTS = """Compare what followed load steps with what the models say.
+TRANSIENTS = """Compare what followed load steps with what the models predict.
 
-For every trial with steps in RUN: the mean delay bin by bin, measured and
-predicted, its peak, and how long it takes to settle. Models of the run learn
-from these trials which spike follows a step up of the rate; with --model
-those of another run or file are asked instead, and learn nothing.
+For every trial with steps in RUN, this shows the mean delay bin by bin,
+measured and predicted, its peak, and how long it takes to settle. The run's
+own models learn from these trials which spike follows a step up in rate. With
+--model, the models of another run or file are used instead, and learn
+nothing.
 
 Examples:
   weir transients last

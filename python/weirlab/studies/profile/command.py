@@ -42,12 +42,13 @@ Examples:
 TRIAL = """Send one load through a device once, and show what came out.
 
 Trials that the host spoils (CPU stolen, sender late, receiver drops) are
-invalid. They are kept and repeated; if every attempt is invalid, the exit code
-is 5.
+invalid. They are kept and repeated; if every attempt is invalid, the exit
+code is 5.
 
---require says what must hold: loss, mean, p50, p90, p99, p99.9, min, max
-(delay), jitter or rate (forwarding rate). One trial is judged as it is; of
-several (--repetitions) the 95 % interval of the mean must lie on one side.
+--require sets a limit on loss, delay (mean, p50, p90, p99, p99.9, min, max),
+jitter or rate (the forwarding rate). A single trial is compared with the
+limit itself. With several (--repetitions), the 95 % interval of the mean must
+lie on one side of it.
 
 Examples:
   weir trial --dut iptables --rules 1000 --rate 2Mpps --duration 2 --json
@@ -62,25 +63,24 @@ Examples:
 
 PROFILE = """Characterise a device: loads x frame sizes x rule counts, repeated, in shuffled order.
 
-The full profile takes some 13 minutes. Besides that grid it measures what
-connection tracking and a management session on the device cost, traffic that
-matches at several positions at once, random arrivals, and steps of load and
-matching position. --quick takes less than four minutes; of these extras it
-keeps only random arrivals.
+The full profile takes about 13 minutes. Besides that grid, it measures the
+cost of connection tracking and of a management session on the device, traffic
+that matches at several positions at once, random arrivals, and steps of load
+and matching position. --quick takes less than four minutes; of these extras,
+it keeps only random arrivals.
 
-Loads are shares of the forwarding rate that short trials in overload find
-first, so that every rule count is measured from idle to beyond its own
-threshold. With --adaptive the trials are chosen on the way, where the model
-is least certain: the accuracy of the whole grid with at most half the
-trials. Ctrl-C keeps what is finished; --resume goes on.
+Short trials in overload first find the forwarding rate. Loads are shares of
+that rate, so every rule count is measured from idle to beyond its own
+threshold. --adaptive chooses each trial where the model is least certain, and
+reaches the accuracy of the whole grid with at most half the trials. Ctrl-C
+keeps the finished trials; --resume continues.
 
-Invalid trials are repeated later, every setting once before any twice,
-until --time-budget is used up (default: 1.5 times the expected time). Where
-almost nothing is valid it stops early, with exit code 5; --resume goes on.
---machine noisy is for machines that never get quiet: it tolerates
-more disturbance and repeats trials twice as often, so intervals are wider.
-The result says what the machine was: good, usable or not usable (exit code
-5).
+Invalid trials are repeated later, every setting once before any twice, until
+--time-budget is used up (default: 1.5 times the expected time). If almost no
+trial is valid, the profile stops early with exit code 5; --resume continues.
+--machine noisy is for machines that are never quiet: it tolerates more
+disturbance and repeats trials twice as often, so intervals are wider. The
+result rates the machine: good, usable or not usable (exit code 5).
 
 Examples:
   weir profile --quick

@@ -54,7 +54,7 @@ class TrialPlan(TrialsOptions):
             "--bin",
             min=0,
             max=limits.LONGEST_S * 1e3,
-            help="Bins of the time series, ms (default: 10; with steps 1).",
+            help="Bins of the time series in ms (default: 10; with steps: 1).",
             metavar="MS",
         ),
     ] = None
@@ -83,7 +83,7 @@ class AdaptiveOptions:
             "--budget",
             min=1,
             max=limits.MOST_TRIALS,
-            help="With --adaptive: trials at most (default: half the trials of the whole grid).",
+            help="With --adaptive: maximum trials (default: half the trials of the whole grid).",
             metavar="N",
         ),
     ] = None
@@ -96,7 +96,7 @@ class AdaptiveOptions:
         ),
     ] = None
     machine: Annotated[
-        MachineKind, typer.Option("--machine", help="noisy: tolerate more disturbance, repeat more often.")
+        MachineKind, typer.Option("--machine", help="noisy: tolerate more disturbance and repeat more often.")
     ] = "usual"
     target: Annotated[
         str | None,
@@ -133,7 +133,7 @@ class ProfilePlan:
     PANEL: ClassVar = "Plan"
 
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer settings; of the extras only random arrivals.")
+        bool, typer.Option("--quick", help="Measure fewer settings and, of the extras, only random arrivals.")
     ] = False
     loads: LoadsOption = None
     trials: TrialsOptions

@@ -31,8 +31,8 @@ PSOCK = """Copy bytes over several TCP connections at once.
 
 A session carries one stream of bytes over any number of TCP connections, over
 one path or several. Data arrive once, in order and complete, or there is an
-error. Connections may end and come back. No command needs root, but weir psock
-run does more as root.
+error. Connections may end and come back. No command needs root, but weir
+psock run does more as root.
 
 Examples:
   weir psock serve                       receive
@@ -79,10 +79,10 @@ Examples:
 
 CAT = """Connect standard input and output with another host, both ways.
 
-One end listens, the other one connects. Each sends its standard input and
-writes to standard output what comes, until both directions have ended. With
---json, the result, which has the SHA-256 of both directions, goes to standard
-error, since standard output has the data.
+One end listens, the other connects. Each end sends its standard input and
+writes what it receives to standard output, until both directions have ended.
+With --json, the result, which has the SHA-256 of both directions, goes to
+standard error, since standard output has the data.
 
 Examples:
   weir psock cat --listen > copy.bin              here

@@ -33,7 +33,7 @@ BindOption = Annotated[
     typer.Option("--bind", help="Address to listen on (127.0.0.1); repeatable.", metavar="ADDRESS"),
 ]
 ListenPortOption = Annotated[
-    int, typer.Option("--port", min=0, max=65535, help="Port; 0: one that is free.", metavar="PORT")
+    int, typer.Option("--port", min=0, max=65535, help="Port; 0: any free port.", metavar="PORT")
 ]
 
 

@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 QUALITY = """Assess the quality of the voice streams in a capture.
 
-For every RTP or IAX2 stream: loss and its bursts, copies, order, jitter
-(RFC 3550), the longest gap, and R and MOS behind a jitter buffer by the
-E-model. FILE is pcap or pcapng, plain or compressed with gzip or zstd. Common
-link layers and tunnels are read (docs/trace.md). Codecs are known from fixed
-payload types and from SIP in the capture; --codec names the others.
+For every RTP or IAX2 stream, this reports loss and loss bursts, duplicates,
+reordering, jitter (RFC 3550), the longest gap, and R and MOS behind a jitter
+buffer by the E-model. FILE is pcap or pcapng, plain or compressed with gzip
+or zstd. Common link layers and tunnels are read (docs/trace.md). Codecs are
+known from fixed payload types and from SIP in the capture; --codec names the
+others.
 
 A capture does not show the delay of the network. Without --delay, MOS counts
-only codec, packet and jitter buffer, and is an upper bound.
+only codec, packet time and jitter buffer, and is an upper bound.
 
 Examples:
   weir quality calls.pcapng
@@ -58,7 +59,7 @@ class ReadingOptions:
         list[str] | None,
         typer.Option(
             "--codec",
-            help="What a payload type is: 111=opus, 96=AMR/8000; without type: all unknown ones.",
+            help="Codec of a payload type: 111=opus, 96=AMR/8000; without PT: of all unknown types.",
             metavar="[PT=]CODEC",
         ),
     ] = None
@@ -76,7 +77,7 @@ class ReadingOptions:
         str,
         typer.Option(
             "--jitter-buffer",
-            help="MOS behind which: fixed:60ms, adaptive, or the better one.",
+            help="Jitter buffer for the MOS: fixed:60ms, adaptive, or best: the better of both.",
             metavar="KIND",
         ),
     ] = "best"
@@ -84,14 +85,16 @@ class ReadingOptions:
         str | None,
         typer.Option(
             "--stream",
-            help="Only these: numbers, SSRCs (0x..), addresses, address:port.",
+            help="Only these streams: numbers, SSRCs (0x..), addresses, address:port.",
             metavar="STREAM,...",
         ),
     ] = None
     decode_as: Annotated[
         list[str] | None,
         typer.Option(
-            "--decode-as", help="UDP ports that are RTP without proof; repeatable.", metavar="PORT[-PORT]"
+            "--decode-as",
+            help="Take these UDP ports for RTP without proof; repeatable.",
+            metavar="PORT[-PORT]",
         ),
     ] = None
 
@@ -118,9 +121,7 @@ def quality(
     options: ReadingOptions,
     report: Annotated[
         Path | None,
-        typer.Option(
-            "--report", help="Write an HTML page with pictures of all streams.", metavar="FILE.html"
-        ),
+        typer.Option("--report", help="Write an HTML page with graphs of all streams.", metavar="FILE.html"),
     ] = None,
     result: Annotated[JudgedOptions, without("store")],
 ) -> None:

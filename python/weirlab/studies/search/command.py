@@ -32,14 +32,16 @@ if TYPE_CHECKING:
     from weirlab.scenario import Dut
     from weirlab.studies.search.rfc2544 import Suite
 
-SEARCH = """Find the loads that a device carries, by a search after RFC 9971 (MLRsearch).
+SEARCH = """Find the loads that a device carries, with the search of RFC 9971 (MLRsearch).
 
-Two goals by default: NDR (no loss) and PDR (at most 0.5 % lost). A load is
-carried when at most half of its trials are worse; the bounds end 0.5 % apart.
-Where the device is faster than the sender, the result says "at least".
+There are two goals by default: NDR (no loss) and PDR (at most 0.5 % loss).
+The device carries a load if at most half of the trials lose more. The search
+ends when its bounds are 0.5 % apart. If the device is faster than the sender,
+the result says "at least".
 
---require says what must hold in every setting, of ndr, pdr, or throughput@1%
-for another loss. Between the bounds of the search it is undecided.
+--require sets a limit on ndr, pdr or, for another loss ratio, throughput@1%.
+Every setting must meet it. A limit between the bounds of the search is
+undecided.
 
 Examples:
   weir search --dut iptables --rules 0,400
@@ -50,11 +52,11 @@ Examples:
   weir search --lab sim --rules 400 --json
 """
 
-RFC2544 = """The tests of RFC 2544: throughput, latency, frame loss rate, bursts.
+RFC2544 = """Run the tests of RFC 2544: throughput, latency, frame loss rate and bursts.
 
 Frame sizes are those of the RFC (64 to 1518 bytes) unless --frame or --sizes
-names others. Trials are short by default; --strict takes the RFC's own times
-(60 s and 120 s), which is hours per frame size.
+names others. Trials are short by default; --strict uses the durations of the
+RFC (60 s and 120 s) and takes hours per frame size.
 
 Examples:
   weir rfc2544 --dut iptables --rules 400 --out firewall.md
@@ -66,7 +68,7 @@ Examples:
 
 OutOption = Annotated[
     Path | None,
-    typer.Option("--out", help="Also write a report: .md to read, .csv for programs.", metavar="FILE"),
+    typer.Option("--out", help="Also write a report: .md for people, .csv for programs.", metavar="FILE"),
 ]
 
 
@@ -84,9 +86,7 @@ class RateOptions:
             metavar="RATE",
         ),
     ] = None
-    min_rate: Annotated[
-        str, typer.Option("--min-rate", help="Lowest load that is tried.", metavar="RATE")
-    ] = "1kpps"
+    min_rate: Annotated[str, typer.Option("--min-rate", help="Lowest load to try.", metavar="RATE")] = "1kpps"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,11 +136,11 @@ class GoalOptions:
     ] = None
     exceed: Annotated[
         str | None,
-        typer.Option("--exceed", help="Share of trials that may exceed it (50%; 0: none).", metavar="SHARE"),
+        typer.Option("--exceed", help="Share of trials that may lose more (50%; 0: none).", metavar="SHARE"),
     ] = None
     width: Annotated[
         str | None,
-        typer.Option("--width", help="How close the bounds get (0.5%).", metavar="SHARE"),
+        typer.Option("--width", help="Distance of bounds at which the search ends (0.5%).", metavar="SHARE"),
     ] = None
     duration_sum_s: Annotated[
         float | None,
@@ -181,11 +181,11 @@ class SuiteOptions:
             "--tests", help="Some of throughput,latency,loss,bursts (default: all).", metavar="TEST,..."
         ),
     ] = None
-    strict: Annotated[bool, typer.Option("--strict", help="The RFC's own durations and repetitions.")] = False
+    strict: Annotated[bool, typer.Option("--strict", help="Use the RFC's durations and repetitions.")] = False
     step: Annotated[
         str | None,
         typer.Option(
-            "--step", help="Loss test: steps down from the maximum (10% or finer).", metavar="SHARE"
+            "--step", help="Loss test: step size down from the maximum rate (10% or finer).", metavar="SHARE"
         ),
     ] = None
     duration: Annotated[TrialsOptions, only("trial_s")]
@@ -195,7 +195,7 @@ class SuiteOptions:
             "--repetitions",
             min=1,
             max=limits.MOST_REPETITIONS,
-            help="Of the latency and burst tests (20).",
+            help="Repetitions of the latency and burst tests (20).",
         ),
     ] = None
     trials: Annotated[TrialsOptions, only("warmup_s", "max_attempts")]

@@ -24,14 +24,14 @@ SEND = """Send as fast as TCP allows, and report what both ends measured.
 
 HOST runs weir tcp serve. A line per interval goes to stderr, the result to
 stdout. Bytes are those that the receiver read; round-trip time, window and
-retransmissions are the sender's, from the kernel. Block latency is one-way
-and needs one clock: it is reported only where both ends run on one host.
+retransmissions come from the sender's kernel. Block latency is one-way and
+needs one clock, so it is reported only if both ends run on one host.
 
-With --json every interval is a JSON document on a line of its own, and the
-result is the last line. Ctrl-C ends the transfer in good order.
+With --json, every interval is a JSON document on its own line, and the result
+is the last line. Ctrl-C ends the transfer cleanly.
 
-With --client the transfer is one between two other hosts, both of which run
-weir tcp serve; this one asks, and is told.
+With --client, the transfer runs between two other hosts, both of which run
+weir tcp serve. This host only starts it and receives the results.
 
 Examples:
   weir tcp send localhost
@@ -44,20 +44,21 @@ Examples:
 
 SERVE = """Serve bulk transfers to weir tcp send, until Ctrl-C.
 
-It listens on loopback. Any other address of this host needs a token, which
-clients prove to know; it never crosses the network, but data do in clear.
-Limits of time, bytes and clients keep it from being misused. Whoever sends
-something else is disconnected, and reported once.
+It listens on loopback by default. Any other address needs a token. Clients
+prove that they know it; it never crosses the network. The data crosses the
+network unencrypted. Limits on time, bytes and clients prevent misuse. A peer
+that sends anything else is disconnected, and reported once.
 
-With --allow-client whoever knows the token can also have this host send to, or
-receive from, another host that runs weir tcp serve. All limits hold there, too.
+With --allow-client, anyone who knows the token can also have this host send
+to, or receive from, another host that runs weir tcp serve. All limits apply
+to these transfers, too.
 
-With --allow-capture (root) it records the headers of a test's packets, if the
-client asks for that, and hands them over when the test has ended. They are the
-packets of the test's own connections; nothing is kept here.
+With --allow-capture (needs root), it records the headers of a test's packets
+if the client asks for them, and hands them over when the test has ended. Only
+packets of the test's own connections are recorded, and nothing is kept here.
 
-With --json every event is a JSON document on a line of its own, and the
-account of all transfers is the last line.
+With --json, every event is a JSON document on its own line, and the summary
+of all transfers is the last line.
 
 Examples:
   weir tcp serve

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 DEFAULT_EVERY = "100ms"
 
-TCP = """Transfer in bulk, and watch what the kernel knows of TCP connections.
+TCP = """Run bulk transfers, and watch what the kernel knows about TCP connections.
 
 Only captures (weir tcp measure --capture, weir tcp serve --allow-capture) and
-weir tcp watch --events and --by bpf need root. Without root the processes of
+weir tcp watch --events and --by bpf need root. Without root, the processes of
 other users are not named.
 
 Examples:
@@ -40,8 +40,9 @@ Examples:
 
 LIST = """List the TCP connections of this network namespace.
 
-Sockets that listen, are closed or in time-wait are left out unless --state
-asks for them. Options must all hold; several --state are alternatives.
+Sockets in the states listen, close and time-wait are left out unless --state
+names them. A connection must match all options; several --state are
+alternatives.
 
 Examples:
   weir tcp list
@@ -54,21 +55,21 @@ WATCH = """Watch connections of any program, sampled at a fixed period or by eve
 
 CONNECTION is two ends (10.0.0.1:40000-192.0.2.1:443), one end (192.0.2.1,
 :443), a process by its ID (4711) or a program by its name (iperf3). All
-that fit are watched, until they end. Samples that were missed are counted.
+connections that match are watched until they end. Missed samples are counted.
 
-With root, where the kernel allows it, BPF programs sample: at the first event
-after a sample is due (a segment arrives, the program reads, a segment is sent
-again, the state changes). Samples that are due while nothing happens are not
-taken. They are counted as idle. Elsewhere samples come by INET_DIAG, which
-waits for the connection's lock.
+As root, where the kernel allows it, BPF programs take the samples, each at
+the first event after it is due: a segment arrives, the program reads, a
+segment is retransmitted, or the state changes. While nothing happens, due
+samples are not taken but counted as idle. Elsewhere INET_DIAG takes the
+samples, which waits for the connection's lock.
 
-With --events nothing is sampled: BPF programs report each change of state,
-each segment received, and each retransmission with its sequence number,
-with the congestion window and RTT at that moment. This needs root. Events
-that found no room are counted.
+With --events, nothing is sampled. BPF programs report each state change, each
+received segment, and each retransmission with its sequence number, all with
+the congestion window and RTT at that moment. This needs root. Events that the
+buffer has no room for are counted.
 
-With --json every sample or event is a JSON document on a line of its own, and
-the result is the last line; with --out as well it is the only one.
+With --json, every sample or event is a JSON document on its own line, and the
+result is the last line. With --out as well, the result is the only line.
 
 Examples:
   weir tcp watch :5201
@@ -95,20 +96,20 @@ class SampleOptions:
         bool,
         typer.Option(
             "--events",
-            help="No samples, but every event: state changes, segments received, retransmissions; root.",
+            help="Report every state change, received segment and retransmission; needs root.",
         ),
     ] = False
     by: Annotated[
         str | None,
         typer.Option(
             "--by",
-            help="How to sample: bpf (needs root), inet-diag, or auto (the default): bpf where it works.",
+            help="How to sample: bpf (needs root), inet-diag, or auto (the default): bpf if it works.",
             metavar="WAY",
         ),
     ] = None
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Wait for connections that do not exist yet; watch later ones, too."),
+        typer.Option("--wait", help="Wait for connections that do not exist yet; also watch later ones."),
     ] = False
     duration: Annotated[
         str | None, typer.Option("--time", help="Stop after this time: 90s, 5min.", metavar="TIME")
@@ -141,9 +142,9 @@ class FieldOptions:
 
     fields: Annotated[
         str | None,
-        typer.Option("--fields", help="Fields to keep and to show, or all.", metavar="NAME,..."),
+        typer.Option("--fields", help="Fields to keep and show, or all.", metavar="NAME,..."),
     ] = None
-    list_fields: Annotated[bool, typer.Option("--list-fields", help="List all fields and leave.")] = False
+    list_fields: Annotated[bool, typer.Option("--list-fields", help="List all fields and exit.")] = False
     out: Annotated[
         Path | None, typer.Option("--out", help="Write all samples here.", metavar="FILE.parquet|.csv")
     ] = None
@@ -170,7 +171,7 @@ def list_(
         typer.Option(help="established, syn-sent, listen, ... (as in ss); repeatable.", metavar="STATE"),
     ] = None,
     process: Annotated[
-        str | None, typer.Option(help="Number of a process, or name of a program.", metavar="PID|NAME")
+        str | None, typer.Option(help="Process ID or program name.", metavar="PID|NAME")
     ] = None,
     json: JsonOption = False,
 ) -> None:

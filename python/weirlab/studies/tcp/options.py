@@ -15,7 +15,7 @@ _SOCKETS = "Sockets"
 
 TokenOption = Annotated[
     str,
-    typer.Option("--token", help="What clients must know.", envvar="WEIR_TCP_TOKEN", metavar="TEXT"),
+    typer.Option("--token", help="Secret that clients must know.", envvar="WEIR_TCP_TOKEN", metavar="TEXT"),
 ]
 OptionOption = Annotated[
     list[str] | None,
@@ -33,7 +33,7 @@ class ServerOptions:
     """Where to send to."""
 
     host: Annotated[str, typer.Argument(help="Name or address of the server.", metavar="HOST")]
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.", metavar="PORT")] = sending.PORT
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Server port.", metavar="PORT")] = sending.PORT
     token: TokenOption = ""
 
 
@@ -46,15 +46,15 @@ class FarOptions:
     client: Annotated[
         str | None,
         typer.Option(
-            help="The client is this host instead; it runs weir tcp serve --allow-client.", metavar="HOST"
+            help="Use this host as the client; it runs weir tcp serve --allow-client.", metavar="HOST"
         ),
     ] = None
-    client_port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.", metavar="PORT")] = (
+    client_port: Annotated[int, typer.Option(min=1, max=65535, help="Client port.", metavar="PORT")] = (
         sending.PORT
     )
     client_token: Annotated[
         str,
-        typer.Option(help="Its token.", envvar="WEIR_TCP_CLIENT_TOKEN", metavar="TEXT"),
+        typer.Option(help="Client token.", envvar="WEIR_TCP_CLIENT_TOKEN", metavar="TEXT"),
     ] = ""
 
     def via(self) -> sending.Via | None:
@@ -75,24 +75,24 @@ class TransferOptions:
         typer.Option(min=1, max=sending.MOST_CONNECTIONS, help="Connections in each direction.", metavar="N"),
     ] = 1
     reverse: Annotated[bool, typer.Option("--reverse", help="The server sends.")] = False
-    bidir: Annotated[bool, typer.Option("--bidir", help="Both send, over connections of their own.")] = False
+    bidir: Annotated[bool, typer.Option("--bidir", help="Both ends send, over separate connections.")] = False
     duration: Annotated[
-        str | None, typer.Option("--time", help="How long: 90s, 5min (10s).", metavar="TIME")
+        str | None, typer.Option("--time", help="Duration: 90s, 5min (10s).", metavar="TIME")
     ] = None
     total: Annotated[
         str | None,
-        typer.Option("--bytes", help="How much in each direction, instead: 500MB, 64MiB.", metavar="SIZE"),
+        typer.Option(
+            "--bytes", help="Instead of --time: bytes in each direction, 500MB, 64MiB.", metavar="SIZE"
+        ),
     ] = None
     forever: Annotated[
         bool,
-        typer.Option("--forever", help="Until Ctrl-C, instead; needs a server with --max-time 0."),
+        typer.Option("--forever", help="Send until Ctrl-C; needs a server with --max-time 0."),
     ] = False
-    block: Annotated[
-        str, typer.Option(help="Bytes that are written at once, 24 to 4MiB.", metavar="SIZE")
-    ] = "128KiB"
+    block: Annotated[str, typer.Option(help="Bytes per write, 24 to 4MiB.", metavar="SIZE")] = "128KiB"
     rate: Annotated[
         str | None,
-        typer.Option(help="At most, in each direction: 50Mbit/s; kept block by block.", metavar="RATE"),
+        typer.Option(help="Maximum rate in each direction: 50Mbit/s; paced block by block.", metavar="RATE"),
     ] = None
 
     @property
@@ -140,13 +140,13 @@ class SocketOptions:
         str, typer.Option(help="Congestion control of both ends, e.g. cubic.", metavar="NAME")
     ] = ""
     option: OptionOption = None
-    bind: Annotated[str | None, typer.Option(help="Address of this end.", metavar="ADDRESS")] = None
+    bind: Annotated[str | None, typer.Option(help="Local address.", metavar="ADDRESS")] = None
     local_port: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=65535,
-            help="Port of this end; further connections have the ones that follow.",
+            help="Local port of the first connection; the others use the ports that follow.",
             metavar="PORT",
         ),
     ] = None
@@ -162,11 +162,11 @@ class OutputOptions:
     fields: Annotated[
         str | None,
         typer.Option(
-            help="Kernel's fields in --json, or all (weir tcp watch --list-fields).", metavar="NAME,..."
+            help="Kernel fields in --json, or all (see weir tcp watch --list-fields).", metavar="NAME,..."
         ),
     ] = None
     every_block: Annotated[
-        bool, typer.Option("--every-block", help="With --json: the fields at every block of this end.")
+        bool, typer.Option("--every-block", help="With --json: report the fields at every block of this end.")
     ] = False
 
     def interval_s(self) -> float:
@@ -244,9 +244,9 @@ class ListenOptions:
     """Where to listen."""
 
     bind: Annotated[str, typer.Option(help="Address to listen on.", metavar="ADDRESS")] = serving.LOOPBACK
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port; 0: one that is free.", metavar="PORT")
-    ] = sending.PORT
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free port.", metavar="PORT")] = (
+        sending.PORT
+    )
     token: TokenOption = ""
 
 
@@ -258,32 +258,30 @@ class LimitOptions:
 
     max_time: Annotated[
         str,
-        typer.Option(help="How long a transfer may last; 0: as long as it likes.", metavar="TIME"),
+        typer.Option(help="Maximum duration of a transfer; 0: no limit.", metavar="TIME"),
     ] = "1h"
     max_bytes: Annotated[
         str | None,
-        typer.Option(help="How much a transfer may move, both directions together.", metavar="SIZE"),
+        typer.Option(help="Maximum bytes of a transfer, both directions together.", metavar="SIZE"),
     ] = None
-    max_clients: Annotated[int, typer.Option(min=1, max=100, help="Transfers at once.", metavar="N")] = (
+    max_clients: Annotated[int, typer.Option(min=1, max=100, help="Most transfers at once.", metavar="N")] = (
         serving.MOST_CLIENTS
     )
     allow_client: Annotated[
         bool,
         typer.Option(
-            "--allow-client", help="Also be the client of other servers, for whoever knows the token."
+            "--allow-client", help="Also act as the client of other servers, for anyone who knows the token."
         ),
     ] = False
     allow_capture: Annotated[
         bool,
-        typer.Option("--allow-capture", help="Record the headers of a test's packets, if its client asks."),
+        typer.Option("--allow-capture", help="Record the headers of a test's packets if its client asks."),
     ] = False
-    capture_bytes: Annotated[str, typer.Option(help="Largest capture of a transfer.", metavar="SIZE")] = (
-        "100MB"
-    )
-    capture_time: Annotated[str, typer.Option(help="Longest capture of a transfer.", metavar="TIME")] = "5min"
+    capture_bytes: Annotated[str, typer.Option(help="Maximum size of a capture.", metavar="SIZE")] = "100MB"
+    capture_time: Annotated[str, typer.Option(help="Maximum duration of a capture.", metavar="TIME")] = "5min"
     capture_interface: Annotated[
         str | None,
-        typer.Option(help="Record on this interface (the one towards the client).", metavar="IF"),
+        typer.Option(help="Record on this interface (default: the one towards the client).", metavar="IF"),
     ] = None
     transfers: Annotated[
         int | None, typer.Option(min=1, help="Exit after this many transfers.", metavar="N")

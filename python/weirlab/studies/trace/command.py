@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 TRACE = """Analyse the TCP connections in captures.
 
-For each connection and direction: bytes, throughput, retransmissions, their
-causes and which were spurious, order, duplicate ACKs, SACK, windows, round
-trips, data in flight; where on the path it was captured; why it was not faster.
-Voice streams and ESP are listed too. FILE is pcap or pcapng, also in gzip or
-zstd; several files are one capture, in this order, such as the rotated ones of
-weir log.
+For each connection and direction, this reports bytes, throughput,
+retransmissions, their causes and which were spurious, reordering, duplicate
+ACKs, SACK, windows, round-trip times and data in flight, where on the path
+the capture was made, and why the connection was not faster. Voice streams and
+ESP are listed too. FILE is pcap or pcapng, plain or compressed with gzip or
+zstd. Several files are read as one capture, in this order, such as the
+rotated files of weir log.
 
 T is seconds since the first packet (1.5, 300ms, 2min), a date and time
 (2026-01-31T12:00:00.25, UTC unless it ends in +01:00) or @SECONDS since 1970.
@@ -51,7 +52,7 @@ class PacketOptions:
     PANEL: ClassVar = "Packets"
 
     filter: Annotated[
-        str, typer.Option(help="Only packets that this accepts; pcap-filter(7).", metavar="EXPR")
+        str, typer.Option(help="Only packets that match; see pcap-filter(7).", metavar="EXPR")
     ] = ""
     start: Annotated[
         str | None, typer.Option("--from", help="Only packets from this time on.", metavar="T")
@@ -77,18 +78,19 @@ class ShownOptions:
     flow: Annotated[
         list[str] | None,
         typer.Option(
-            help="Show only these: 10.0.0.1:40000-192.0.2.1:443, or one end (an address, :PORT); repeatable.",
+            help="Only connections of 10.0.0.1:40000-192.0.2.1:443, or of one end (an address, :PORT); "
+            "repeatable.",
             metavar="END[-END]",
         ),
     ] = None
     connection: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Show everything about connection N; --report is about it, too.", metavar="N"
+            min=0, help="Show everything about connection N; also chooses it for --report.", metavar="N"
         ),
     ] = None
-    sort: Annotated[tables.SortKey, typer.Option(help="Which connections come first.")] = "bytes"
-    limit: Annotated[int, typer.Option(min=1, help="Rows in the table, at most.", metavar="N")] = 20
+    sort: Annotated[tables.SortKey, typer.Option(help="Order of connections.")] = "bytes"
+    limit: Annotated[int, typer.Option(min=1, help="Maximum rows in the table.", metavar="N")] = 20
     absolute: Annotated[
         bool,
         typer.Option("--absolute/--relative", help="Times as UTC, or since the first packet."),
@@ -103,7 +105,7 @@ class ShownOptions:
     pcapng: Annotated[
         Path | None,
         typer.Option(
-            help="Write the packets that --filter, --from and --to choose to this file.",
+            help="Write the packets that --filter, --from and --to select to this file.",
             metavar="FILE.pcapng",
         ),
     ] = None
@@ -114,7 +116,7 @@ class ShownOptions:
     ] = None
     target: Annotated[
         str | None,
-        typer.Option(help="Throughput that is wanted: say what it would need.", metavar="RATE"),
+        typer.Option(help="Wanted throughput; the diagnosis says what it needs.", metavar="RATE"),
     ] = None
 
 

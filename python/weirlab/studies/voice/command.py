@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from weirlab.studies.voice.plan import Book
     from weirlab.studies.voice.routing import Way
 
-VOICE = """Plan how calls find their way: SIP, H.323, MGCP and ENUM.
+VOICE = """Plan how calls are routed: SIP, H.323, MGCP and ENUM.
 
 A numbering plan is one YAML file: organisations, number ranges, engines,
 trees of ENUM, routes, service points and test numbers. PLAN is such a file,
-or a plan that comes with Weir: campus, carriers, cesnet, federation, translations.
+or a plan that comes with Weir: campus, carriers, cesnet, federation,
+translations.
 """
 
-ROUTE = """Say step by step where a call to a number goes, and why.
+ROUTE = """Show step by step where a call to a number goes, and why.
 
 Every step names its engine and the line of the plan that decides. Then come
-the ways that the call takes if the one before fails. The exit code is 9 if
+the routes that the call takes if the one before fails. The exit code is 9 if
 all of them end without an answer.
 
 Examples:
@@ -43,11 +44,11 @@ Examples:
 
 CHECK = """Find mistakes in a numbering plan before anything runs.
 
-Among them are loops between engines, prefixes that others hide, gateways that
-cannot take a call, expressions that do not match, holes below wildcards,
+Mistakes include loops between engines, prefixes that others hide, gateways
+that cannot take a call, expressions that do not match, holes below wildcards,
 missing SRV and A records, numbers that are too long, and conflicting owners.
-Each is told with its line, the reason and a proposal. The exit code is 9 if
-there are errors.
+Each is reported with its line, the reason and a proposed fix. The exit code
+is 9 if there are errors.
 
 Examples:
   weir voice check --plan federation
@@ -55,7 +56,7 @@ Examples:
   weir voice check --plan mine.yaml --date 2027-01-31 --json
 """
 
-EXAMPLE = """Print a plan that comes with Weir: a start for your own.
+EXAMPLE = """Print a plan that comes with Weir, as a start for your own.
 
 Plans:
   campus        only SIP; needs no gateway and no gatekeeper
@@ -99,11 +100,11 @@ def add_to(app: typer.Typer) -> None:
 
 def route(
     ctx: typer.Context,
-    number: Annotated[str, typer.Argument(help="The number as it is dialled.", metavar="NUMBER")],
+    number: Annotated[str, typer.Argument(help="The number as dialled.", metavar="NUMBER")],
     plan: PlanOption = DEFAULT_PLAN,
     caller: Annotated[
         str | None,
-        typer.Option(help="The endpoint that calls (default: caller of the plan).", metavar="ENGINE"),
+        typer.Option(help="The endpoint that calls (default: the plan's caller).", metavar="ENGINE"),
     ] = None,
     day: DateOption = None,
     json: JsonOption = False,
@@ -202,7 +203,7 @@ def example(
 
 def schema(
     ctx: typer.Context,
-    json: Annotated[bool, typer.Option("--json", help="Without effect: the schema is JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="No effect: the schema is JSON.")] = False,
 ) -> None:
     """Print the JSON Schema."""
     from weirlab.studies.voice.plan import json_schema

@@ -15,10 +15,10 @@ from weirlab.tables import Table
 INSTALL: Final = """Install Asterisk with H.323 and MGCP for the lab, beside the system.
 
 Gateways need an Asterisk with chan_ooh323 and chan_mgcp, which Debian 11 was
-the last to have. Its packages are fetched from the mirror in this machine's
-apt sources, checked by Debian's keys, and unpacked into one folder below
-/var/cache. Nothing else on the system changes; --remove undoes it. Needs root
-and apt.
+the last release to have. Its packages are fetched from the mirror in this
+machine's apt sources, verified with Debian's keys, and unpacked into one
+folder below /var/cache. Nothing else on the system changes; --remove undoes
+it. Needs root and apt.
 
 Examples:
   weir voice install
@@ -38,7 +38,8 @@ def add_to(voice: typer.Typer) -> None:
 def install(
     ctx: typer.Context,
     mirror: Annotated[
-        str | None, typer.Option("--mirror", help="Fetch from here.", metavar="URL", show_default=False)
+        str | None,
+        typer.Option("--mirror", help="Fetch from this mirror.", metavar="URL", show_default=False),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Fetch it again even if installed.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove it.")] = False,

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 ZONES = """Write the zones of a numbering plan: SOA, NS, A, SRV and NAPTR records.
 
-Every record comes from a line of the plan, named in a comment. Wildcards that
-longer names would hide (RFC 4592) are written again. With --out, a zone that
-has changed needs a higher serial in the plan; without it, zones are printed.
+Every record comes from a line of the plan, which a comment names. Wildcards
+that longer names would hide (RFC 4592) are repeated. Without --out, zones are
+printed. With --out, a zone that has changed needs a higher serial in the
+plan.
 
 Examples:
   weir voice zones --plan federation
@@ -37,7 +38,7 @@ The table is CSV; name it under tables: in the plan. A wildcard becomes a
 prefix, any other name a number. Holes below wildcards are reported: the plan
 closes them, unless its tree says fill_holes: false. With --server, ZONE is
 the name of a zone, which is transferred from that name server (AXFR); the
-server must allow this host to do so. Needs the extra voice of weirlab.
+server must allow this host to do so. Needs the voice extra of weirlab.
 
 Examples:
   weir voice import 0.2.4.e164.arpa.zone --tree public --out public.csv
@@ -46,10 +47,11 @@ Examples:
   weir voice import 0.2.4.e164.arpa --server 192.0.2.53 --tree public
 """
 
-DIFF = """Tell which numbers go another way by one plan than by another.
+DIFF = """Show which numbers two plans route differently.
 
-The answer holds for every international number: whole prefixes and single
-numbers, with the way before and after, fall-backs included. None is sampled.
+The comparison covers every international number and samples none. It lists
+whole prefixes and single numbers, with the route before and after, fall-backs
+included.
 
 Examples:
   weir voice diff old.yaml new.yaml
@@ -59,9 +61,10 @@ Examples:
 
 CONFIGS = """Write the configurations of the engines of a numbering plan.
 
-A folder per engine: Kamailio for proxies, Asterisk (PJSIP, ooh323, MGCP) for
-gateways, a table and a file of GNU Gatekeeper for gatekeepers, BIND with the
-zones, and SIPp scenarios for the test numbers. manifest.json lists the files.
+Each engine gets a folder: Kamailio for proxies, Asterisk (PJSIP, ooh323,
+MGCP) for gateways, a table and a file of GNU Gatekeeper for gatekeepers, BIND
+with the zones, and SIPp scenarios for the test numbers. manifest.json lists
+the files.
 
 Examples:
   weir voice configs --plan federation --out configs
@@ -137,7 +140,7 @@ class ZoneOptions:
     ] = "e164.arpa"
     origin: Annotated[
         str | None,
-        typer.Option("--origin", help="The zone's name, where the file does not say it.", metavar="NAME"),
+        typer.Option("--origin", help="The zone's name, if the file does not give it.", metavar="NAME"),
     ] = None
     server: Annotated[
         str | None,
@@ -213,16 +216,16 @@ def _server(text: str) -> tuple[str, int]:
 
 def diff(
     ctx: typer.Context,
-    before: Annotated[Path, typer.Argument(help="The plan as it was.", metavar="BEFORE")],
-    after: Annotated[Path, typer.Argument(help="The plan as it is to be.", metavar="AFTER")],
+    before: Annotated[Path, typer.Argument(help="The plan before the change.", metavar="BEFORE")],
+    after: Annotated[Path, typer.Argument(help="The plan after the change.", metavar="AFTER")],
     caller: Annotated[
         str | None,
-        typer.Option(help="The endpoint that calls (default: caller of each plan).", metavar="ENGINE"),
+        typer.Option(help="The endpoint that calls (default: each plan's caller).", metavar="ENGINE"),
     ] = None,
     day: DateOption = None,
     until: Annotated[
         str | None,
-        typer.Option("--until", help="The day for AFTER, if another one.", metavar="YYYY-MM-DD"),
+        typer.Option("--until", help="The day for AFTER, if it differs.", metavar="YYYY-MM-DD"),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -264,7 +267,7 @@ def configs(
         str | None,
         typer.Option(
             "--root",
-            help="Where the folder lies when engines run (default: DIR itself).",
+            help="Where the folder is when the engines run (default: DIR itself).",
             metavar="DIR",
             show_default=False,
         ),

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 DEFAULT_PLAN = Path("plan.yaml")
 
 PlanOption = Annotated[
-    Path, typer.Option("--plan", help="The numbering plan: a file, or the name of one.", metavar="PLAN")
+    Path,
+    typer.Option(
+        "--plan",
+        help="The numbering plan: a file, or the name of a plan that comes with Weir.",
+        metavar="PLAN",
+    ),
 ]
 PlanArgument = Annotated[
     Path | None, typer.Argument(help="The same as --plan.", metavar="PLAN", hidden=True, show_default=False)
@@ -26,7 +31,10 @@ PlanArgument = Annotated[
 DateOption = Annotated[
     str | None,
     typer.Option(
-        "--date", help="What holds on this day (default: today).", metavar="YYYY-MM-DD", show_default=False
+        "--date",
+        help="Apply the plan as of this day (default: today).",
+        metavar="YYYY-MM-DD",
+        show_default=False,
     ),
 ]
 
@@ -50,7 +58,7 @@ class ThroughOptions(DeviceOptions):
         typer.Option(
             "--dut",
             help="Device between the caller and everybody else (default: none): iptables, nftables, forward, "
-            "esp, wireguard, openvpn, ... (weir doctor).",
+            "esp, wireguard, openvpn, ... (see weir doctor).",
         ),
     ] = None
 

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 LAB = """Run the engines of a numbering plan in namespaces, until Ctrl-C.
 
 BIND serves the zones, Kamailio and gatekeepers route, Asterisk translates.
-Each runs at its address of the plan, with the files that weir voice zones and
-configs write. Every endpoint has a namespace, in which your own programs can
-call; the table names it, and the logs.
+Each engine runs at its address in the plan, with the files that weir voice
+zones and configs write. Every endpoint has a namespace in which your own
+programs can make calls; the table names the namespaces and the logs.
 
 Needs root and Debian's packages bind9, kamailio and sip-tester. Gateways need
-weir voice install, gatekeepers the extra voice of weirlab. Engines whose
+weir voice install, gatekeepers need the voice extra of weirlab. Engines whose
 program is missing are left out.
 
 Examples:
@@ -50,18 +50,18 @@ Examples:
 PROVE = """Prove a numbering plan by a call to each of its test numbers.
 
 The calls pass real engines in namespaces: BIND, Kamailio, Asterisk and
-gatekeepers. SIPp, lines of MGCP and telephones of H.323 call and answer, and
-both ends talk. Each call is compared with the plan: the engines on its way,
-what each engine decided by, what the name servers said, the answer. A number
-with a fall-back is called again while the preferred engine is off, answers
-503, or is busy. The second table lists the kinds of routes that the calls
-prove. With --dut, all signalling and speech of the caller pass a device under
-test. The run is kept, with every message. The exit code is 9 if a call did
-not go as planned.
+gatekeepers. SIPp, MGCP lines and H.323 telephones call and answer, and both
+ends talk. Each call is compared with the plan: the engines on its route, what
+each engine based its decision on, what the name servers answered, and how the
+call was answered. A number with a fall-back is called again while the
+preferred engine is off, answers 503, or is busy. The second table lists the
+kinds of routes that the calls prove. With --dut, all signalling and speech of
+the caller pass a device under test. The run is kept, with every message. The
+exit code is 9 if a call did not go as planned.
 
 Needs root and Debian's packages bind9, kamailio and sip-tester. Gateways need
-weir voice install; gatekeepers and telephones of H.323 need the extra voice
-of weirlab.
+weir voice install; gatekeepers and H.323 telephones need the voice extra of
+weirlab.
 
 Examples:
   weir voice prove --plan campus

@@ -30,41 +30,41 @@ class OfPlan(Section):
     plan: Path
     """The numbering plan: a file, or the name of one that comes with Weir."""
     date: datetime.date | None = None
-    """What holds on this day; left out: the day of the run."""
+    """Apply the plan as of this day; left out: the day of the run."""
     through: Through | None = None
     """The device that the calls pass; left out: none."""
 
 
 class Proof(OfPlan):
-    """Which calls."""
+    """The calls of a proof."""
 
     fall_back: bool = True
-    """Call each number with a fall-back again while the engine preferred fails."""
+    """Call each number with a fall-back again while the preferred engine fails."""
     talk_s: Seconds = 2.0
-    """For how long caller and callee talk in each call, in s."""
+    """How long caller and callee talk in each call, in s."""
     partly: bool = False
-    """Leave out calls that need engines which the lab has no program for; else they count as not proved."""
+    """Leave out calls through engines that the lab has no program for; else they count as not proved."""
 
 
 class Load(OfPlan):
-    """Which load."""
+    """The load test."""
 
     numbers: Annotated[tuple[Dialled, ...], Field(max_length=20)] = ()
     """Test numbers to call; left out: the first by a route, the first by ENUM, one for each translation."""
     setup_limit_ms: Annotated[int, Field(strict=True, ge=1, le=30_000)] = 500
-    """A call whose set-up takes longer is a bad one, as one that fails is."""
+    """A call is bad if its set-up takes longer, or if it fails."""
     bad_share: Ratio = 0.01
     """Share of bad calls that a trial may have."""
     trial_s: Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] = 5.0
-    """For how long calls are begun in a trial, in s."""
+    """How long new calls begin in a trial, in s."""
     trials: Annotated[int, Field(strict=True, ge=1, le=99)] = 3
-    """Trials that settle a rate for sure; fewer do when they agree."""
+    """Maximum trials per rate; fewer if they agree."""
     lowest: Rate = 10
     """Lowest rate to try, in calls/s."""
     highest: Rate = 2000
     """Highest rate to try, in calls/s."""
     width: Ratio = 0.05
-    """Distance of the bounds at which the search is over, as a share of the upper one."""
+    """Distance of the bounds at which the search ends, as a share of the upper one."""
     media_calls: Annotated[int, Field(strict=True, ge=0, le=50)] = 4
     """Calls with speech during each trial."""
 

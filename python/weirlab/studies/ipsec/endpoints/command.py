@@ -10,16 +10,16 @@ import typer
 from weirlab import limits
 from weirlab.cli.options import ReportOptions, ResultOptions, SeedOption, grouped, listed
 
-ENDPOINTS = """Measure jitter and delay between endpoints that bypass the system, and between ordinary ones.
+ENDPOINTS = """Measure jitter and delay between endpoints with and without kernel bypass.
 
-Two endpoints in network namespaces, joined by a veth pair, talk in calls.
-Both ends send and receive in one thread each, on a CPU each, with ESP (in
+Two endpoints in network namespaces, joined by a veth pair, exchange calls.
+Each endpoint sends and receives in one thread on its own CPU, with ESP (in
 UDP) by Weir's library. The kinds of endpoints (--arms) take turns in one run:
 bypass (AF_XDP sockets that real-time threads poll), sockets (UDP sockets of
 ordinary threads), and sockets-real-time (UDP sockets of real-time threads).
-Each kind is measured at idle, and beside a CPU hog: a program of ordinary
-priority on each endpoint's CPU. Then Weir searches how many calls each kind
-carries in time. Needs root.
+Each kind is measured with idle CPUs, and beside a CPU hog: a program of
+ordinary priority on each endpoint's CPU. Weir then searches for the most
+calls that each kind carries in time. Needs root.
 
 Examples:
   weir ipsec endpoints
@@ -41,7 +41,9 @@ class EndpointOptions:
     )
     beside: Annotated[
         str,
-        typer.Option("--beside", help="What the endpoints' CPUs do beside: idle, hog.", metavar="NAME,..."),
+        typer.Option(
+            "--beside", help="Other work on the endpoints' CPUs: idle (none), hog.", metavar="NAME,..."
+        ),
     ] = "idle,hog"
     suite: Annotated[
         str,
@@ -59,10 +61,10 @@ class TalkOptions:
     calls: Annotated[
         str, typer.Option("--calls", help="Numbers of calls to compare.", metavar="COUNT,...")
     ] = "1,100,1000"
-    codec: Annotated[str, typer.Option("--codec", help="Codec, with its packet time if wanted.")] = "g711"
+    codec: Annotated[str, typer.Option("--codec", help="Codec, with an optional packet time.")] = "g711"
     seconds: Annotated[
         float,
-        typer.Option("--seconds", min=0.1, max=limits.LONGEST_S, help="Recorded time of an attempt."),
+        typer.Option("--seconds", min=0.1, max=limits.LONGEST_S, help="Recorded seconds per attempt."),
     ] = 4.0
     repetitions: Annotated[
         int,
@@ -80,10 +82,10 @@ class SearchOptions:
     PANEL: ClassVar = "Most calls"
 
     search: Annotated[
-        bool, typer.Option("--search/--no-search", help="Search the most calls of each kind.")
+        bool, typer.Option("--search/--no-search", help="Search for the most calls of each kind.")
     ] = True
     most_calls: Annotated[
-        int, typer.Option("--most-calls", min=1, max=20_000, help="Try no more calls.", metavar="COUNT")
+        int, typer.Option("--most-calls", min=1, max=20_000, help="Maximum calls to try.", metavar="COUNT")
     ] = 10_000
     late: Annotated[
         float,
@@ -91,15 +93,13 @@ class SearchOptions:
             "--late",
             min=0.01,
             max=1000,
-            help="A packet that is heard later than this after it was due is bad.",
+            help="A packet is bad if it is heard later than this after it was due.",
             metavar="MS",
         ),
     ] = 10.0
     bad: Annotated[
         float,
-        typer.Option(
-            "--bad", min=0.001, max=99, help="Share of bad packets that is borne.", metavar="PERCENT"
-        ),
+        typer.Option("--bad", min=0.001, max=99, help="Maximum share of bad packets.", metavar="PERCENT"),
     ] = 0.1
 
 

@@ -67,24 +67,24 @@ class Limit(Section):
     """The search for the most calls."""
 
     most_calls: Calls = 10_000
-    """No more are tried."""
+    """Maximum calls to try."""
     late_ms: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 10.0
     """A packet is bad if it is heard later than this after it was due, in ms, or not at all."""
     bad_share: Ratio = 0.001
-    """Share of bad packets that is borne."""
+    """Maximum share of bad packets."""
     trial_s: Annotated[float, Field(ge=0.2, le=3600, allow_inf_nan=False)] = 1.0
-    """Length of a trial, in s, behind its warm-up."""
+    """Length of a trial after its warm-up, in s."""
     trials: Annotated[int, Field(strict=True, ge=1, le=99)] = 2
-    """Trials that settle a number of calls for sure; fewer do when they agree."""
+    """Maximum trials per number of calls; fewer if they agree."""
     width: Ratio = 0.1
-    """Distance of the bounds at which the search is over, as a share of the upper one."""
+    """Distance of the bounds at which the search ends, as a share of the upper one."""
 
 
 class Endpoints(Section):
-    """Which endpoints, which calls."""
+    """Endpoints and calls to measure."""
 
     codec: CodecText = "g711"
-    """Codec of every call, with its packet time if wanted."""
+    """Codec of every call, with an optional packet time."""
     suite: SuiteText = "aes-gcm-16"
     """Cipher suite of ESP; ``none``: calls in the clear."""
     mode: Literal["transport", "tunnel"] = "transport"
@@ -95,11 +95,11 @@ class Endpoints(Section):
     """``bypass``: AF_XDP sockets, polled by real-time threads; ``sockets``: UDP sockets of ordinary threads;
     ``sockets-real-time``: the same, of real-time threads."""
     beside: Annotated[tuple[Beside, ...], NotEmpty, AfterValidator(_no_repeats)] = ("idle", "hog")
-    """What else the endpoints' CPUs do: nothing, or a program each that never sleeps."""
+    """What else runs on each endpoint's CPU: nothing, or a program that never sleeps."""
     calls: Annotated[tuple[Calls, ...], NotEmpty, AfterValidator(_no_repeats)] = (1, 100, 1000)
-    """Numbers of calls that are compared."""
+    """Numbers of calls to compare."""
     warmup_s: WarmUp = 0.5
-    """Talked before recording, in s."""
+    """Time of calls before recording, in s."""
     lasts_s: Seconds = 4.0
     """Recorded time of an attempt, in s."""
     repetitions: Repetitions = 5
@@ -107,13 +107,13 @@ class Endpoints(Section):
     limit: Limit | None = Limit()
     """The search for the most calls; ``null``: none."""
     max_attempts: Attempts = 4
-    """How often an attempt is made that the host spoils."""
+    """Maximum tries of an attempt that the host spoils."""
     seed: Seed = 1
-    """Seed of when calls begin, and of the order of attempts."""
+    """Seed of the times at which calls begin, and of the order of attempts."""
 
 
 class EndpointScenario(Root):
-    """A scenario about endpoints that bypass the system."""
+    """A scenario about endpoints that bypass the kernel."""
 
     KEY = "endpoints"
     model_config = ConfigDict(title="Weir scenario: endpoints of calls")

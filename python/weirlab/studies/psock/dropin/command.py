@@ -39,13 +39,13 @@ opens a session to weir psock proxy for each, over all --path; the proxy
 connects to the destination. Connections to loopback and link-local addresses
 are not carried unless --only names them; they then mean the proxy's host.
 
-BPF programs redirect connections, which needs root and control groups of
-version 2. Elsewhere a seccomp filter does, which needs no root: setuid
-programs such as sudo then gain no privileges. Both need Linux 5.14.
+BPF programs redirect connections, which needs root and cgroup v2. Elsewhere a
+seccomp filter does, which needs no root: setuid programs such as sudo then
+gain no privileges. Both need Linux 5.14.
 
-The exit code is that of the program (128 + n where signal n ended it). With
---json, standard output has the result alone, and the program's goes to
-standard error.
+The exit code is that of the program (128 + n if signal n ended it). With
+--json, standard output carries only the result, and the output of the program
+goes to standard error.
 
 Both ends need the same --token, or WEIR_PSOCK_TOKEN.
 

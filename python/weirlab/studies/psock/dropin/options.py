@@ -24,7 +24,7 @@ SECCOMP: Final = "seccomp"
 ConnectionsOption = Annotated[
     int,
     typer.Option(
-        "--connections", min=1, max=MOST_CONNECTIONS, help="Maximum of simultaneous connections.", metavar="N"
+        "--connections", min=1, max=MOST_CONNECTIONS, help="Maximum simultaneous connections.", metavar="N"
     ),
 ]
 
@@ -46,7 +46,7 @@ class ProgramOptions:
         list[str] | None,
         typer.Option(
             "--only",
-            help="Carry connections to these destinations alone, such as 192.0.2.0/24:443; repeatable.",
+            help="Carry only connections to these destinations, such as 192.0.2.0/24:443; repeatable.",
             metavar="NETWORK[:PORT]",
         ),
     ] = None

@@ -33,23 +33,24 @@ if TYPE_CHECKING:
 MEASURE = """Measure a transfer from all sides at once, and say why it was not faster.
 
 HOST runs weir tcp serve. Both ends report the kernel's state of every
-connection. Both record the packets, too: this one where it may (root), HOST
-where weir tcp serve was started with --allow-capture. Everything is put on one
-axis of time, by the clock of this host; how well the other clock is known is
-told. The run is kept: weir report draws its page, its tables are
+connection. Both also record the packets: this host if it runs as root, HOST
+if weir tcp serve was started with --allow-capture. Everything is put on one
+time axis, by the clock of this host; the result says how well the other clock
+is known. The run is kept: weir report draws its page, and its tables are
 Parquet. weir run slow-transfer measures over an emulated path instead.
 
-With --client the transfer is one between two other hosts, both of which run
-weir tcp serve; this one asks, is told what both kernels report, and keeps it.
-Each of them records packets where it was started with --allow-capture. Times
-are those of the client's clock.
+With --client, the transfer runs between two other hosts, both of which run
+weir tcp serve. This host starts it, receives what both kernels report, and
+keeps it. Each of the two hosts records packets if it was started with
+--allow-capture. Times are those of the client's clock.
 
 --capture between:INTERFACE also records on an interface of this host that
-forwards the connection, such as a bridge or a router's port. Then it is known
-on which side of this host packets are lost or wait.
+forwards the connection, such as a bridge or a router's port. This shows on
+which side of this host packets are lost or wait.
 
---every is the period of the kernel's reports, --period that of computed values
-(in --json and in the run), --interval that of lines and tables for people.
+--every is the period of the kernel's reports, --period that of computed
+values (in --json and in the run), --interval that of printed lines and
+tables.
 
 Examples:
   weir tcp measure 192.0.2.1 --token SECRET
@@ -90,7 +91,7 @@ class SourceOptions:
     capture: Annotated[
         str,
         typer.Option(
-            help="Record packets: auto (both ends, where allowed), none, or where: sender, receiver, an "
+            help="Record packets: auto (both ends, if allowed), none, or where: sender, receiver, an "
             "interface of this host (as the client), between:INTERFACE (this host forwards).",
             metavar="auto|none|WHERE,...",
         ),
@@ -118,21 +119,21 @@ class AxisOptions:
 
     target: Annotated[
         str | None,
-        typer.Option(help="Throughput that is wanted: say what it would need.", metavar="RATE"),
+        typer.Option(help="Wanted throughput; the diagnosis says what it needs.", metavar="RATE"),
     ] = None
     period: Annotated[str, typer.Option(help="Period of computed values.", metavar="TIME")] = "100ms"
-    interval: Annotated[str, typer.Option(help="Period of what is printed.", metavar="TIME")] = "1s"
+    interval: Annotated[str, typer.Option(help="Period of printed lines and tables.", metavar="TIME")] = "1s"
     start: Annotated[
-        str | None, typer.Option("--from", help="Show only what is from this time on.", metavar="T")
+        str | None, typer.Option("--from", help="Show values from this time on.", metavar="T")
     ] = None
-    end: Annotated[str | None, typer.Option("--to", help="Show only what is before.", metavar="T")] = None
+    end: Annotated[str | None, typer.Option("--to", help="Show values before this time.", metavar="T")] = None
     absolute: Annotated[
         bool, typer.Option("--absolute/--relative", help="Times as UTC, or since the start.")
     ] = False
     fields: Annotated[
         str | None,
         typer.Option(
-            help="The kernel's fields on the axis (weir tcp watch --list-fields).", metavar="NAME,..."
+            help="Kernel fields on the time axis (see weir tcp watch --list-fields).", metavar="NAME,..."
         ),
     ] = None
 

@@ -52,14 +52,14 @@ Period = Annotated[str, readable(_period)]
 
 
 class TcpSection(Section):
-    """One transfer, and how it is looked at."""
+    """One transfer, and how it is measured."""
 
     host: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     """Name or address of a host that runs ``weir tcp serve``. The token comes from ``WEIR_TCP_TOKEN``, or
     from ``--token`` of ``weir tcp measure``."""
     port: Annotated[int, Field(strict=True, ge=1, le=65535)] = sending.PORT
     client: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """Another host that is to be the client; it runs ``weir tcp serve --allow-client``. Its token comes from
+    """Another host as the client; it runs ``weir tcp serve --allow-client``. Its token comes from
     ``WEIR_TCP_CLIENT_TOKEN``, or from ``--client-token``."""
     client_port: Annotated[int, Field(strict=True, ge=1, le=65535)] = sending.PORT
     path: PathSection | None = None
@@ -69,13 +69,13 @@ class TcpSection(Section):
     reverse: bool = False
     """The server sends."""
     lasts: Time | None = None
-    """How long; 10 s if neither this nor ``total`` is given."""
+    """Duration; 10 s if neither this nor ``total`` is given."""
     total: Size | None = None
-    """How much, instead: ``500MB``."""
+    """Size of the transfer, instead of ``lasts``: ``500MB``."""
     rate: BitRate | None = None
-    """At most: ``50Mbit/s``."""
+    """Maximum rate: ``50Mbit/s``."""
     congestion: Annotated[str, Field(max_length=15)] = ""
-    """Congestion control of both ends; empty: what each host uses."""
+    """Congestion control of both ends; empty: each host's default."""
     options: Words = {}
     """Socket options of the client's data connections, by name or ``LEVEL:NUMBER``."""
     server_options: Words = {}
@@ -88,12 +88,12 @@ class TcpSection(Section):
     """The kernel's fields in the table ``axis``: names separated by commas, or ``all``. The table ``samples``
     has all of them anyway."""
     capture: Annotated[str, readable(_captures)] = capturing.AUTO
-    """Record packets: ``auto`` (at both ends, where allowed), ``none``, or which ends must be recorded:
+    """Record packets: ``auto`` (at both ends, if allowed), ``none``, or the ends that must be recorded:
     ``sender``, ``receiver``, or both with a comma between. An interface (with ``host``) stands for the
     client, and ``between:INTERFACE`` for an interface of this host that forwards the connection. Other hosts
     record if they run ``weir tcp serve --allow-capture``."""
     target: BitRate | None = None
-    """Throughput that is wanted; the diagnosis says what it would need."""
+    """Wanted throughput; the diagnosis says what it needs."""
 
     @property
     def every_ns(self) -> int:

@@ -14,16 +14,16 @@ LOAD = """Find how many calls per second the engines of a plan set up.
 
 SIPp calls a test number through the engines of the plan. A search (RFC 9971)
 chooses the rates, and ends where too many calls fail or are slow. A few calls
-with speech run beside them. The numbers are one that a route decides, one
-that ENUM decides, and one for each translation between SIP and H.323, unless
---number names others. An MGCP line carries one call at a time: translations
-to such a line have no rate. With --dut, all signalling and speech of the
-caller pass a device under test.
+with speech run beside them. By default, the numbers are one that a route
+decides, one that ENUM decides, and one for each translation between SIP and
+H.323; --number names others. An MGCP line carries one call at a time, so
+translations to such a line have no rate. With --dut, all signalling and
+speech of the caller pass a device under test.
 
-The result holds for this machine, whose CPUs callers, callees and engines
-share; the table tells how much of a core each engine used. Needs root and
-Debian's packages bind9, kamailio and sip-tester. Gateways need weir voice
-install.
+The result holds only for this machine, because callers, callees and engines
+share its CPUs. The table shows how much of a core each engine used. Needs
+root and Debian's packages bind9, kamailio and sip-tester. Gateways need weir
+voice install.
 
 Examples:
   weir voice load --plan campus
@@ -60,12 +60,12 @@ class RateOptions:
         ),
     ] = 1.0
     trial: Annotated[
-        float, typer.Option("--trial", min=1, help="How long a trial begins calls.", metavar="S")
+        float, typer.Option("--trial", min=1, help="Seconds per trial in which calls begin.", metavar="S")
     ] = 5.0
     trials: Annotated[
         int,
         typer.Option(
-            "--trials", min=1, max=99, help="Most trials at a rate; fewer do if they agree.", metavar="COUNT"
+            "--trials", min=1, max=99, help="Maximum trials at a rate; fewer if they agree.", metavar="COUNT"
         ),
     ] = 3
     width: Annotated[
@@ -74,7 +74,7 @@ class RateOptions:
             "--width",
             min=0.1,
             max=50,
-            help="Width of the result: the search ends when its bounds are so close.",
+            help="Distance of the bounds at which the search ends.",
             metavar="PERCENT",
         ),
     ] = 5.0

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 MANAGE_HELP = """Keep a numbering plan in a database, where several organisations change it.
 
-weir web --voice DATABASE serves the pages: each organisation changes what is
+weir web --voice DATABASE serves the pages. Each organisation changes what is
 its own, all changes are checked and can be undone, and a publication writes
-the zones for BIND. DATABASE is a file (SQLite), or a URL of PostgreSQL such
-as postgresql://weir@db.example.net/voice.
+the zones for BIND. DATABASE is an SQLite file or a PostgreSQL URL such as
+postgresql://weir@db.example.net/voice.
 """
 
 IMPORT = """Create a database from a numbering plan.
 
-Ranges, routes and entries of its CSV tables are taken over as well. Then add
+Ranges, routes and entries of its CSV tables are imported, too. Then add
 an administrator (weir voice manage add-user) and start weir web --voice.
 
 Examples:
@@ -44,21 +44,21 @@ Examples:
 
 EXPORT = """Print the plan of a database.
 
-It is a numbering plan like any other: for weir voice check, route, prove and
-all other commands.
+The output is a numbering plan like any other, for weir voice check, route,
+prove and all other commands.
 
 Examples:
   weir voice manage export --database plan.db > plan.yaml
   weir voice manage export --database plan.db --json
 """
 
-ADD_USER = """Let somebody sign in, for one organisation or as an administrator.
+ADD_USER = """Allow a user to sign in, for one organisation or as an administrator.
 
-The password is asked for, or read from standard input if that is no terminal.
-Without one (--no-password) only a proxy can let the user in: weir web
---voice-user-header. A user of an organisation may change its contacts, its
-engines and their routes, and everything about its own numbers. Publishing
-needs --publish. Administrators may do everything.
+Weir asks for the password, or reads it from standard input if that is not a
+terminal. Without a password (--no-password), only a proxy can let the user
+in: weir web --voice-user-header. A user of an organisation may change its
+contacts, its engines and their routes, and everything about its own numbers.
+Publishing needs --publish. Administrators may do everything.
 
 Examples:
   weir voice manage add-user alice --database plan.db
@@ -78,15 +78,15 @@ Examples:
 
 USERS = """List who may sign in.
 
-The table says for which organisation, whether with the right to publish, and
-whether by a password or by a proxy alone.
+The table shows each user's organisation, whether the user may publish, and
+whether the user signs in with a password or only through a proxy.
 
 Examples:
   weir voice manage users --database plan.db
   weir voice manage users --json
 """
 
-LOG = """Show the audit log: changes, publications, sign-ins, accounts.
+LOG = """Show the audit log: changes, publications, sign-ins and accounts.
 
 The latest event comes first.
 
@@ -103,7 +103,7 @@ DatabaseOption = Annotated[
     str,
     typer.Option(
         "--database",
-        help="An SQLite file, or a URL of PostgreSQL.",
+        help="An SQLite file or a PostgreSQL URL.",
         envvar="WEIR_VOICE_DATABASE",
         metavar="DATABASE",
     ),
@@ -185,14 +185,15 @@ class RightsOptions:
         str | None,
         typer.Option(
             "--organisation",
-            help="The user's organisation; without it, an administrator.",
+            help="The user's organisation; without it, the user is an administrator.",
             metavar="NAME",
             show_default=False,
         ),
     ] = None
     publish: Annotated[bool, typer.Option("--publish", help="Allow the user to publish.")] = False
     password: Annotated[
-        bool, typer.Option("--password/--no-password", help="Ask for a password.", show_default=False)
+        bool,
+        typer.Option("--password/--no-password", help="Whether to ask for a password.", show_default=False),
     ] = True
 
     def __str__(self) -> str:
@@ -281,7 +282,7 @@ def users(ctx: typer.Context, database: DatabaseOption = DEFAULT_DATABASE, json:
 def log(
     ctx: typer.Context,
     last: Annotated[
-        int, typer.Option("--last", min=1, max=_MOST_EVENTS, help="How many events.", metavar="N")
+        int, typer.Option("--last", min=1, max=_MOST_EVENTS, help="Number of events.", metavar="N")
     ] = 50,
     database: DatabaseOption = DEFAULT_DATABASE,
     json: JsonOption = False,
