@@ -376,6 +376,7 @@ def main() -> int:
             f"{name:14} {by:4} {aim:8} {outcome.at_s:6.2f} s {outcome.code:4}  {word}  | {last}", flush=True
         )
         if outcome.wrong:
+            print(outcome.said, flush=True)
             failed.append(outcome)
     shutil.rmtree(wanted.folder)
     print(f"\n{'':14} " + " ".join(f"{by:>5}" for by in SIGNALS))
