@@ -16,7 +16,7 @@ LOADS_ABOVE = (1.1, 1.3, 1.6)
 
 @dataclass(frozen=True)
 class Device:
-    """A server with a finite queue; a packet takes ``io_ns`` if that is longer than the time for the rules."""
+    """A server with a finite queue; each packet takes at least ``io_ns``, or longer for the rules."""
 
     fixed_ns: float = 1200.0
     per_rule_ns: float = 2.7
