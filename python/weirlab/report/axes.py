@@ -64,7 +64,7 @@ ROW: Final = 58
 
 
 def rows(names: Sequence[str]) -> alt.Y:
-    """A band per name of the field ``row``; :func:`row_names` writes the names, and marks go 10 pixels below."""
+    """A band per name of the field ``row``; :func:`row_names` writes the names, marks go 10 pixels below."""
     return alt.Y(
         "row:N", title=None, sort=list(names), axis=None, scale=alt.Scale(paddingInner=0, paddingOuter=0)
     )

@@ -24,7 +24,7 @@ class Figure:
     title: str
     caption: str
     alt: str
-    """A description of the axes, for readers who cannot see the chart."""
+    """Alternative text: what is plotted against what, for readers who cannot see the chart."""
     chart: Chart
     data: pl.DataFrame
     switchable: bool = False
