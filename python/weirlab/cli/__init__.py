@@ -36,6 +36,6 @@ def main() -> None:
         # A signal that was deferred until the command had ended must still stop the calling script.
         sys.exit(interrupts.exit_code() if interrupts.pending() else code)
     except KeyboardInterrupt:
-        # From Python's handler before ours was installed, or from ours just before it was disabled.
+        # From Python's handler before Weir's was installed, or from Weir's just before it was disabled.
         known = sys.modules.get("weirlab.interrupts")
         sys.exit(130 if known is None else known.exit_code())

@@ -174,7 +174,7 @@ def _explain(problem: ErrorDetails, root: type[BaseModel], about: str) -> str:
         case "missing":
             told = ""
             if about and loc == (getattr(root, "KEY", ""),):
-                told = f"; a scenario can be about {about}"
+                told = f"; the possible keys are {about}"
             return f"the key {str(loc[-1])!r} is missing{told}"
         case "value_error":
             reason = str(problem.get("ctx", {}).get("error", problem["msg"]))
