@@ -162,9 +162,7 @@ def test_a_device_is_no_input(device: str) -> None:
 def test_a_pipe_into_which_nobody_writes_is_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "fifo"
     os.mkfifo(path)
-    with pytest.raises(
-        InputError, match=r"fifo: that is a pipe without a writer, .*give the path of a rul"
-    ):
+    with pytest.raises(InputError, match=r"fifo: that is a pipe without a writer, .*give the path of a rul"):
         files.read_text(path, "a ruleset", 1000)
 
 
