@@ -145,9 +145,7 @@ def summary(todo: list[Case], samples: list[Sample], about: Mapping[str, Any]) -
 
 def main() -> int:
     parser = options("peers", __doc__)
-    parser.add_argument(
-        "--repeats", type=int, default=3, help="measurements of every case (default 3)"
-    )
+    parser.add_argument("--repeats", type=int, default=3, help="measurements of every case (default 3)")
     asked = parser.parse_args()
     if asked.repeats < 1:
         parser.error("--repeats must be 1 or more")

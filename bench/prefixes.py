@@ -143,7 +143,7 @@ def main() -> None:
         )
         table.add_row("look-up of a number's entry and route", f"{looked_up:.1f} us")
         whole = per_call_us(lambda number: next(calls(network, number)), numbers)
-        table.add_row("a number's whole route, with its reasons", f"{whole:.0f} us")
+        table.add_row("a number's whole path, with its reasons", f"{whole:.0f} us")
         if os.geteuid() == 0:
             served(network, numbers, table)
     Console().print(table)

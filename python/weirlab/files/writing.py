@@ -78,7 +78,7 @@ def write(
     If anything goes wrong before that step, such as a full disk or Ctrl-C, ``path`` keeps its content and no
     other file stays. Only ``kill -9`` can leave a file, with a name that matches :data:`SCRATCH`: between
     giving the file that name and replacing ``path`` by it, or at any time if the file system does not support
-    ``O_TMPFILE``. Whoever next writes a file to the folder, or writes one after any change there, removes it.
+    ``O_TMPFILE``. The next write to the folder by another process, or after any change there, removes it.
 
     Parameters
     ----------
