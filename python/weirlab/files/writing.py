@@ -52,7 +52,7 @@ def check_output(path: Path, option: str = "", *, makes_folder: bool = False) ->
         check_folder(path.parent, option)
         return
     if not path.parent.is_dir():
-        raise InputError(f"{_named(path, option)}: there is no folder {shown(path.parent)}; make it first")
+        raise InputError(f"{_named(path, option)}: there is no folder {shown(path.parent)}; create it first")
     _try(path.parent)
 
 
@@ -61,7 +61,7 @@ def check_folder(path: Path, option: str = "") -> None:
     while _mode(path, option) is None and path != path.parent:
         path = path.parent
     if not path.is_dir():
-        raise InputError(f"{_named(path, option)}: that is no folder; choose another place")
+        raise InputError(f"{_named(path, option)}: that is not a folder; choose another place")
     _try(path)
 
 

@@ -53,7 +53,7 @@ def noisy(scenario: Scenario) -> bool:
 
 
 def limits(scenario: Scenario) -> Limits:
-    """The limits beyond which the host has spoiled a trial of ``scenario``."""
+    """From where on the host has spoiled a trial of ``scenario``."""
     return NOISY_LIMITS if noisy(scenario) else CAREFUL_LIMITS
 
 
@@ -68,11 +68,11 @@ def repetitions(scenario: Scenario, planned: int) -> int:
 
 
 def noise_in_words() -> str:
-    """What a run for a noisy machine tolerates, in words."""
+    """What a run for a noisy machine bears."""
     bears, usual = NOISY_LIMITS, CAREFUL_LIMITS
     return (
         f"the host may disturb {bears.left_out_ratio:.0%} of a trial ({usual.left_out_ratio:.0%} elsewhere), "
-        f"and the load may be off by {bears.pacing_ratio:.0%} ({usual.pacing_ratio:.0%}); "
+        f"and the load be off by {bears.pacing_ratio:.0%} ({usual.pacing_ratio:.0%}); "
         f"{MORE_REPETITIONS} times the repetitions, whose scatter makes the intervals wider"
     )
 

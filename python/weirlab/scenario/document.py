@@ -168,9 +168,9 @@ class _Plain:
             self._fail(node, "an alias (*) that contains itself")
         # The values in the text were counted before: only aliases can still exceed the limit.
         if self._count > self._most_values:
-            self._fail(node, f"with aliases (*) repeated, {_too_many(self._most_values)}")
+            self._fail(node, f"with aliases (*) expanded, {_too_many(self._most_values)}")
         if len(path) >= limits.MOST_LEVELS:
-            self._fail(node, f"with aliases (*) repeated, {_most_levels()}")
+            self._fail(node, f"with aliases (*) expanded, {_most_levels()}")
         self._open.append(node)
         try:
             if isinstance(node, yaml.MappingNode):
@@ -189,7 +189,7 @@ class _Plain:
             key = str(key_node.value)
             if key in result:
                 first = self._document.keys[(*path, key)]
-                self._fail(key_node, f"key {quoted(key)} appears twice (first in line {first.line})")
+                self._fail(key_node, f"key {quoted(key)} appears twice (first on line {first.line})")
             self._document.keys[(*path, key)] = _mark(key_node)
             result[key] = self.convert(value_node, (*path, key))
         return result
@@ -210,7 +210,7 @@ class _Plain:
                 return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         except ValueError:
             self._fail(node, f"{quoted(text)} is not a number")
-        self._fail(node, f"the tag {quoted(node.tag)} has no meaning here")
+        self._fail(node, f"the tag {quoted(node.tag)} is not supported here")
 
     def _fail(self, node: yaml.Node, what: str) -> NoReturn:
         raise InputError(f"{self._document.at(_mark(node))}: {what}")

@@ -141,7 +141,7 @@ class Store:
         if len(fitting) > 1:
             shown = ", ".join(fitting[:5]) + (", ..." if len(fitting) > 5 else "")
             raise StoreError(
-                f"{quoted(run_id)} fits {len(fitting)} runs in {self.root}: {shown}; give more of the ID"
+                f"{quoted(run_id)} matches {len(fitting)} runs in {self.root}: {shown}; give more of the ID"
             )
         run = Run(self.root / fitting[0])
         Manifest.load(run.path)
@@ -201,7 +201,7 @@ class Store:
         path = self.root / name
         try:
             if _is_empty(path):
-                raise StoreError(f"{path} was made and nothing written into it; delete it")
+                raise StoreError(f"nothing was written into {path}, the folder of a run; delete it")
             manifest = Manifest.load(path)
             if manifest.status != "running" and (problem := tables.problem(path, manifest.trials)):
                 raise StoreError(problem)

@@ -36,7 +36,7 @@ class WriterLock:
                     writer = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
                     raise StoreError(
                         f"run {run_path.name} is being written by process {writer}; "
-                        "wait until that has ended or stop it, then try again"
+                        "wait until it ends, or stop it, then try again"
                     )
                 os.pwrite(self._fd, f"{os.getpid():<31}\n".encode(), 0)
         except BaseException:

@@ -45,7 +45,7 @@ def tables(found: Diagnosis) -> list[Table]:
 def sentences(found: Mapping[int, Diagnosis]) -> Table:
     """A sentence per connection, by its number."""
     rows = [(str(number), each.sentence) for number, each in found.items()]
-    return Table("Why not faster (--connection tells the rest)", ("#", ""), rows)
+    return Table("Why not faster (--connection shows the rest)", ("#", ""), rows)
 
 
 def remarks(found: Diagnosis) -> list[str]:
