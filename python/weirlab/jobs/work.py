@@ -1,4 +1,4 @@
-"""The surroundings of a job: where it stores its run and reports its progress."""
+"""The context of a job: the store for its run, and where it reports its progress."""
 
 from __future__ import annotations
 
