@@ -6,9 +6,9 @@ SHELL := bash
 
 VENV := $(CURDIR)/.venv
 export PATH := $(VENV)/bin:$(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
-# PyO3 asks this interpreter; the same one for cargo and for maturin, or it is built twice.
+# PyO3 builds for this interpreter. With different ones for cargo and maturin it would be built twice.
 export PYO3_PYTHON := $(VENV)/bin/python
-# Containers often set it; then every process that a test starts would compile all of Weir anew.
+# Containers often set it; then every process that a test starts would compile all of Weir again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test kills lint fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link bench-psock bench-managing bench-prefixes psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
@@ -22,7 +22,7 @@ demo: build ## Measure a firewall, model it, predict, verify, report (a simulate
 test: build ## Run every test that this machine can run
 	@scripts/test
 
-kills: build ## Kill every long command and see what is left (root; ARGS="--kills 20")
+kills: build ## Kill every long-running command and check what is left (root; ARGS="--kills 20")
 	@python tests/kills $(ARGS)
 
 lint: build ## Check style, types and layers, in Python and in Rust
@@ -33,54 +33,54 @@ lint: build ## Check style, types and layers, in Python and in Rust
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 
-fuzz: ## Fuzz the reading of foreign bytes for an hour of CPU time (nightly, cargo-fuzz; ARGS="esp 3600")
+fuzz: ## Fuzz the parsers of untrusted bytes for an hour of CPU time (nightly, cargo-fuzz; ARGS="esp 3600")
 	@scripts/fuzz $(ARGS)
 
 bench: ## Compare the generator with trafgen, xdp-trafficgen, mgen and iperf3 (root)
 	@scripts/bootstrap --bench
 	@python bench/peers.py
 
-bench-model: build ## Score predictions on held-out trials (root; ARGS="--lab sim": without)
+bench-model: build ## Score predictions on held-out trials (root; not with ARGS="--lab sim")
 	@python bench/model.py $(ARGS)
 
-bench-tap: build ## What copying costs a link, and what is lost, beside tcpdump (root)
+bench-tap: build ## What copying costs a link, and what is lost, compared with tcpdump (root)
 	@python bench/tap.py $(ARGS)
 
 bench-opening: build ## What opening a large capture in weir web costs (ARGS="--packets 9000000")
 	@python bench/opening.py $(ARGS)
 
-bench-trace: build ## Time the trace analysis beside tcptrace and tshark (ARGS=capture.pcap)
+bench-trace: build ## Time the trace analysis against tcptrace and tshark (ARGS=capture.pcap)
 	@python bench/trace.py $(ARGS)
 
-bench-esp: build ## What ESP costs per packet, published findings asked again, gateways compared (root for these)
+bench-esp: build ## What ESP costs per packet; published findings checked, gateways compared (root for these)
 	@python bench/esp.py $(ARGS)
 
-bench-tcp: build ## Bulk transfers beside iperf3, and what watching connections costs (root)
+bench-tcp: build ## Bulk transfers compared with iperf3, and what watching connections costs (root)
 	@scripts/bootstrap --bench
 	@python bench/tcp.py $(ARGS)
 
-bench-planted: build ## Planted causes of slow transfers, and what the diagnosis names (root)
+bench-planted: build ## Diagnose slow transfers with planted causes (root)
 	@python bench/planted.py $(ARGS)
 
 bench-disturbed: build ## What a busy machine costs: valid attempts, time and error, quiet and disturbed (root)
 	@python bench/disturbed.py $(ARGS)
 
-bench-link: build ## What the link emulator carries, how exact and how late it is, beside netem (root)
+bench-link: build ## Throughput, accuracy and lateness of the link emulator, compared with netem (root)
 	@python bench/link.py $(ARGS)
 
-bench-psock: build ## Parallel sockets at full speed beside TCP and multipath TCP (root)
+bench-psock: build ## Parallel sockets at full speed, compared with TCP and multipath TCP (root)
 	@python bench/psock.py $(ARGS)
 
-bench-managing: build ## What changes of a managed plan of 100,000 prefixes cost (ARGS="--prefixes 20000")
+bench-managing: build ## What changes to a managed plan of 100,000 prefixes cost (ARGS="--prefixes 20000")
 	@python bench/managing.py $(ARGS)
 
-bench-prefixes: build ## What a plan of 100,000 prefixes costs to check, to look up and to serve (root for BIND)
+bench-prefixes: build ## What checking, looking up and serving a plan of 100,000 prefixes costs (root for BIND)
 	@python bench/prefixes.py $(ARGS)
 
-psock-schedules: ## 10,000 random schedules of a simulated network under the checker (SCHEDULES=10000)
+psock-schedules: ## Check 10,000 random schedules of a simulated network (SCHEDULES=10000)
 	@PSOCK_SCHEDULES=$(or $(SCHEDULES),10000) cargo test --locked --package weir-psock --test simulated -- --nocapture
 
-voice-numbers: build ## 10,000 random numbers at name servers, 300 at Kamailio, against the plan (root; NUMBERS=10000)
+voice-numbers: build ## Check 10,000 random numbers at name servers, 300 at Kamailio, against the plan (root; NUMBERS=10000)
 	@WEIR_VOICE_NUMBERS=$(or $(NUMBERS),10000) python -m pytest -q tests/netns/test_voice_numbers.py
 
 build: ## Install what is missing and build the engine
@@ -96,7 +96,7 @@ webui: ## Build the page of weir web into python/weirlab/web/static (needs Node 
 wheel: build ## Build the wheel into dist/
 	@maturin build --release --out dist
 
-manual: build ## Make the manual page weir(1) anew from the help of the commands
+manual: build ## Regenerate the manual page weir(1) from the help of the commands
 	@scripts/manual
 
 format: build ## Format Python and Rust
@@ -104,12 +104,12 @@ format: build ## Format Python and Rust
 	ruff format .
 	cargo fmt --all
 
-lock: build ## Renew the locked versions, and the licences of what is handed on
+lock: build ## Update the locked versions, and the licences of redistributed software
 	scripts/lock
 	cargo update
 	@scripts/bootstrap
 	python scripts/licences
 
-clean: ## Remove all that was built here
+clean: ## Remove everything that was built here
 	rm -rf build dist target .venv webui/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	rm -f python/weirlab/_engine*.so

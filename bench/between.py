@@ -1,4 +1,4 @@
-"""Causes that one end takes for others, and that captures at both ends tell."""
+"""Causes that look like others from one end, but can be identified from captures at both ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _always_foreign(draw: Draw) -> Case:
 
 
 def _reordering_without_sack(draw: Draw) -> Case:
-    # As with SACK, but nobody reports what arrives twice.
+    # As with SACK, but the receiver does not report duplicates.
     reorder = f"{draw('percent', 2, 1, 3):.2f}%,by={draw('by_s', 0.015, 0.01, 0.018) * 1e6:.0f}us"
     return Case(
         "reordering without SACK",

@@ -1,4 +1,4 @@
-"""What passes over one cable while something sends: counted by the interfaces, the same for every sender."""
+"""Frames over one cable while a sender runs, counted by the interfaces in the same way for every sender."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from weirlab.lab.netns import PlainPair
 WARMUP_S = 0.5
 WINDOW_S = 2.0
 SENDING_S = WARMUP_S + WINDOW_S + 0.5
-"""How long a sender has to go on for the window to lie inside."""
+"""How long a sender must send so that the window lies inside."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """Counts of the interfaces at both ends over ``seconds``, and what the host took away meanwhile.
+    """Counts of the interfaces at both ends over ``seconds``, and the CPU time that the host took away.
 
-    ``arrived`` frames were taken in by the receiving interface; ``overflowed`` ones were
-    sent while its ring was full. ``steal_ratio`` is the share of the two CPUs' time that
-    the host gave to somebody else.
+    The receiving interface accepted ``arrived`` frames; ``overflowed`` frames were sent while
+    its ring was full. ``steal_ratio`` is the share of the two CPUs' time that the host gave to
+    others.
     """
 
     seconds: float
@@ -39,7 +39,7 @@ class Window:
 
 
 def measure(bed: PlainPair, send: Callable[[], None]) -> Window:
-    """Count while ``send`` runs; it has to send for ``SENDING_S`` seconds."""
+    """Count while ``send`` runs, which must send for ``SENDING_S`` seconds."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         window = pool.submit(_watch, bed)
         send()
@@ -59,5 +59,5 @@ def _reading(bed: PlainPair) -> tuple[float, float, float, float]:
     counters = bed.counters()
     now = time.monotonic()
     steal_s = sum(states.get("steal", 0.0) for states in bed.host().cpu_s.values())
-    # A full ring counts as dropped by its sender, whether skb or XDP frame.
+    # A frame that meets a full ring counts as dropped by the sender, whether skb or XDP frame.
     return now, counters["rx_rx_packets"], counters["tx_tx_dropped"], steal_s

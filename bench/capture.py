@@ -1,7 +1,7 @@
-"""A made-up capture of as many packets as wanted: bulk transfers over several connections, with losses.
+"""Generates a capture of any number of packets: bulk transfers over several connections, with losses.
 
-Packets are computed from their numbers, some hundred thousand at a time, and written as they come: memory
-does not grow with the file. They are cut behind their headers, so that 9 million take 850 MB.
+Packets are computed from their numbers in batches of some hundred thousand and written at once, so memory
+use does not grow with the file. They are cut after their headers, so 9 million take 850 MB.
 
     .venv/bin/python bench/capture.py build/big.pcap --packets 9000000 --connections 8
 """
@@ -28,7 +28,7 @@ WINDOW: Final = 6000
 ACK, PSH_ACK, SYN, SYN_ACK, FIN_ACK = 0x10, 0x18, 0x02, 0x12, 0x11
 SENDER, RECEIVER = 0, 1
 BATCH: Final = 1 << 17
-"""Data segments that are made at once."""
+"""Data segments that are generated at once."""
 
 RECORD: Final = np.dtype(
     [
@@ -42,7 +42,7 @@ RECORD: Final = np.dtype(
         ("sack_kind", "V4"), ("left", ">u4"), ("right", ">u4"),
     ]
 )  # fmt: skip
-"""A packet of pcap with time stamps in ns, cut behind its TCP header, which has 24 bytes of options."""
+"""A packet of a pcap file with timestamps in ns, cut after its TCP header, which has 24 bytes of options."""
 _HEADERS: Final = RECORD.itemsize - 16
 _NO_OPTION: Final = b"\x01"
 
@@ -51,7 +51,7 @@ _NO_OPTION: Final = b"\x01"
 class Transfer:
     """A connection: the sender sends ``segments``, one every ``gap_ns``; one of ``loss_every`` is lost.
 
-    It is captured at the sender. The receiver acknowledges every second segment, and during a loss each one.
+    It is captured at the sender. The receiver acknowledges every second segment, and every one during a loss.
     """
 
     number: int
@@ -66,12 +66,12 @@ class Transfer:
 
     @property
     def first_ns(self) -> int:
-        """Of the data."""
+        """When the first data segment is sent."""
         return self.begin_ns + self.rtt_ns + MS
 
     @property
     def _isn(self) -> tuple[int, int]:
-        """Of the sender and of the receiver; the sender's numbers wrap around after a GB."""
+        """Initial sequence numbers of sender and receiver; the sender's numbers wrap around after a GB."""
         return 3_000_000_000 + self.number, 1_000_000 * (1 + self.number)
 
     @property
@@ -80,7 +80,7 @@ class Transfer:
         return self.first_ns + self.segments * self.gap_ns + 3 * self.rtt_ns
 
     def packets(self, from_ns: int, to_ns: int) -> NDArray[Any]:
-        """Its packets of this time, not in order."""
+        """Its packets in this period, not in order."""
         made = [*self._beginning(), *self._end(), self._data(from_ns, to_ns), self._again(from_ns, to_ns),
                 self._acks(from_ns, to_ns)]  # fmt: skip
         whole = np.concatenate(made)
@@ -125,12 +125,12 @@ class Transfer:
 
     def _acks(self, from_ns: int, to_ns: int) -> NDArray[Any]:
         numbers = self._numbers(self.first_ns + self.rtt_ns, from_ns, to_ns)
-        # The latest loss before, and whether it has been repaired when this segment comes.
+        # The latest loss before it, and whether that has been repaired when this segment arrives.
         lost = (numbers - self.loss_every // 2) // self.loss_every * self.loss_every + self.loss_every // 2
         since = numbers - lost
         repair = -(-(self._repair_ns) // self.gap_ns)
         is_open = (lost >= 0) & (since < repair) & (lost < self.segments)
-        # Nothing is said when a segment does not come; otherwise every second, and each one during a loss.
+        # A lost segment causes no ACK; otherwise every second segment does, and every one during a loss.
         is_said = ~self._is_lost(numbers) & (is_open | (numbers % 2 == 1) | (numbers == self.segments - 1))
         numbers, lost, is_open = numbers[is_said], lost[is_said], is_open[is_said]
         ack = np.where(is_open, lost, numbers + 1) * MSS + 1
@@ -143,14 +143,14 @@ class Transfer:
 
     @property
     def _repair_ns(self) -> int:
-        """From a segment that is lost to the same again: three duplicate ACKs have come."""
+        """Time from a lost segment to its retransmission, after three duplicate ACKs."""
         return self.rtt_ns + 4 * self.gap_ns
 
     def _is_lost(self, numbers: I64) -> NDArray[np.bool_]:
         return np.asarray(numbers % self.loss_every == self.loss_every // 2)
 
     def _numbers(self, first_ns: int, from_ns: int, to_ns: int) -> I64:
-        """Segments of which something happens in this time, where it happens to the first at ``first_ns``."""
+        """Segments with an event in this period, if the first segment has it at ``first_ns``."""
         first, end = (-(-(time_ns - first_ns) // self.gap_ns) for time_ns in (from_ns, to_ns))
         return np.arange(max(first, 0), min(max(end, 0), self.segments), dtype=np.int64)
 
@@ -186,16 +186,16 @@ class Transfer:
 
 
 def transfers(packets: int, connections: int, *, rtt_ns: int = 20 * MS) -> list[Transfer]:
-    """Connections that have ``packets`` in all, or some percent more.
+    """Connections with ``packets`` in total, or a few percent more.
 
-    The first has half of them, the next half of the rest, and so on. All last about equally long.
+    The first has half of them, the next half of the rest, and so on. All last about the same time.
     """
     shares = [2.0**-number for number in range(1, connections)]
     shares.append(1 - sum(shares))
     lasts_ns = max(packets * 8_000, 20 * rtt_ns)
     made = []
     for number, share in enumerate(shares):
-        # Two segments have one ACK. During a loss there are more.
+        # One ACK per two segments; more during a loss.
         segments = max(round(packets * share / 1.5), 4)
         gap_ns = max(lasts_ns // segments, 1)
         # Several round trips lie between two losses, and each loses one segment of them.
@@ -204,7 +204,7 @@ def transfers(packets: int, connections: int, *, rtt_ns: int = 20 * MS) -> list[
 
 
 def write(out: BinaryIO, packets: int, connections: int) -> int:
-    """Write a capture of at least ``packets``; returns how many there are, which may be some percent more."""
+    """Write a capture of at least ``packets``; returns their number, which may be a few percent higher."""
     out.write(
         bytes.fromhex("4d3cb2a1") + b"\x02\x00\x04\x00" + bytes(8) + b"\x00\x00\x04\x00\x01\x00\x00\x00"
     )
@@ -217,7 +217,7 @@ def write(out: BinaryIO, packets: int, connections: int) -> int:
         part = np.concatenate([each.packets(from_ns, from_ns + step_ns) for each in made])
         part = part[np.lexsort((part["nanoseconds"], part["seconds"]))]
         part["seconds"] += BEGIN_S
-        # Arrays that are put together have numbers in this host's byte order.
+        # Concatenated arrays have numbers in this host's byte order.
         out.write(part.astype(RECORD).tobytes())
         written, from_ns = written + len(part), from_ns + step_ns
     return written
@@ -229,7 +229,7 @@ def main() -> int:
     )
     parser.add_argument("file", type=Path, help="pcap file to write")
     parser.add_argument("--packets", type=int, default=1_000_000, help="at least (default 1,000,000)")
-    parser.add_argument("--connections", type=int, default=8, help="how many, each half of the one before")
+    parser.add_argument("--connections", type=int, default=8, help="each half the size of the one before")
     options = parser.parse_args()
     with options.file.open("wb") as out:
         written = write(out, options.packets, options.connections)

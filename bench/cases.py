@@ -1,4 +1,4 @@
-"""What a planted cause of a slow transfer consists of, and what the truth about it is made from."""
+"""The parts of a planted cause of a slow transfer, and the counts from which the truth is computed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BUSY = 0.5
 
 @dataclass(frozen=True)
 class Truth:
-    """What those who caused it counted; times in s."""
+    """Counts of the programs that caused it; times in s."""
 
     seconds: float
     sender: Mapping[str, Any]
     receiver: Mapping[str, Any]
     link: Account
     first_hit_s: float = 0.0
-    """When the first frame was sent that the link lost or held back, or came that the receiver drops."""
+    """When the first frame was sent that the link lost or held back, or arrived that the receiver drops."""
 
     @property
     def utilisation(self) -> float:
@@ -43,7 +43,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Case:
-    """`cause`: what is planted."""
+    """A planted cause, with the path and the programs that produce it."""
 
     name: str
     cause: Cause
@@ -55,13 +55,13 @@ class Case:
     receive: Mapping[str, Any] = field(default_factory=lambda: {"mode": "fast"})
     sysctls: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
     untold: Mapping[str, Sequence[Cause]] = field(default_factory=dict)
-    """By place: what may stand for it where it cannot be told; the diagnosis is to say so."""
+    """By place: causes that may be named instead if it cannot be told; the diagnosis must say so."""
     void: Callable[[Truth], str] = lambda truth: ""
-    """Why what was planted did not happen, or was not what limited the transfer."""
+    """Returns why the planted cause did not occur or did not limit the transfer; empty if it did."""
     notes: Sequence[str] = ()
-    """Beginnings of what is to be said of settings, whatever the limit is."""
+    """Beginnings of the expected notes on settings, whatever the limit is."""
     drops: int = 0
-    """Of so many segments with data that arrive, the receiver's host drops one; 0: none."""
+    """The receiver's host drops one of this many arriving data segments; 0: none."""
     seconds: float = SECONDS
     drawn: Mapping[str, float] = field(default_factory=dict)
 
@@ -69,7 +69,7 @@ class Case:
 def path(
     delay_s: float, rate_bps: float, queue: float, **more: str
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Delay each way; everything else in the direction of the data. `queue`: packets."""
+    """A path with the delay both ways and the rest in the direction of the data; `queue` in packets."""
     delay = {"delay": f"{delay_s * 1e6:.0f}us"}
     return {**delay, "rate": f"{rate_bps / 1e3:.0f}kbit/s", "queue": f"{queue:.0f}pkts", **more}, delay
 
@@ -79,13 +79,13 @@ def since_first_hit(truth: Truth) -> float:
 
 
 def where_idle(truth: Truth) -> str:
-    """Loss and reordering limit nothing where the link is busy all the same."""
+    """Void if the link is busy nevertheless: then loss and reordering do not limit the transfer."""
     busy = truth.utilisation
     return f"the link was busy {busy * 100:.0f} % of the time" if busy > BUSY else ""
 
 
 class Draw:
-    """Parameters of a case: the usual ones; with a seed, drawn between bounds, evenly by ratio.
+    """Parameters of a case: the usual ones, or with a seed, log-uniform draws between bounds.
 
     `given` replaces some by name.
     """

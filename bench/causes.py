@@ -1,7 +1,7 @@
-"""The causes that `planted.py` plants: who does what wrong, on which path, and what the truth is then.
+"""The causes that `planted.py` plants: what goes wrong, on which path, and how the truth is computed.
 
-Each case has usual parameters, and bounds between which a seed draws them: rules that hold for one rate, one
-round trip and one buffer alone do not hold.
+Each case has usual parameters, and bounds between which a seed draws them, because a rule that works only for
+one rate, one round trip and one buffer is not valid.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ UNSCALED = 65_535
 
 
 def _after_growth(limit_bytes: float, rtt_s: float) -> Callable[[Truth], float]:
-    """All of the time but for the round trips in which the first segments grow to the limit."""
+    """The whole time except the round trips in which the window grows to the limit."""
     trips = max(math.ceil(math.log2(limit_bytes / (INITIAL_SEGMENTS * MSS))), 0)
     return lambda truth: 1 - trips * rtt_s / truth.seconds
 
 
 def _not_reading(rtt_s: float) -> Callable[[Truth], float]:
-    """While the receiver's buffer was full, half a round trip before and half a round trip after.
+    """The time in which the receiver's buffer was full, plus half a round trip before and after.
 
-    The sender has used the window up half a round trip before the last data fill the buffer, and learns half
-    a round trip late that it is open again. What follows the last data counts no more.
+    The sender has used up the window half a round trip before the last data fill the buffer, and learns half
+    a round trip late that it is open again. Time after the last data does not count.
     """
     half_ns = rtt_s / 2 * 1e9
 
@@ -46,7 +46,7 @@ def _not_reading(rtt_s: float) -> Callable[[Truth], float]:
 
 
 def _where_fed(rtt_s: float) -> Callable[[Truth], str]:
-    """A reader that got a CPU after all limits less than the link does."""
+    """Void if the reader got enough CPU, so that the link limits more than it does."""
     full = _not_reading(rtt_s)
 
     def why(truth: Truth) -> str:
@@ -337,7 +337,7 @@ MAKERS: Final[Mapping[str, Callable[[Draw], Case]]] = {
 
 
 def planted(name: str, seed: int | None = None, given: Mapping[str, float] | None = None) -> Case:
-    """A case by its name: with its usual parameters, or with those that `seed` draws, or `given` ones."""
+    """A case by name: with its usual parameters, those that `seed` draws, or the `given` ones."""
     draw = Draw(name, seed, given or {})
     made = MAKERS[name](draw)
     return Case(**{**vars(made), "drawn": draw.drawn})

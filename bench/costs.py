@@ -1,7 +1,7 @@
-"""What a packet costs, from the rounds of ``crates/esp/benches/cost``: lines, ratios and their intervals.
+"""The cost of a packet, from the rounds of ``crates/esp/benches/cost``: lines, ratios and their intervals.
 
-An interval is the 2.5th to 97.5th percentile over rounds that are drawn anew (bootstrap). What is
-compared was measured in the same rounds, and the same rounds are drawn for both.
+An interval is the 2.5th to 97.5th percentile over resampled rounds (bootstrap). Compared values were
+measured in the same rounds, and the same rounds are drawn for both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VOICE_BYTES = 200
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number, and between what it lies."""
+    """A number and its interval."""
 
     value: float
     low: float
@@ -49,14 +49,14 @@ class Fit:
     per_byte_ns: float
     per_byte_ns_interval: tuple[float, float]
     voice_ns: float
-    """Of a packet of 200 B, by the line."""
+    """Cost of a packet of 200 B, by the line."""
     voice_ns_interval: tuple[float, float]
     worst_residual: float
     """The largest distance of a size's median from the line, relative to the line."""
 
 
 def samples(lines: Iterable[str]) -> Samples:
-    """Lines of the benchmark, put in order."""
+    """Group the lines of the benchmark."""
     found: Samples = defaultdict(lambda: defaultdict(list))
     for line in lines:
         one = json.loads(line)
@@ -65,7 +65,7 @@ def samples(lines: Iterable[str]) -> Samples:
 
 
 def fit(key: Key, sizes: dict[int, list[float]]) -> Fit:
-    """A line through the medians by relative distances."""
+    """Fit a line through the medians, by relative distances."""
     x = np.array(sorted(sizes), dtype=float)
     rounds = np.array([sizes[int(size)] for size in x])
     medians = np.median(rounds, axis=1)
@@ -84,7 +84,7 @@ def fit(key: Key, sizes: dict[int, list[float]]) -> Fit:
 
 
 def ratio(over: list[float], under: list[float]) -> Estimate:
-    """Of two medians."""
+    """The ratio of two medians."""
     both = np.array([over, under])
     tops, bottoms = medians_of(both).T
     middle = np.median(both, axis=1)
@@ -92,7 +92,7 @@ def ratio(over: list[float], under: list[float]) -> Estimate:
 
 
 def slope(x: F64, over: F64, under: F64) -> Estimate:
-    """Of the difference of two medians, ns per byte; rows of ``over`` and ``under`` belong to ``x``."""
+    """Slope of the difference of two medians, ns per byte; rows of ``over`` and ``under`` belong to ``x``."""
     differences = medians_of(np.concatenate([over, under]))
     differences = differences[:, : len(x)] - differences[:, len(x) :]
     middle = np.median(over, axis=1) - np.median(under, axis=1)
@@ -100,7 +100,7 @@ def slope(x: F64, over: F64, under: F64) -> Estimate:
 
 
 def medians_of(rounds: F64) -> F64:
-    """Medians of drawn rounds: a row per draw, a column per row of ``rounds``."""
+    """Medians of resampled rounds: a row per draw, a column per row of ``rounds``."""
     rng = np.random.default_rng(1)
     count = rounds.shape[1]
     drawn = rng.integers(count, size=(DRAWS, count))
@@ -109,7 +109,7 @@ def medians_of(rounds: F64) -> F64:
 
 
 def lines(x: F64, ys: F64) -> F64:
-    """Intercept and slope that make the relative residuals least, for every row of ``ys``."""
+    """Intercept and slope that minimise the relative residuals, for every row of ``ys``."""
     u = 1 / ys
     v = x * u
     uu, uv, vv = (u * u).sum(1), (u * v).sum(1), (v * v).sum(1)

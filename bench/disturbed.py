@@ -1,7 +1,7 @@
-"""What a busy machine costs: the same trials when it is quiet and beside other work.
+"""What a busy machine costs: the same trials when it is quiet and with other work running.
 
-A quick profile in both conditions (share of valid attempts, time, thresholds and mean delays compared), and
-trials over a plain cable, in which every lost frame is a false one.
+Runs a quick profile in both conditions (comparing the share of valid attempts, time, thresholds and mean
+delays), and trials over a plain cable, in which every lost frame is a false loss.
 
     make bench-disturbed
     .venv/bin/python bench/disturbed.py --device nftables --cable-trials 200
@@ -50,7 +50,7 @@ CABLE_PPS = 100_000.0
 CABLE_S = 0.1
 ONCE = replace(SINGLE, max_attempts=1)
 BELOW = 0.8
-"""Share of the threshold up to which mean delays are compared: beyond, they depend on it too much."""
+"""Share of the threshold up to which mean delays are compared; above it they depend too much on it."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _relative(a: pl.Series, b: pl.Series) -> tuple[float, float]:
 
 
 def cable(trials: int) -> dict[str, Any]:
-    """Trials over a plain cable: how many are valid, and how many of these lost a frame."""
+    """Run trials over a plain cable: how many are valid, and how many of these lost a frame."""
     spec = TrialSpec(Traffic(Rate(CABLE_PPS), warmup_s=0.02, duration_s=CABLE_S), RuleSetup())
     valid = false = frames = 0
     left_out_s = 0.0
@@ -157,7 +157,7 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--device", default="nftables")
     arguments.add_argument("--cable-trials", type=int, default=1000)
-    arguments.add_argument("--out", type=Path, help="write what was found there, as JSON")
+    arguments.add_argument("--out", type=Path, help="write the results to this file, as JSON")
     asked = arguments.parse_args()
     console = Console()
     table = Table("", *CONDITIONS)

@@ -1,11 +1,11 @@
-"""What ESP costs per packet, in and out, for every suite, mode and size; published findings asked again.
+"""What ESP costs per packet, in and out, for every suite, mode and size; published findings checked again.
 
 Runs ``crates/esp/benches/cost``, which times the engine's ESP and the algorithms alone in turns, under four
-conditions: the packets of a round lie in the CPU's caches (warm) or do not (cold), and belong to one flow or
-to many. A line through the sizes says what every packet costs and what each of its bytes adds. Scapy
-encapsulates the same packets; intel-ipsec-mb, where it is installed, computes what they need. User-space
-gateways carry packets between namespaces, each in turn (root; left out with ``--repeats 0``). A figure counts
-only on a machine without other work.
+conditions: the packets of a round are in the CPU's caches (warm) or not (cold), and belong to one flow or to
+many. A line through the sizes gives the fixed cost of a packet and the cost of each byte. Scapy encapsulates
+the same packets; intel-ipsec-mb, if it is installed, runs the algorithms that they need. User-space gateways
+carry packets between namespaces, each in turn (root; left out with ``--repeats 0``). Results are valid only
+on a machine without other work.
 
     make bench-esp
     .venv/bin/python bench/esp.py --rounds 10 --cold-rounds 1 --repeats 0 --out build/bench/esp
@@ -45,7 +45,7 @@ PUBLISHED = ("published", "today")
 MOST_OF_RAW = 1.5
 LEAST_OF_PEERS = 2.0
 SOME_SIZES = (64, 200, 520, 1500)
-"""Of cold packets, which take long."""
+"""Sizes of cold packets, which take long."""
 LEGEND = (
     "Bytes are those of the IP packet in the clear. out, in: packet after packet; out-each: eight at a time; "
     "raw: the algorithms alone, over as many bytes; endpoint: decapsulated and handed to its call, with UDP, "
@@ -55,7 +55,7 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Condition:
-    """How packets and keys lie in caches."""
+    """Whether packets and keys are in the caches."""
 
     name: str
     is_cold: bool
@@ -63,13 +63,13 @@ class Condition:
 
     @property
     def packets(self) -> int:
-        """In a round."""
+        """Packets in a round."""
         return 32_768 if self.is_cold else 64
 
 
 @dataclass(frozen=True)
 class Peers:
-    """What others take: ns per packet, packets per second of every search."""
+    """The cost of other tools: ns per packet, and packets per second of every search."""
 
     scapy_ns: dict[tuple[str, str, str], float]
     multibuffer_ns: multibuffer.Costs
@@ -88,10 +88,10 @@ def conditions(flows: int) -> list[Condition]:
 
 def main() -> int:
     parser = options("esp", __doc__)
-    parser.add_argument("--rounds", type=int, default=40, help="with warm packets (default 40)")
-    parser.add_argument("--cold-rounds", type=int, default=5, help="with cold packets; 0: none (default 5)")
-    parser.add_argument("--flows", type=int, default=1024, help="that count as many (default 1024)")
-    parser.add_argument("--repeats", type=int, default=3, help="of every gateway's search (default 3)")
+    parser.add_argument("--rounds", type=int, default=40, help="rounds with warm packets (default 40)")
+    parser.add_argument("--cold-rounds", type=int, default=5, help="rounds with cold packets (default 5)")
+    parser.add_argument("--flows", type=int, default=1024, help="number of flows for 'many' (default 1024)")
+    parser.add_argument("--repeats", type=int, default=3, help="searches per gateway (default 3)")
     parser.add_argument(
         "--gateways", default=",".join(tunnels.USUAL), help=f"devices to compare ({', '.join(tunnels.USUAL)})"
     )
@@ -111,7 +111,7 @@ def main() -> int:
 
 
 def measured(asked: argparse.Namespace, console: Console) -> dict[str, list[str]]:
-    """Lines of the benchmark, by condition."""
+    """The output lines of the benchmark, by condition."""
     found: dict[str, list[str]] = {}
     for condition in conditions(asked.flows):
         rounds = asked.cold_rounds if condition.is_cold else asked.rounds
@@ -122,7 +122,7 @@ def measured(asked: argparse.Namespace, console: Console) -> dict[str, list[str]
 
 
 def measure(rounds: int, condition: Condition) -> list[str]:
-    """A JSON document per line."""
+    """Run the benchmark; returns lines with a JSON document each."""
     command = ["cargo", "bench", "--locked", "--quiet", "-p", "weir-esp", "--bench", "cost", "--"]
     command += ["--rounds", str(rounds), "--set", str(condition.packets)]
     command += ["--associations", str(condition.flows)]
@@ -139,7 +139,7 @@ def publish(
     peers: Peers,
     console: Console,
 ) -> None:
-    """The folder with its page, pictures and raw data."""
+    """Write the folder with its page, pictures and raw data."""
     found = {name: costs.samples(lines) for name, lines in everything.items()}
     warm = next(iter(found.values()))
     fits = [costs.fit(key, sizes) for key, sizes in warm.items()]
@@ -185,7 +185,7 @@ def chapters(said: list[Answer], drawn: dict[str, str]) -> str:
 
 
 def verdicts(found: Samples, carried: dict[str, list[float]]) -> list[tuple[str, ...]]:
-    """The targets, with what decides about each."""
+    """The targets, each with the result that decides it."""
     shares = {key: share for key in found if (share := over_raw(found, key)) is not None}
     rows: list[tuple[str, ...]] = []
     if shares:
@@ -203,7 +203,7 @@ def verdicts(found: Samples, carried: dict[str, list[float]]) -> list[tuple[str,
 
 
 def over_raw(found: Samples, key: tuple[str, str, str]) -> Estimate | None:
-    """How many times the algorithms' own cost a voice packet takes; None for what has nothing to compare."""
+    """Cost of a voice packet relative to the algorithms alone; None if there is nothing to compare."""
     suite, mode, way = key
     if way not in ("out", "out-each", "in"):
         return None

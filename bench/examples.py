@@ -77,7 +77,7 @@ EXAMPLES = (
 
 
 def write_examples(folder: Path) -> None:
-    """Carry all of them out; needs root."""
+    """Run all examples and write their captures; needs root."""
     folder.mkdir(parents=True, exist_ok=True)
     with Bench() as bench, TemporaryDirectory() as scratch:
         for example in EXAMPLES:

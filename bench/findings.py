@@ -1,7 +1,7 @@
-"""The findings of 2009 about the cost of IPsec per voice packet, each asked of today's measurement.
+"""The findings of 2009 about the cost of IPsec per voice packet, each checked by today's measurement.
 
 Kazemi, Wijesinha and Karne, "Evaluation of IPsec Overhead for VoIP using a Bare PC": a PC of 2.4 GHz without
-AES instructions. What is compared is always from the same rounds.
+AES instructions. Compared values are always from the same rounds.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 from costs import VOICE_BYTES, Estimate, Samples, fit, ratio, slope
 
 SUITES = ("aes-cbc", "aes-cbc-hmac-md5-96", "aes-cbc-hmac-sha1-96")
-"""Those of the publication."""
+"""The suites of the publication."""
 TODAY = (*SUITES, "aes-cbc-hmac-sha256-128", "aes-gcm-16", "chacha20-poly1305")
 MODES = ("transport", "tunnel")
 WAYS = ("out", "in")
 SPEECH_BYTES = (120, 200, 280, 360, 440, 520)
 """Packets of 10 to 60 ms of G.711."""
 LINEAR = 0.1
-"""A line is one if no size is further from it than this share."""
+"""The cost counts as linear if no size is further from the line than this share."""
 SLIGHT = 0.05
 """Share of the longest packet's cost that a constant may change by."""
 
@@ -33,7 +33,7 @@ Verdict = Literal[
 
 @dataclass(frozen=True)
 class Answer:
-    """One finding of the publication, and what it is today."""
+    """One finding of the publication, and today's result."""
 
     key: str
     published: str
@@ -42,7 +42,7 @@ class Answer:
 
 
 def answers(found: Samples) -> list[Answer]:
-    """One by one, in the order of the publication."""
+    """The answers in the order of the publication."""
     return [
         linear(found),
         constant(found),
@@ -157,7 +157,7 @@ BYPASS_CLAIM = (
 
 
 def _gains(found: Samples, slow: str, fast: str) -> Iterator[tuple[str, int, Estimate]]:
-    """By how much more packets pass the faster way, for speech of every length."""
+    """How many more packets pass the faster way, for speech packets of every length."""
     for suite in TODAY:
         one, other = (found.get((suite, "transport", way)) for way in (slow, fast))
         for size in SPEECH_BYTES:

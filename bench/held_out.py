@@ -16,10 +16,10 @@ from weirlab.store import Run, Store
 from weirlab.studies.prediction import modelling, verification
 
 SIMULATED = "simulated"
-"""In place of a device's name: the simulated lab."""
+"""Stands for a device's name in the simulated lab."""
 
 POSITIONS = 4
-"""So many of them per run, each from another gap between profiled ones."""
+"""Held-out positions per run, each from another gap between profiled positions."""
 
 DRAWS = 4
 """Loads below the threshold, drawn per position and size."""
@@ -27,7 +27,7 @@ DRAWS = 4
 
 @dataclass(frozen=True)
 class Job:
-    """What one run measures; ``seed`` draws the settings that are held out, and is new for each run."""
+    """What one run measures; ``seed`` draws the held-out settings and is different for each run."""
 
     device: str
     number: int
@@ -40,7 +40,7 @@ class Job:
         return f"{self.device}-{self.number}"
 
     def scenario(self) -> Scenario:
-        """The profile, and new positions in gaps between profiled ones, at all of its sizes."""
+        """The profile, and held-out positions in gaps between profiled ones, at all of its sizes."""
         simulated = self.device == SIMULATED
         plan = from_plain(
             {
@@ -70,7 +70,7 @@ class Job:
 
 
 def trials(scenario: Scenario) -> tuple[int, int]:
-    """Trials of the profile per repetition (the scouting's apart), and of everything else."""
+    """Number of trials of the profile per repetition (without scouting), and of everything else."""
     from weirlab.measure.adaptive import Adaptive
 
     what = scenario.profile
@@ -86,7 +86,7 @@ def trials(scenario: Scenario) -> tuple[int, int]:
 
 
 def measure(store: Store, job: Job, progress: Progress, command: str) -> Run:
-    """Measure ``job``, or what is missing of it after an interruption."""
+    """Measure ``job``, or the rest of it after an interruption."""
     begun = {run.name: run.run_id for run in store.runs()}.get(f"bench {job.name}")
     if begun is None:
         scenario = job.scenario()

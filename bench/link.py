@@ -1,11 +1,11 @@
-"""What the link emulator carries, how exact its rate is and how late it is, beside a cable and tc-netem.
+"""Throughput, rate accuracy and lateness of the link emulator, compared with a cable and tc-netem.
 
 One namespace sends frames to another; between them is a veth pair, the emulator, or netem at the sender's end
-where the kernel has it. All take turns in one run.
+if the kernel has it. All take turns in one run.
 
-Capacity and rates are measured with one sender as fast as it can be; nobody listens there, so that the
-receiver costs no CPU, and its interface counts. Lateness is measured at fixed loads over a link of 10 ms;
-there every frame is received and timed.
+Capacity and rates are measured with one sender at full speed. No program receives there, so the receiver
+costs no CPU, and its interface counts the frames. Lateness is measured at fixed loads over a link of 10 ms,
+where every frame is received and timed.
 
     make bench-link
     .venv/bin/python bench/link.py --repeats 3 --seconds 2 --out build/bench
@@ -54,13 +54,13 @@ NEAR: Final = (
     Port("la", "02:77:65:69:72:08", "198.18.0.1/24", "2001:2:0:1::1/120"),
     Port("lb", "02:77:65:69:72:09", "198.19.0.1/24", "2001:2:0:2::1/120"),
 )
-"""The emulator's ends, which keep no address; with a cable there is none."""
+"""The emulator's ends, which have no addresses; not used with a cable."""
 
 SPARE: Final = (
     Port("sp0", "02:77:65:69:72:0a", "198.19.1.1/24", "2001:2:0:3::1/120"),
     Port("sp1", "02:77:65:69:72:0b", "198.19.2.1/24", "2001:2:0:4::1/120"),
 )
-"""Where the engine listens while nobody is to."""
+"""Where the engine listens when nothing should be received."""
 
 WARMUP_S: Final = 0.2
 
@@ -72,7 +72,7 @@ CAPACITY: Final[Mapping[str, Mapping[str, str]]] = {
 }
 RATES: Final = ("10Mbps", "100Mbps", "1Gbps", "2.5Gbps")
 LOADS: Final = ("1kpps", "10kpps", "100kpps")
-"""Offered to a link of 10 ms, to see how late it is."""
+"""Loads offered to a link of 10 ms to measure its lateness."""
 SIZES: Final = (64, 1518)
 """Frame sizes in bytes, FCS included."""
 
@@ -98,12 +98,12 @@ class Row:
 
     @property
     def received_pps(self) -> float:
-        """Frames at the far end in a second."""
+        """Frames per second at the far end."""
         return self.received / self.seconds
 
     @property
     def gbps(self) -> float:
-        """Bits of frames without FCS at the far end."""
+        """Gbit/s at the far end, of frames without FCS."""
         return self.received_pps * (self.frame_bytes - 4) * 8 / 1e9
 
 
@@ -140,11 +140,11 @@ class Bench:
         return self._netns["link"].name
 
     def netem(self, *words: str) -> str:
-        """Put netem at the sender's end; why not, if not."""
+        """Put netem at the sender's end; returns the error, or "" if it worked."""
         return self._netns["tx"].call(lambda: _netem(TX.name, *words))
 
     def play(self, load: str, frame_bytes: int, seconds: float, *, heard: bool = True) -> EngineResult:
-        """Send one way, and time what comes out at the other end if somebody is to hear it."""
+        """Send one way; if ``heard``, receive and time the frames at the other end."""
         from weirlab._engine import Engine
 
         plan = compile_plan(
@@ -162,7 +162,7 @@ class Bench:
         return to_result(raw, plan)
 
     def flood(self, frame_bytes: int, seconds: float) -> tuple[int, float]:
-        """Send as fast as one core can; frames that the receiver's interface took, and in which time."""
+        """Send as fast as one core can; returns the frames at the receiver's interface, and the time in s."""
         self._pair("tx", SPARE[0], "rx", SPARE[1])
         self._netns["tx"].call(lambda: interface.bring_up([SPARE[0]], []))
         self._netns["rx"].call(lambda: interface.bring_up([SPARE[1]], []))
@@ -190,7 +190,7 @@ def _mac(port: Port) -> bytes:
 
 
 def _deafen(name: str) -> None:
-    """What comes in goes no further."""
+    """Drop all incoming frames at the interface."""
     rules = f"""
 table netdev bench {{
   chain in {{ type filter hook ingress device "{name}" priority 0; policy drop; }}
@@ -207,7 +207,7 @@ def _rx_packets(name: str) -> int:
 
 @contextmanager
 def bench(*, cable: bool) -> Iterator[Bench]:
-    """For the time of the block."""
+    """A bench for the duration of the block."""
     made = Bench(cable=cable)
     try:
         yield made
@@ -216,13 +216,13 @@ def bench(*, cable: bool) -> Iterator[Bench]:
 
 
 def has_netem() -> bool:
-    """Whether this kernel has it."""
+    """Whether this kernel has netem."""
     with bench(cable=True) as made:
         return not made.netem("delay", "1ms")
 
 
 def _netem(name: str, *words: str) -> str:
-    """Why not, if not."""
+    """Put netem on the interface; returns the error, or "" if it worked."""
     command = ["tc", "qdisc", "replace", "dev", name, "root", "netem", "limit", "1000000", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stderr.strip() if done.returncode else ""
@@ -263,7 +263,7 @@ def trial(
 
 
 def of_link(case: str, account: Account) -> dict[str, Any]:
-    """What the emulator tells of itself, by the names of ``Row``."""
+    """What the emulator reports about itself, by the field names of ``Row``."""
     for complaint in complaints(account):
         print(f"{case}: {complaint}", file=sys.stderr)
     up = account.up
@@ -278,7 +278,7 @@ def of_link(case: str, account: Account) -> dict[str, Any]:
 
 
 def trials(repeats: int, seconds: float, *, netem: bool, console: Console) -> Iterator[Row]:
-    """All of them, in turns."""
+    """All trials, in turns."""
     for repeat in range(repeats):
         console.print(f"[dim]round {repeat + 1} of {repeats}[/]")
         for frame_bytes in SIZES:
@@ -338,20 +338,20 @@ HEADINGS: Final = (
 )  # fmt: skip
 LEGEND: Final = (
     "Medians of trials that took turns; not kept: in all of them. Frame sizes with FCS, Gbit/s without. kpps "
-    "and Gbit/s: at the far end. Late: behind the time that was asked for, as the emulator measures it; "
+    "and Gbit/s: at the far end. Late: after the requested time, as the emulator measures it; "
     "delay: from end to end, as sender and receiver measure it, to 0.8 %. Rate error: of the emulated rate "
-    "while frames waited. CPU ns/frame: of the emulator's thread, with what the kernel does in its place at "
-    "the receiver; spinning is in it."
+    "while frames waited. CPU ns/frame: of the emulator's thread, with the kernel's work for the receiver "
+    "that runs in it; spinning is included."
 )
 
 
 def main() -> int:
     parser = options("link", __doc__)
     parser.add_argument("--repeats", type=int, default=5, help="rounds (default 5)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of a trial (default 2)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of a trial (default 2)")
     asked = parser.parse_args()
     if asked.repeats < 1 or asked.seconds <= 0:
-        parser.error("--repeats has to be 1 or more, and --seconds above 0")
+        parser.error("--repeats must be 1 or more, and --seconds above 0")
     console = Console()
     rows: list[Row] = []
     try:

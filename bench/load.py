@@ -1,4 +1,4 @@
-"""Other work on the machine: processes that are busy now and then, for a bounded time."""
+"""Other work on the machine: processes that are busy intermittently, for a limited time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST_S = 1800.0
 
 
 def work(until_s: float, seed: int) -> None:
-    """Be busy for some milliseconds every now and then."""
+    """Be busy for a few milliseconds at random intervals."""
     chance = random.Random(seed)
     while (begun_s := time.monotonic()) < until_s:
         busy_s = chance.uniform(*BUSY_MS) / 1e3
@@ -27,7 +27,7 @@ def work(until_s: float, seed: int) -> None:
 
 @contextmanager
 def beside(seconds: float = LONGEST_S) -> Iterator[None]:
-    """Meanwhile two such processes run; they end by themselves after ``seconds``."""
+    """Run two such processes during the block; they end by themselves after ``seconds``."""
     command = [sys.executable, __file__, str(seconds)]
     workers = [subprocess.Popen([*command, str(seed)]) for seed in range(PROCESSES)]
     try:

@@ -1,4 +1,4 @@
-"""What the machine is, and whether it is free."""
+"""The machine and its load, for the record of a benchmark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import scipy
 
 
 def versions() -> dict[str, str]:
-    """What the results depend on."""
+    """Versions and properties that the results depend on."""
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.partition(":")[2].strip() for line in cpuinfo if line.startswith("model name")]
     described = subprocess.run(

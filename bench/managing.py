@@ -1,12 +1,12 @@
-"""What changes of a large managed plan cost: CPU time of each answer that an editor waits for.
+"""What changes to a large managed plan cost: the CPU time of each answer that an editor waits for.
 
     make bench-managing
     .venv/bin/python bench/managing.py --prefixes 20000
 
-Makes a plan of ranges, routes and ENUM entries (100,000 by default) in an SQLite database, and asks the
-service of `weir web --voice` as its page does. Times are CPU times of the whole process, and so without what
-the browser and other programs do; the check of the whole plan, which otherwise follows in the background, is
-timed by itself. No root.
+Makes a plan of ranges, routes and ENUM entries (100,000 by default) in an SQLite database, and sends the
+service of `weir web --voice` the requests of its page. Times are CPU times of the whole process, so they do
+not include the browser or other programs. The check of the whole plan, which normally follows in the
+background, is timed separately. Needs no root.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ domains:
 
 
 def made(prefixes: int) -> NumberingPlan:
-    """A plan of so many ranges, entries and routes: a fifth, two fifths, two fifths."""
+    """A plan with ``prefixes`` items: a fifth ranges, two fifths entries, two fifths routes."""
     naptr = (Naptr(service="E2U+sip", uri="sip:\\1@example.net"),)
     fifth = prefixes // 5
     ranges = [Range(prefix=f"+4202{n:06}", owner=f"org{n % ORGANISATIONS}", digits=12) for n in range(fifth)]
@@ -67,7 +67,7 @@ def made(prefixes: int) -> NumberingPlan:
 
 
 class Editor:
-    """Somebody who is signed in, and what each answer costs."""
+    """A signed-in user, and the cost of each answer."""
 
     def __init__(self, client: TestClient, name: str) -> None:
         self._client = client
@@ -94,11 +94,11 @@ class Editor:
 
 
 def edited(editor: Editor) -> None:
-    """What an editor does: looks at the plan, and adds, changes, removes and undoes."""
+    """The requests of an editor: view the plan, and add, change, remove and undo."""
     editor.get("overview", "parts")
     editor.get("a page of routes", "items/routes")
     found = editor.get("search among entries", "items/enum?find=%2B420200007777")["pieces"][0]
-    # The numbers of org7 begin so.
+    # The numbers of org7 begin with this prefix.
     entry = {"tree": "public", "number": "+420200000711", "naptr": found["content"]["naptr"]}
     event = editor.post("add an entry", "items/enum", {"content": entry})["event"]
     content = {**entry, "owner": "org7"}
@@ -114,7 +114,7 @@ def edited(editor: Editor) -> None:
 
 
 def administered(editor: Editor) -> None:
-    """What administrators alone do."""
+    """The requests that only administrators may make."""
     route = {"at": "core", "prefix": "+42020000071", "to": ["pbx"]}
     event = editor.post("add a route", "items/routes", {"content": route})["event"]
     asked = {"content": {**route, "to": ["desk"]}, "revision": event["id"], "accept": True}
@@ -141,7 +141,7 @@ def main() -> None:
         begun_s = time.process_time()
         with service(settings, Store(Path(folder) / "store")) as running:
             desk = running.app.state.voice
-            # Nothing beside the answers is in their times.
+            # Keep background work out of the times of the answers.
             desk.register._large = lambda state: None
             desk.register.state().complete()
             table.add_row(

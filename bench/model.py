@@ -1,17 +1,17 @@
-"""How far the models are off on trials that they have not seen, on real and on simulated devices.
+"""The errors of the models on trials that they have not seen, on real and simulated devices.
 
 Every run of a device is independent: a profile, fits of both models with intervals, and
-trials at positions and loads that were not profiled, drawn anew each time. The runs of the
-devices take turns, so that a drift of the machine does not favour one. Simulated devices,
-whose truth is known, show whether parameters are found again and intervals cover what they
-promise.
+trials at positions and loads that were not profiled and are drawn again each time. The runs
+of the devices take turns, so that a drift of the machine does not favour one of them.
+Simulated devices, whose truth is known, show whether the parameters are recovered and the
+intervals have their nominal coverage.
 
     make bench-model
     make bench-model ARGS="--devices nftables --runs 1 --adaptive"
     .venv/bin/python bench/model.py --resume bench/runs/model-20260131-1
 
-Interrupted, it keeps what it has; --resume goes on, and only fits and scores again what
-was measured already.
+After an interruption it keeps what it has. --resume continues; what was already measured
+is only fitted and scored again.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ RUNS = Path(__file__).resolve().parent / "runs"
 DEVICES = ("iptables-legacy", "nftables", "nftables-set")
 STATE = "bench.json"
 COLUMNS = 120
-"""Width of tables that are not shown on a terminal."""
+"""Width of tables if stdout is not a terminal."""
 SPOILED_SHARE = 0.3
-"""Trials that are likely to be repeated, until experience says otherwise."""
+"""Share of trials that are expected to be repeated, until trials were measured."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured; kept, so that a resumed bench goes on with the same."""
+    """What is measured; saved, so that a resumed bench continues with the same settings."""
 
     lab: str
     devices: tuple[str, ...]
@@ -73,7 +73,7 @@ class Settings:
 
 @dataclass
 class Clock:
-    """How long trials take here, from those that were made so far."""
+    """How long trials take on this machine, from the trials so far."""
 
     each_s: float
     trials: int = 0
@@ -98,7 +98,7 @@ def main() -> int:
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / STATE).write_text(json.dumps(asdict(settings), indent=1) + "\n")
-        # The complete runs, with histograms, are only there to go on from: they are not published.
+        # The complete runs, with histograms, are only needed to resume: they are not published.
         (out / ".gitignore").write_text("store/\n*.part\n")
         progress = reporter(sys.stderr)
         try:
@@ -111,12 +111,12 @@ def main() -> int:
         print(f"bench: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print(f"bench: interrupted; go on with: bench/model.py --resume {out}", file=sys.stderr)
+        print(f"bench: interrupted; resume with: bench/model.py --resume {out}", file=sys.stderr)
         return 130
 
 
 def measure_all(settings: Settings, out: Path, progress: Reporter) -> list[str]:
-    """Measure what is missing; returns what could not be measured, with the reasons."""
+    """Measure what is missing; returns a note for each run that could not be measured."""
     testbeds.tell_if_busy(settings.lab, progress)
     store = Store(out / "store")
     turns = [(device, number) for number in range(1, settings.runs + 1) for device in settings.devices]
@@ -149,7 +149,7 @@ def measure_all(settings: Settings, out: Path, progress: Reporter) -> list[str]:
 def conclude(
     settings: Settings, out: Path, notes: list[str], recovery: Recovery | None, console: Console
 ) -> int:
-    """Fit and score all that was measured, and write and show what came of it."""
+    """Fit and score everything that was measured, and write and show the results."""
     tables: list[pages.Table] = []
     raw: dict[str, Any] = {"settings": asdict(settings), "devices": {}}
     for device in settings.devices:
@@ -200,7 +200,7 @@ def _tell_verdicts(tables: Sequence[pages.Table], console: Console) -> None:
 
 
 def _job(settings: Settings, device: str, number: int, clock: Clock) -> Job:
-    """A run with as many repetitions of the profile as the time for its device allows."""
+    """A job with as many repetitions of the profile as the time for its device allows."""
     job = Job(device, number, settings.seed + number, settings.profile)
     scenario = job.scenario()
     wanted = scenario.profile.repetitions
@@ -239,12 +239,12 @@ def _recover(settings: Settings, progress: Reporter) -> Recovery | None:
 
 
 def _settings(options: argparse.Namespace) -> tuple[Path, Settings]:
-    """Where to write and what to measure: anew, or as the bench to go on with says."""
+    """Where to write and what to measure: new settings, or those of the bench to resume."""
     if options.resume is not None:
         try:
             kept = json.loads((options.resume / STATE).read_text())
         except OSError as error:
-            raise InputError(f"{options.resume} is no bench to go on with: {error}") from error
+            raise InputError(f"{options.resume} is not a bench that can be resumed: {error}") from error
         return options.resume, Settings(**{**kept, "devices": tuple(kept["devices"])})
     if min(options.runs, options.minutes) <= 0 or options.seeds < 0:
         raise InputError("--runs and --minutes must be above 0, --seeds 0 or more")
@@ -260,7 +260,7 @@ def _settings(options: argparse.Namespace) -> tuple[Path, Settings]:
         lab=options.lab,
         devices=(SIMULATED,) if options.lab == "sim" else tuple(options.devices.split(",")),
         runs=options.runs,
-        # Every bench draws other settings to hold out; the same seed draws the same again.
+        # Every bench draws different held-out settings; the same seed draws the same ones again.
         seed=int(now.timestamp()) if options.seed is None else options.seed,
         minutes=options.minutes,
         simulated=options.seeds,
@@ -270,7 +270,7 @@ def _settings(options: argparse.Namespace) -> tuple[Path, Settings]:
         versions=machine.versions(),
     )
     for device in settings.devices:
-        # What cannot be measured is refused before anything is written.
+        # Refuse what cannot be measured before writing anything.
         profiles.refuse_impossible(Job(device, 1, settings.seed, settings.profile).scenario())
     return options.out or _new_folder(now), settings
 
@@ -316,7 +316,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--repetitions", type=int, help="trials per profiled setting")
     parser.add_argument("--trial-s", type=float, help="recorded seconds per trial")
     parser.add_argument("--out", type=Path, help="folder for results (default bench/runs/model-DATE-N)")
-    parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with the bench in this folder")
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="resume the bench in this folder")
     return parser
 
 

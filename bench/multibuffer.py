@@ -1,4 +1,4 @@
-"""What intel-ipsec-mb takes for the bytes of the same packets: one at a time, and many side by side."""
+"""The cost of intel-ipsec-mb for the bytes of the same packets: one at a time, and many in parallel."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Costs = dict[tuple[str, str], dict[str, float]]
 
 
 def multibuffer_costs(packet_bytes: int, console: Console) -> Costs:
-    """Of an IP packet in tunnel mode; nothing where the library is not installed.
+    """Costs for an IP packet in tunnel mode; empty if the library is not installed.
 
     Raises ``CalledProcessError`` if the compiler or the program fails.
     """
     if not HEADER.exists():
-        console.print("intel-ipsec-mb is left out: apt-get install libipsec-mb-dev brings it")
+        console.print("intel-ipsec-mb is left out: apt-get install libipsec-mb-dev installs it")
         return {}
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "ipsec_mb"
@@ -40,7 +40,7 @@ def multibuffer_costs(packet_bytes: int, console: Console) -> Costs:
 
 
 def medians(lines: Iterable[str]) -> Costs:
-    """Of the rounds in what the program prints."""
+    """Medians of the rounds in the program's output."""
     rounds: defaultdict[tuple[str, str], defaultdict[str, list[float]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -53,7 +53,7 @@ def medians(lines: Iterable[str]) -> Costs:
 
 
 def rows(found: Samples, theirs: Costs, packet_bytes: int) -> list[tuple[str, ...]]:
-    """What ``HEADINGS`` are the headings of, in ns: Weir's ESP in tunnel mode beside their algorithms."""
+    """Rows for ``HEADINGS``, in ns: Weir's ESP in tunnel mode, and the library's algorithms."""
 
     def ours(suite: str, way: str) -> str:
         sizes = found.get((suite, "tunnel", way))

@@ -15,7 +15,7 @@ _COLUMNS = [field.name for field in fields(Observation) if field.name != "extra"
 
 
 def write(run: Run, path: Path) -> None:
-    """Keep the valid trials of ``run`` in ``path``; what is there is complete."""
+    """Write the valid trials of ``run`` to ``path``, atomically."""
     frames = []
     for role in ROLES:
         rows = [{name: getattr(each, name) for name in _COLUMNS} for each in run.observations(role)]

@@ -1,8 +1,8 @@
 """What opening a large capture in `weir web` costs: upload, analysis, graphs, diagnosis, and zooming.
 
-The service is the real one, without a socket: the upload is written as it comes, and child processes read it
-within the service's own limits of memory and time. A zoom is a request for the graphs of a part of the
-greatest connection, at random places and depths, until its answer is there.
+The service is the real one, without a socket: the upload is written as it arrives, and child processes read
+it within the service's own limits on memory and time. A zoom is a request for the graphs of a part of the
+largest connection, at random places and depths, timed until the answer is there.
 
     make bench-opening ARGS="--packets 9000000"
     .venv/bin/python bench/opening.py capture.pcap
@@ -40,22 +40,22 @@ from weirlab.web.settings import Settings
 
 HERE = Path(__file__).resolve().parent
 COLUMNS: Final = 1000
-"""Of pixels, as the page asks for."""
+"""Columns of pixels that the page requests."""
 DEPTHS: Final = (1.0, 0.1, 0.01, 0.001, 0.0001)
-"""Parts of the whole that are looked at."""
+"""Lengths of the parts that are requested, relative to the whole."""
 LEGEND: Final = (
     "s: since the upload began. CPU s, peak MB: of the child processes (of 'received': of the service). The "
-    "second table: how long the service took to answer for a part of the greatest connection."
+    "second table: how long the service took to answer for a part of the largest connection."
 )
 _PART_BYTES: Final = 1 << 16
-"""Of an upload, as HTTP brings it."""
+"""Size of the parts of an upload, as they arrive by HTTP."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What it took until then: time, the children's CPU time, and the greatest memory of one of them.
+    """The cost up to a step: time, the children's CPU time, and the peak memory of one of them.
 
-    Of what the service does itself, its own.
+    For work of the service itself, its own CPU time and memory.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Zoom:
-    """Answers about parts of one depth, s."""
+    """Times of the answers for parts of one depth, in s."""
 
     depth: float
     median_s: float
@@ -77,7 +77,7 @@ class Zoom:
 
 
 class Clock:
-    """Times steps, and what they cost."""
+    """Measures the time and the cost of steps."""
 
     def __init__(self, who: int) -> None:
         self._who = who
@@ -97,14 +97,14 @@ class Clock:
 
 
 async def chunks(file: Path) -> AsyncIterator[bytes]:
-    """The upload."""
+    """The upload, in parts."""
     with file.open("rb") as source:
         while part := source.read(_PART_BYTES):
             yield part
 
 
 def opened(desk: Desk, one: Measurement) -> Connection:
-    """The greatest connection, as soon as it is analysed and its graphs can be drawn."""
+    """The largest connection, as soon as it is analysed and its graphs can be drawn."""
     while (state := one.state).stage in ("queued", "working"):
         time.sleep(0.05)
     if state.stage != "ready":
@@ -115,7 +115,7 @@ def opened(desk: Desk, one: Measurement) -> Connection:
 
 
 def zooms(client: TestClient, one: Measurement, first: Connection, begin_ns: int, number: int) -> list[Zoom]:
-    """Look at ``number`` parts of each depth."""
+    """Request ``number`` parts of each depth."""
     place = f"/api/captures/{one.data_id}/connections/{first['id']}/graphs"
     begin, end = ((at - begin_ns) / 1e9 for at in (first["first_ns"], first["last_ns"]))
     places, found = np.random.default_rng(1), []
@@ -136,7 +136,7 @@ def zooms(client: TestClient, one: Measurement, first: Connection, begin_ns: int
 
 
 def measured(file: Path, store: Path, number: int) -> tuple[list[Step], list[Zoom]]:
-    """Open ``file`` as an upload to a store of its own."""
+    """Open ``file`` as an upload to a new store."""
     with service(Settings(), Store(store)) as made:
         desk = made.desk
         clock = Clock(resource.RUSAGE_SELF)
@@ -159,13 +159,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("file", type=Path, nargs="?", help="capture (default: one that is made up)")
+    parser.add_argument("file", type=Path, nargs="?", help="capture (default: a generated one)")
     parser.add_argument(
-        "--packets", type=int, default=1_000_000, help="of that, at least (default 1,000,000)"
+        "--packets", type=int, default=1_000_000, help="at least, if generated (default 1,000,000)"
     )
-    parser.add_argument("--connections", type=int, default=8, help="of that (default 8)")
-    parser.add_argument("--zooms", type=int, default=20, help="of each depth (default 20)")
-    parser.add_argument("--out", type=Path, help="folder of the raw data (default bench/runs/DATE-opening)")
+    parser.add_argument("--connections", type=int, default=8, help="if generated (default 8)")
+    parser.add_argument("--zooms", type=int, default=20, help="requests of each depth (default 20)")
+    parser.add_argument("--out", type=Path, help="folder for the raw data (default bench/runs/DATE-opening)")
     options = parser.parse_args()
     now, console = datetime.now(UTC), Console()
     out: Path = options.out or HERE / "runs" / f"{now:%Y-%m-%d-%H%M}-opening"

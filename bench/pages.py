@@ -32,7 +32,7 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Table:
-    """Rows below a heading."""
+    """A table with its title."""
 
     title: str
     columns: tuple[str, ...]
@@ -40,7 +40,7 @@ class Table:
 
 
 def of_device(device: str, runs: Sequence[RunScores]) -> list[Table]:
-    """Errors, coverage and times of one device, and what that means for the targets."""
+    """Errors, coverage and times of one device, and the verdicts on its targets."""
     scores = medians(runs)
 
     def error(model: str, quantity: str) -> str:
@@ -82,7 +82,7 @@ def of_device(device: str, runs: Sequence[RunScores]) -> list[Table]:
 
 
 def of_recovery(found: Recovery) -> list[Table]:
-    """How well the truth of simulated devices was found again."""
+    """How well the parameters of simulated devices were recovered."""
     title = f"{len(found.devices)} simulated devices"
     parameters = [
         (name, f"{each.median_percent:.2f}", f"{each.largest_percent:.2f}", str(each.missing))
@@ -99,7 +99,7 @@ def of_recovery(found: Recovery) -> list[Table]:
 
 
 def of_verdicts(title: str, verdicts: Sequence[Verdict]) -> Table:
-    """What was to be reached, and whether it was."""
+    """The targets, and whether they were met."""
     rows = [(each.what, each.found, each.limit, str(each)) for each in verdicts]
     return Table(title, VERDICTS, rows)
 

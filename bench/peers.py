@@ -1,10 +1,10 @@
-"""Weir's generator beside trafgen, xdp-trafficgen, mgen and iperf3, on one cable, in one run.
+"""Weir's generator compared with trafgen, xdp-trafficgen, mgen and iperf3, on one cable, in one run.
 
-Every sender gets the same core and the same veth pair, whose receiving end has a core of
-its own. All are counted by the interfaces, not by themselves. The other tools' frames are
-dropped as early as the receiving end can; Weir's are received in full: recognised,
-accounted for per flow, and their delay entered in a histogram. A sender that is not here or
-fails on this machine has a row that says why; the others are measured.
+Every sender gets the same core and the same veth pair, whose receiving end has its own core.
+The interfaces count all frames, not the senders. The other tools' frames are dropped as early
+as possible at the receiving end; Weir's are received in full: recognised, accounted for per
+flow, and their delay added to a histogram. A sender that is missing or fails on this machine
+gets a row that says why; the others are measured.
 
     make bench
     .venv/bin/python bench/peers.py --repeats 1 --out build/bench
@@ -38,16 +38,16 @@ FULL_SPEED = ("sender", "frame B", "carries", "Mpps", "range", "arrived", "weir 
 PACED = ("sender", "nominal pps", "pps", "deviation", "arrived")
 FAILED = "failed"
 LEGEND = (
-    f"pps: frames put on the cable in a window of {WINDOW_S:g} s, as its interfaces count. Arrived: the "
-    "share that found room in the receiver's ring. Carries: what is new in each frame."
+    f"pps: frames put on the cable in a window of {WINDOW_S:g} s, counted by its interfaces. Arrived: the "
+    "share that found room in the receiver's ring. Carries: what differs from frame to frame."
 )
 
 
 def run_all(repeats: int, console: Console) -> tuple[list[Case], list[Sample], dict[str, object]]:
-    """Every repeat has two new cables, each first for the tools, without an XDP program on it, then for Weir.
+    """Run all repeats. Each has two new cables, first for the tools, without an XDP program, then for Weir.
 
-    At full speed another CPU receives, so that the sender has one for itself; paced senders
-    receive on their own, so that nothing but the sender decides when a frame departs.
+    At full speed another CPU receives, so that the sender has one for itself. Paced senders
+    receive on their own CPU, so that only the sender decides when a frame departs.
     """
     todo: list[Case] = []
     samples: list[Sample] = []
@@ -55,7 +55,7 @@ def run_all(repeats: int, console: Console) -> tuple[list[Case], list[Sample], d
     states: list[str] = []
     with TemporaryDirectory(prefix="weir-bench-") as scratch:
         for repeat, full_speed in itertools.product(range(repeats), (True, False)):
-            # The peers choose their CPU themselves, and are to have what Weir has.
+            # The peers choose their CPU themselves and must have the same conditions as Weir.
             with PlainPair(apart=full_speed, isolated=False) as bed:
                 drop_early(bed)
                 chosen = [
@@ -88,13 +88,13 @@ def _first_line(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        return "not here"
+        return "not installed"
     lines = (done.stdout + done.stderr).strip().splitlines()
     return lines[0] if lines else ""
 
 
 def tables(todo: list[Case], samples: list[Sample]) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """What ``FULL_SPEED`` and ``PACED`` are the headings of; medians over the repeats that succeeded."""
+    """Rows for ``FULL_SPEED`` and ``PACED``: medians over the repeats that succeeded."""
     windows = {
         case.key: [each.window for each in samples if each.key == case.key and each.window] for case in todo
     }
@@ -124,7 +124,7 @@ def tables(todo: list[Case], samples: list[Sample]) -> tuple[list[tuple[str, ...
 
 
 def failures(samples: list[Sample]) -> list[str]:
-    """A line for every sender and setting that failed, with the reason of its first failure."""
+    """A line for every sender and setting that failed, with the reason for its first failure."""
     first: dict[tuple[str, int | None], str] = {}
     for each in samples:
         if each.failure:
@@ -136,7 +136,7 @@ def failures(samples: list[Sample]) -> list[str]:
 
 
 def summary(todo: list[Case], samples: list[Sample], about: Mapping[str, Any]) -> Summary:
-    """What comes of all samples."""
+    """The summary of all samples."""
     shown = dict(zip((FULL_SPEED, PACED), tables(todo, samples), strict=True))
     facts = {**about["versions"], **about["facts"]}
     failed = [f"Failed: {line}" for line in failures(samples)]
@@ -145,12 +145,10 @@ def summary(todo: list[Case], samples: list[Sample], about: Mapping[str, Any]) -
 
 def main() -> int:
     parser = options("peers", __doc__)
-    parser.add_argument(
-        "--repeats", type=int, default=3, help="times that every case is measured (default 3)"
-    )
+    parser.add_argument("--repeats", type=int, default=3, help="measurements of every case (default 3)")
     asked = parser.parse_args()
     if asked.repeats < 1:
-        parser.error("--repeats has to be 1 or more")
+        parser.error("--repeats must be 1 or more")
     console = Console()
     about = {**called("peers"), "repeats": asked.repeats}
     try:

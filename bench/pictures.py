@@ -1,4 +1,4 @@
-"""Pictures of what ESP costs per packet, one for each finding that was published."""
+"""Pictures of what ESP costs per packet, one for each published finding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORDS = {"out": "outgoing", "in": "incoming"}
 
 
 def draw(found: Samples, folder: Path) -> dict[str, str]:
-    """Writes a PNG for every finding that something was measured for; file names by the finding's key."""
+    """Write a PNG for every finding with measurements; returns the file names by the finding's key."""
     drawn = {}
     for key, rows, chart in (
         ("linear", list(costs_by_size(found)), lines("ns", "ns per packet, tunnel mode")),
@@ -94,7 +94,7 @@ def gains(found: Samples, slow: str, fast: str) -> Iterator[dict[str, Any]]:
 
 
 def lines(value: str, title: str) -> Callable[[pl.DataFrame], Any]:
-    """A line per suite over the packet's size, a panel per part."""
+    """A chart with a line per suite over the packet's size, and a panel per part."""
 
     def drawn(rows: pl.DataFrame) -> Any:
         colours = alt.Scale(domain=list(TODAY), range=ramp(len(TODAY)))
@@ -115,7 +115,7 @@ def lines(value: str, title: str) -> Callable[[pl.DataFrame], Any]:
 
 
 def ratios(title: str) -> Callable[[pl.DataFrame], Any]:
-    """A row per comparison, with its interval, beside a line at 1."""
+    """A chart with a row per comparison, its interval, and a line at 1."""
 
     def drawn(rows: pl.DataFrame) -> Any:
         base = alt.Chart(rows).encode(alt.Y("row:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)))

@@ -1,4 +1,4 @@
-"""Causes of slow transfers, planted, and what is named: from the sender's kernel, each capture, and both.
+"""Diagnoses of slow transfers with planted causes: from the sender's kernel, each capture, and both.
 
     make bench-planted
     .venv/bin/python bench/planted.py --seeds 1 2 3
@@ -8,11 +8,12 @@
 
 Two namespaces are joined by an emulated link (`weir link`), and two applications talk over it
 (`talkers.py`). In each case one thing is wrong (`causes.py`, `between.py`). The truth is what the application
-or the emulator itself counted, or arithmetic where neither can count. Beside it: the cause that was named
-first, the share of the time of the planted cause, and what the kernel's own counters say.
+or the emulator itself counted, or computed if neither can count it. It is compared with the cause that was
+named first, the share of the time of the planted cause, and the kernel's own counters.
 
 Without `--seeds` each case has its usual parameters. A seed draws rates, delays, buffers, pauses and lengths.
-`--again` diagnoses what was kept once more; it needs no root. Root otherwise; some three minutes per seed.
+`--again` diagnoses kept captures again and needs no root. Otherwise it needs root, and about three minutes
+per seed.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ SOURCES = ("kernel", *PLACES, "both")
 
 @dataclass(frozen=True)
 class Row:
-    """What was found of a case from one place."""
+    """The diagnosis of a case from one place."""
 
     case: str
     seed: int | None
@@ -69,13 +70,14 @@ class Row:
     named: str = ""
     said: float | None = None
     untold: bool = False
-    """It cannot be told from there, and the diagnosis says so; `said` is of what stands for it. Not right."""
+    """The cause cannot be told from there, and the diagnosis says so; `said` is the share of the cause that
+    it names instead. Does not count as right."""
     void: str = ""
-    """Why there is nothing to find."""
+    """Why there is nothing to diagnose."""
     noted: Sequence[str] = ()
-    """What is said of settings."""
+    """The notes on settings."""
     missing: Sequence[str] = ()
-    """What should be, and is not."""
+    """The expected notes that are missing."""
     sentence: str = ""
     findings: Mapping[str, float] = field(default_factory=dict)
     blind: Sequence[str] = ()
@@ -92,7 +94,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Kept:
-    """Of a case, what a diagnosis is held against."""
+    """The truth about a case, with which diagnoses are compared."""
 
     name: str
     seed: int | None
@@ -105,7 +107,7 @@ class Kept:
 
 
 def keep(case: Case, seed: int | None, made: Planted, folder: Path) -> Kept:
-    """Work out the truth, and write it beside the captures."""
+    """Compute the truth, and write it next to the captures."""
     found = from_capture(made.files["sender"])
     seconds = found.summary.seconds if found is not None else case.seconds
     truth = Truth(
@@ -118,7 +120,7 @@ def keep(case: Case, seed: int | None, made: Planted, folder: Path) -> Kept:
 
 
 def rows(kept: Kept, folder: Path) -> list[Row]:
-    """Diagnose from everywhere what `folder` has of a case."""
+    """Diagnose the case in `folder` from every place."""
     found = {"kernel": from_samples(folder)}
     found |= {name: from_capture(folder / f"{name}.pcapng") for name in PLACES}
     found["both"] = from_both(folder, kept.whole)
@@ -143,7 +145,7 @@ def from_capture(path: Path) -> Diagnosis | None:
 
 
 def from_both(folder: Path, whole: bool) -> Diagnosis | None:
-    """The namespaces of a host have one clock."""
+    """Diagnose from both captures; the namespaces of a host share a clock."""
     with contextlib.ExitStack() as stack:
         traces = (stack.enter_context(trace.read(folder / f"{name}.pcapng", series=True)) for name in PLACES)
         sender, receiver = (Look(each, _talk(each), "a", whole=whole) for each in traces)
@@ -155,7 +157,7 @@ def _talk(read: trace.Trace) -> Connection:
 
 
 def _first_hit_s(case: Case, files: Mapping[str, Path]) -> float:
-    """When the first frame was sent that was lost or held back, or came that was dropped; since the first."""
+    """When the first frame was lost, held back or dropped, in s since the first frame."""
     if case.drops:
         with trace.read(files["receiver"], series=True) as read:
             data = read.segments.filter(pl.col("from_side") == "a", pl.col("payload_bytes") > 0)
@@ -170,7 +172,7 @@ def _first_hit_s(case: Case, files: Mapping[str, Path]) -> float:
 
 
 def _first_hit(words: Mapping[str, str]) -> int | None:
-    """The first frame, from 0, that is lost or held back: the link decides by the number of a frame."""
+    """The first frame, from 0, that is lost or held back, which depends only on the frame's number."""
     many = 10_000
     apart = np.arange(many, dtype=np.uint64) * 100_000_000
     left = emulate_path(read_path(dict(words)).plain(), apart, np.full(many, FRAME, dtype=np.uint32))
@@ -244,9 +246,9 @@ def _told(row: Row) -> str:
 def _shown(found: Sequence[Row]) -> Table:
     table = Table(
         title="Planted causes",
-        caption="named: the largest share; beside it, the share of the planted cause. * within 5 points. "
+        caption="named: the largest share, followed by the share of the planted cause. * within 5 points. "
         "† the planted cause cannot be told from there, and the diagnosis says so: not counted as right. "
-        "void: what was planted was not what limited the transfer.",
+        "void: the planted cause did not limit the transfer.",
     )
     for heading in ("planted", "seed", "truth", "from", *SOURCES, "counters: app/receiver/buffer/network"):
         table.add_column(heading)
@@ -271,7 +273,7 @@ def _counted(source: str, found: Sequence[Row]) -> str:
     named, right = (sum(test) for test in ((r.names_it for r in looks), (r.right for r in looks)))
     untold = sum(row.untold for row in looks)
     return (
-        f"{source}: of {len(looks)} looks {named} name the planted cause first, {right} of them within "
+        f"{source}: of {len(looks)} diagnoses {named} name the planted cause first, {right} of them within "
         f"{NEAR * 100:.0f} points of the truth; {untold} say that it cannot be told from there; "
         f"{len(looks) - named - untold} are wrong. {len(found) - len(looks)} are void."
     )
@@ -280,9 +282,9 @@ def _counted(source: str, found: Sequence[Row]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", nargs="*", help="names of cases, spaces as _")
-    parser.add_argument("--seeds", nargs="*", type=int, help="draw the parameters; a run of the cases each")
+    parser.add_argument("--seeds", nargs="*", type=int, help="draw the parameters; one run per seed")
     parser.add_argument("--keep", type=Path, help="keep captures and samples here")
-    parser.add_argument("--again", type=Path, help="diagnose what was kept here")
+    parser.add_argument("--again", type=Path, help="diagnose the captures kept here")
     parser.add_argument("--examples", type=Path, help="write the captures of examples here")
     parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "bench")
     chosen = parser.parse_args()

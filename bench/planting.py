@@ -1,4 +1,4 @@
-"""Carries the cases of `causes.py` out: namespaces, an emulated link, two applications, and who watches."""
+"""Runs the cases of `causes.py`: namespaces, an emulated link, two applications, and their observers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PLACES = ("sender", "receiver")
 
 @dataclass(frozen=True)
 class Planted:
-    """A case carried out: what the applications told, frames by their fate, samples, captures by place."""
+    """A case that was run: reports of the applications, the link's account, samples, captures by place."""
 
     talk: Mapping[str, Any]
     account: Account
@@ -50,7 +50,7 @@ class Planted:
 
 
 class Bench:
-    """Two namespaces and the link's own."""
+    """Two namespaces and one for the link."""
 
     def __init__(self) -> None:
         self.names = [f"weir-planted-{os.getpid()}-{end}" for end in ("x", "y", "l")]
@@ -60,7 +60,7 @@ class Bench:
             Namespace(name).create()
         x, y, link = self.names
         for name in (x, y):
-            # What one case did to the path is not to be remembered in the next one.
+            # The kernel must not remember path metrics from one case to the next.
             self._set(name, {"net/ipv4/tcp_no_metrics_save": 1})
         for name, far, near, address, mac in (
             (x, "x0", "la", ADDRESS[0], "1"),
@@ -72,7 +72,7 @@ class Bench:
             )
             _ip(f"-n {name} addr add {address}/24 dev {far}")
             _ip(f"-n {name} link set {far} up")
-            # A handshake that waits for ARP says nothing of where it was captured.
+            # If a handshake waits for ARP, it does not show where it was captured.
             other, last = (ADDRESS[1], "2") if name == x else (ADDRESS[0], "1")
             _ip(f"-n {name} neigh add {other} lladdr 02:00:00:00:97:0{last} dev {far}")
         return self
@@ -82,7 +82,7 @@ class Bench:
             Namespace(name).remove()
 
     def run(self, case: Case, folder: Path) -> Planted:
-        """Carry a case out; keep captures, samples and what the applications told in `folder`."""
+        """Run a case; keep captures, samples and the reports of the applications in `folder`."""
         x, y, link = self.names
         before = [self._set(name, values) for name, values in zip((x, y), case.sysctls, strict=True)]
         try:
@@ -141,7 +141,7 @@ class Watched:
 
 
 class Sampler:
-    """Both ends of the connection, and how the receiving process fares, while a block lasts."""
+    """Samples both ends of the connection, and the receiving process' waits for a CPU, during a block."""
 
     def __init__(self, namespaces: Sequence[str], pid: int) -> None:
         self._pid = pid
@@ -201,7 +201,7 @@ def _frame(taken: Mapping[str, Any]) -> pl.DataFrame:
 
 @contextlib.contextmanager
 def _dropping(namespace: str, every: int) -> Iterator[None]:
-    """Of data segments that arrive there, drop one of so many, behind where they are captured."""
+    """Drop one of ``every`` data segments that arrive there, after they were captured."""
     if not every:
         yield
         return

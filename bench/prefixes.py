@@ -1,11 +1,11 @@
-"""What a plan of very many prefixes costs: to check, to make zones of, to look up, to serve by BIND.
+"""What a plan with a large number of prefixes costs: checking, making zones, look-ups, serving with BIND.
 
     make bench-prefixes
     .venv/bin/python bench/prefixes.py --prefixes 20000 --questions 200
 
-Makes a plan of ranges, routes and ENUM entries (100,000 by default) as a file with a table beside it. The
-commands are timed as users meet them, with the start of Python; look-ups in the process. With root, the lab
-of the plan is started, and BIND answers for random numbers as the plan does.
+Makes a plan of ranges, routes and ENUM entries (100,000 by default) as a file with a separate table. Commands
+are timed as users see them, with the start of Python; look-ups are timed within the process. With root, the
+lab of the plan is started, and BIND's answers for random numbers are compared with the plan.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _rows(plan: NumberingPlan) -> Iterator[dict[str, object]]:
 
 
 def command(*words: str) -> float:
-    """How long a command of Weir's takes, in s."""
+    """How long a Weir command takes, in s."""
     begun_s = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "weirlab", "voice", *words], capture_output=True, text=True)
     if done.returncode:
@@ -77,14 +77,14 @@ def command(*words: str) -> float:
 
 
 def drawn(plan: NumberingPlan, count: int) -> list[str]:
-    """Numbers that go on from a prefix of the plan, and one in five that nobody has."""
+    """Numbers that start with a prefix of the plan; one in five is in no range."""
     draw = random.Random(SEED)
     prefixes = [draw.choice(plan.ranges).prefix if rank % 5 else "+420999999" for rank in range(count)]
     return [each + "".join(draw.choices("0123456789", k=draw.choice((2, 3)))) for each in prefixes]
 
 
 def per_call_us(act: Callable[[str], object], numbers: list[str]) -> float:
-    """The median of the repeats, each over all numbers."""
+    """The median time per call over the repeats, each over all numbers, in µs."""
     found = []
     for _ in range(REPEATS):
         begun_s = time.perf_counter()
@@ -95,7 +95,7 @@ def per_call_us(act: Callable[[str], object], numbers: list[str]) -> float:
 
 
 def served(network: Network, numbers: list[str], table: Table) -> None:
-    """Ask BIND for all ``numbers``; ends with an error where it answers otherwise than the plan."""
+    """Ask BIND for all ``numbers``; exits with an error if an answer differs from the plan."""
     tree = network.plan.trees["public"]
     begun_s = time.monotonic()
     with VoiceLab(network, 0.1) as lab:
@@ -108,7 +108,7 @@ def served(network: Network, numbers: list[str], table: Table) -> None:
             wanted = [] if index is None else [each.service for each in network.plan.enum[index].naptr]
             answer = lab.at("phone").call(partial(_asked, owner_name(number[1:], tree.suffix), server))
             if answer != wanted:
-                sys.exit(f"{number}: BIND answers {answer}, and the plan has {wanted}")
+                sys.exit(f"{number}: BIND answers {answer}, but the plan has {wanted}")
             answered += bool(answer)
         table.add_row("answers of BIND as in the plan", f"{len(numbers):,}, {answered:,} with records")
 
@@ -127,7 +127,7 @@ def _asked(name: str, server: str) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--prefixes", type=int, default=100_000)
-    parser.add_argument("--questions", type=int, default=1000, help="put to BIND (with root)")
+    parser.add_argument("--questions", type=int, default=1000, help="queries to BIND (with root)")
     asked = parser.parse_args()
     table = Table("What", "Cost", title=f"A plan of {asked.prefixes:,} ranges, entries and routes")
     with TemporaryDirectory() as folder:
@@ -143,7 +143,7 @@ def main() -> None:
         )
         table.add_row("look-up of a number's entry and route", f"{looked_up:.1f} us")
         whole = per_call_us(lambda number: next(calls(network, number)), numbers)
-        table.add_row("a number's whole way, with its reasons", f"{whole:.0f} us")
+        table.add_row("a number's whole path, with its reasons", f"{whole:.0f} us")
         if os.geteuid() == 0:
             served(network, numbers, table)
     Console().print(table)

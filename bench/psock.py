@@ -1,10 +1,10 @@
-"""Parallel sockets at full speed over two veth pairs, beside one TCP connection and multipath TCP.
+"""Parallel sockets at full speed over two veth pairs, compared with one TCP connection and multipath TCP.
 
     make bench-psock
     .venv/bin/python bench/psock.py --seconds 5 --repeats 3 --out build/bench
 
-Nothing limits the paths but the CPUs. All methods take turns, in random order, with both ends on one CPU and,
-where there are two, with an end on each. Goodput is what the receiver read; CPU time is that of both ends.
+Only the CPUs limit the paths. All methods take turns, in random order, with both ends on one CPU and, if
+there are two, with one end on each. Goodput is what the receiver read; CPU time is that of both ends.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ HEADINGS: Final[tuple[str, ...]] = (
 )
 LEGEND: Final = (
     "Medians of runs that took turns; 'is' compares with one TCP connection on as many CPUs. tcp uses one "
-    "path, the others use both. Reorder memory is the greatest of all runs; the kernel does not tell that of "
+    "path, the others use both. Reorder memory is the maximum of all runs; the kernel does not report it for "
     "multipath TCP."
 )
 _ENDS_S: Final = 60.0
-"""More than the run that both ends need."""
+"""Time that both ends may need in addition to the run."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Run:
 
 @contextmanager
 def two_hosts() -> Iterator[None]:
-    """Two namespaces and two pairs between them; what an earlier run left is removed first."""
+    """Two namespaces with two pairs between them; leftovers of an earlier run are removed first."""
     commands = [f"netns add {name}" for name in NAMES]
     for path, (here, there) in enumerate(zip(streams.HERE, streams.THERE, strict=True)):
         commands += [
@@ -126,7 +126,7 @@ def measured(method: str, cpus: Sequence[int], seconds: float, repeat: int) -> R
 
 
 def rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    """What :data:`HEADINGS` is the heading of."""
+    """Rows for :data:`HEADINGS`."""
     found: list[tuple[str, ...]] = []
     for cpus in sorted({run.cpus for run in runs}):
         of = {name: [run for run in runs if (run.method, run.cpus) == (name, cpus)] for name in METHODS}
@@ -151,11 +151,11 @@ def rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
 
 def main() -> int:
     parser = options("psock", __doc__)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each transfer (default 5)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of each transfer (default 5)")
     parser.add_argument("--repeats", type=int, default=7, help="runs of every case (default 7)")
     asked = parser.parse_args()
     if asked.repeats < 1 or asked.seconds < 1:
-        parser.error("--repeats and --seconds have to be 1 or more")
+        parser.error("--repeats and --seconds must be 1 or more")
     console = Console()
     lacking = mptcp.missing()
     cases = [

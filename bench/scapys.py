@@ -1,4 +1,4 @@
-"""What Scapy takes to encapsulate and decapsulate the same packets."""
+"""The time that Scapy takes to encapsulate and decapsulate the same packets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fit the models to the profile of one run, and score them on its held-out trials."""
+"""Fits the models to the profile of one run, and scores them on its held-out trials."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from weirlab.records import Observation
 T = TypeVar("T")
 
 COVERAGE_OF = ("threshold", "delay_mean_below", "delay_p99_below", "delay_mean_overload")
-"""Quantities whose coverage counts: those that have a target, but for loss. Below the threshold that is
-zero, as predicted, and in overload it says what the threshold says."""
+"""Quantities whose coverage counts: those with a target, except loss. Below the threshold loss is zero, as
+predicted, and in overload it follows from the threshold."""
 
 MANY = 10_000
 """Predictions at once."""
@@ -37,7 +37,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Score:
-    """One model in one quantity on the held-out trials, each by itself.
+    """The score of one model for one quantity on the held-out trials, each by itself.
 
     ``error`` is the mean absolute error in percent of the measured value; for loss in
     percentage points. ``coverage_percent`` is by level of the interval.
@@ -58,7 +58,7 @@ class Score:
 
 @dataclass(frozen=True)
 class RunScores:
-    """What came of one run."""
+    """The scores of one run."""
 
     name: str
     device: str
@@ -67,17 +67,17 @@ class RunScores:
     held_out_trials: int
     scores: list[Score]
     rows: list[ErrorRow]
-    """All that ``weirlab.model.score`` tells, for the raw data."""
+    """Everything that ``weirlab.model.score`` reports, for the raw data."""
     speed: Speed
     parameters: dict[str, float]
-    """Of the queueing model."""
+    """Parameters of the queueing model."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def score_run(name: str, device: str, seed: int, trials: Mapping[str, Sequence[Observation]]) -> RunScores:
-    """Fit and score; raises ``ModelError`` when the trials do not suffice."""
+    """Fit and score; raises ``ModelError`` if there are too few trials."""
     profile, held_out = trials["profile"], trials["verify"]
     models, fit_all_s = timed(lambda: fit_all(profile))
     rows = compare(models, held_out)
@@ -90,7 +90,7 @@ def score_run(name: str, device: str, seed: int, trials: Mapping[str, Sequence[O
 
 
 def speed_of(profile: Sequence[Observation], model: Model, fit_all_s: float) -> Speed:
-    """How long the queueing model takes; ``model`` is the one that predicts, with its intervals."""
+    """How long the queueing model takes; ``model`` is the one with intervals, used for predictions."""
     _, fit_s = timed(lambda: Queueing.fit(profile))
     middle = float(np.median([each.rate_pps for each in profile]))
     frame = float(np.median([each.frame_bytes for each in profile]))
@@ -109,7 +109,7 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
 
 
 def medians(runs: Sequence[RunScores]) -> dict[tuple[str, str], Score]:
-    """By model and quantity the medians over ``runs``; false alarms and trials are added up."""
+    """Medians over ``runs`` by model and quantity; false alarms and trials are summed."""
     found: dict[tuple[str, str], list[Score]] = {}
     for run in runs:
         for each in run.scores:
@@ -135,7 +135,7 @@ def coverage(
 
 
 def repeatability(scores: Mapping[tuple[str, str], Score], quantity: str) -> float:
-    """How far repetitions are from each other, in the unit of the errors; NaN if there were none."""
+    """How much repetitions differ, in the unit of the errors; NaN if there were none."""
     found = scores.get((REPEATABILITY, quantity))
     return found.error if found else math.nan
 

@@ -1,4 +1,4 @@
-"""The senders that are compared: how each is started, and what its packets carry."""
+"""The compared senders: how each is started, and what its packets carry."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ PACED_PPS = 100_000
 WEIR_PPS = (None, 1_000, 10_000, PACED_PPS, 300_000, 1_000_000, 1_800_000)
 
 LAST_LINES = 3
-"""How many lines of a tool that failed are told: the last one is often about its tidying up."""
+"""Number of output lines shown of a failed tool: the last one is often only about its cleanup."""
 
 _SOURCE = wiring.TX0.ipv4.partition("/")[0]
 _DESTINATION = wiring.RX0.ipv4.partition("/")[0]
 _PAYLOAD_BYTES = 18
-"""What is left of a frame of 64 bytes after Ethernet, IPv4, UDP and FCS."""
+"""Payload of a frame of 64 bytes, without Ethernet, IPv4, UDP and FCS."""
 _MGEN_PAYLOAD_BYTES = 28
-"""The shortest that mgen sends."""
+"""The shortest payload that mgen sends."""
 _XDP_FRAME_BYTES = 68
-"""xdp-trafficgen sends one kind of frame: 64 bytes of IPv6 and UDP, FCS not among them."""
+"""xdp-trafficgen sends only one kind of frame: 64 bytes with IPv6 and UDP, without FCS."""
 _XDP_PAYLOAD_BYTES = 2
 _PAYLOADS = (_PAYLOAD_BYTES, _MGEN_PAYLOAD_BYTES, _XDP_PAYLOAD_BYTES)
 
@@ -58,10 +58,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Sample:
-    """One case measured once, or why it could not be.
+    """One measurement of a case, or the reason why it failed.
 
-    ``window`` is None where the sender failed, and ``failure`` then says how. ``engine`` is what Weir says
-    of itself, empty for the others.
+    ``window`` is None if the sender failed, and ``failure`` then says why. ``engine`` is what Weir reports
+    about itself; empty for the others.
     """
 
     sender: str
@@ -77,7 +77,7 @@ class Sample:
 
 
 def cases(bed: PlainPair, scratch: Path) -> list[Case]:
-    """Every sender in every setting, the tools' commands as one would type them."""
+    """Every sender in every setting, with the tools' commands as typed in a shell."""
     tx, rx = (("ip", "netns", "exec", bed.namespaces[part]) for part in ("tx", "rx"))
     pin = (*tx, "taskset", "--cpu-list", str(bed.facts["sender_cpu"]))
     return [
@@ -90,7 +90,7 @@ def cases(bed: PlainPair, scratch: Path) -> list[Case]:
 
 
 def drop_early(bed: PlainPair) -> None:
-    """Have the receiving end drop the tools' data before its IP layer; iperf3's handshakes pass."""
+    """Make the receiving end drop the tools' data before its IP layer; iperf3's handshakes pass."""
     lengths = f"{{ {', '.join(str(8 + payload) for payload in _PAYLOADS)} }}"
     hook = f'type filter hook ingress device "{wiring.RX0.name}" priority -500;'
     script = "\n".join(
@@ -105,7 +105,7 @@ def drop_early(bed: PlainPair) -> None:
 
 
 def sample(bed: PlainPair, case: Case, repeat: int) -> Sample:
-    """Measure ``case`` once on the cable ``bed``; a sender that fails leaves the others their turn."""
+    """Measure ``case`` once on the cable ``bed``; a failure is recorded and does not stop the others."""
     engine: dict[str, Any] = {}
     try:
         if not case.command:
@@ -148,7 +148,7 @@ def _trafgen(pin: tuple[str, ...], scratch: Path) -> Iterator[Case]:
 
 
 def _xdp_trafficgen(pin: tuple[str, ...]) -> Iterator[Case]:
-    """It knows IPv6 only and no rate, and chooses its CPU itself: the first."""
+    """Cases of xdp-trafficgen, which supports only IPv6, has no rate, and always uses the first CPU."""
     macs = ("--dst-mac", wiring.RX0.mac, "--src-mac", wiring.TX0.mac)
     command = (*pin, "xdp-trafficgen", "udp", *macs, "--dst-port", "5000", "--threads", "1")
     yield Case("xdp-trafficgen", None, _XDP_FRAME_BYTES, "nothing", (*command, wiring.TX0.name))
@@ -164,7 +164,7 @@ def _mgen(pin: tuple[str, ...], nominal_pps: int | None) -> Case:
 
 
 def _iperf3(pin: tuple[str, ...], rx: tuple[str, ...], nominal_pps: int | None) -> Case:
-    """Its bitrate is that of the payload."""
+    """A case of iperf3, whose bitrate is that of the payload."""
     bits = str((nominal_pps or 0) * _PAYLOAD_BYTES * 8)
     settings = ("--length", str(_PAYLOAD_BYTES), "--bitrate", bits, "--time", str(round(SENDING_S + 2)))
     client = (*pin, "iperf3", "--client", _DESTINATION, "--udp", *settings)
@@ -173,7 +173,7 @@ def _iperf3(pin: tuple[str, ...], rx: tuple[str, ...], nominal_pps: int | None) 
 
 
 def _measure_weir(bed: PlainPair, case: Case, engine: dict[str, Any]) -> Window:
-    """What passed while Weir sent; what it says of itself goes into ``engine``."""
+    """Measure while Weir sends; its own report goes into ``engine``."""
     rate = Rate(0, "max") if case.nominal_pps is None else Rate(case.nominal_pps)
     traffic = Traffic(rate=rate, warmup_s=WARMUP_S, duration_s=SENDING_S - WARMUP_S)
     engine["backend"] = bed.backend  # asking loads the programs before the window begins
@@ -187,9 +187,10 @@ def _measure_weir(bed: PlainPair, case: Case, engine: dict[str, Any]) -> Window:
 
 
 def _send(case: Case) -> None:
-    """Run the case's command for long enough, then end it.
+    """Run the case's command for long enough, then kill it.
 
-    By SIGKILL, as mgen at full speed hears nothing else, and with its children, as trafgen sends from one.
+    This needs SIGKILL, because mgen at full speed ignores everything else, and for its whole process group,
+    because trafgen sends from a child.
     """
     try:
         tool = subprocess.Popen(
@@ -212,7 +213,7 @@ def _send(case: Case) -> None:
 
 @contextmanager
 def _running(server: tuple[str, ...]) -> Iterator[None]:
-    """With ``server`` in the background, if there is one."""
+    """Run ``server`` in the background, if there is one."""
     if not server:
         yield
         return

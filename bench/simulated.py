@@ -1,4 +1,4 @@
-"""Simulated devices, whose truth is known: is it found again, and do intervals cover what they promise?"""
+"""Simulated devices, whose truth is known: recovery of their parameters, and coverage of intervals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARAMETERS = (
     "queue_packets",
     "base_delay_ns",
 )
-"""What the model and the simulated device have in common, by the names of both."""
+"""Parameters that the model and the simulated device share, under the same names."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,18 @@ class Recovered:
 
 @dataclass(frozen=True)
 class Recovery:
-    """What came of all simulated devices."""
+    """The results of all simulated devices."""
 
     devices: list[dict[str, object]]
-    """The truth and what was found, per device."""
+    """The true and the fitted parameters, per device."""
     parameters: dict[str, Recovered]
     coverage_percent: dict[int, float]
-    """By level, over the held-out values of all devices, of the quantities that have a target."""
+    """Coverage by level, over the held-out values of all devices, for quantities with a target."""
     runs: list[RunScores]
 
 
 def device(seed: int) -> SimDevice:
-    """A device with parameters drawn between those of fast and of slow packet filters."""
+    """A device with parameters drawn between those of fast and slow packet filters."""
     draw = np.random.default_rng([seed, 3])
 
     def between(low: float, high: float) -> float:
@@ -74,7 +74,7 @@ def device(seed: int) -> SimDevice:
 def recover(
     profile: Profile, seeds: Sequence[int], tell: Callable[[int], object] = lambda done: None
 ) -> Recovery:
-    """Profile, fit and verify one simulated device per seed; ``tell`` gets the number of those done."""
+    """Profile, fit and verify one simulated device per seed; ``tell`` gets the number of finished ones."""
     runs, devices = [], []
     for done, seed in enumerate(seeds):
         tell(done)

@@ -1,8 +1,8 @@
 """One end of a transfer that bench/psock.py measures: ``streams.py send|receive METHOD SECONDS``.
 
-Sends over two paths, or over the first alone: ``tcp`` over one connection, ``mptcp`` over a subflow on each
-path, any scheduler of psock over two streams. Nothing looks at the data. Prints one JSON document: bytes,
-seconds, and the CPU time of this end without the start of Python.
+``tcp`` sends over one connection on the first path, ``mptcp`` over a subflow on each of two paths, and any
+psock scheduler over two streams. The data are not checked. Prints one JSON document: bytes, seconds, and the
+CPU time of this end without the start of Python.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WAIT_S: Final = 30.0
 
 
 def how(scheduler: str) -> dict[str, object]:
-    """As ``weir psock send`` has it unless it is told otherwise."""
+    """The default settings of ``weir psock send``, with the given scheduler."""
     return How("bench", scheduler, 32 << 10, 4 << 20, 64 << 10, 15.0, wait_for_paths=True).plain()
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark that compares leaves: tables on the terminal, and a folder with README.md and raw.json."""
+"""The output of comparing benchmarks: tables on the terminal, and a folder with README.md and raw.json."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
 Tables = Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]
-"""Rows, by their headings."""
+"""The rows of each table, by its headings."""
 
 
 def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
-    """For the options of ``bench/NAME.py``; ``--out`` is the folder."""
+    """The parser for the options of ``bench/NAME.py``, with ``--out`` for the folder."""
     found = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     found.add_argument(
         "--out",
@@ -32,18 +32,18 @@ def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
 
 
 def about(name: str) -> dict[str, Any]:
-    """When ``bench/NAME.py`` was called, and how."""
+    """When and how ``bench/NAME.py`` was called."""
     command = " ".join([f"bench/{name}.py", *sys.argv[1:]])
     return {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "command": command}
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What was found, for people."""
+    """The results, for people."""
 
     title: str
     about: Mapping[str, Any]
-    """As :func:`about` gives it."""
+    """The result of :func:`about`."""
     facts: Mapping[str, object]
     """What the numbers depend on."""
     tables: Tables
@@ -62,7 +62,7 @@ class Summary:
         return "\n".join([*lines, "", self.legend, ""])
 
     def publish(self, out: Path, raw: Mapping[str, Any], console: Console) -> None:
-        """Write it and ``raw`` into the folder ``out``, and print it."""
+        """Write the summary and ``raw`` to the folder ``out``, and print the summary."""
         out.mkdir(parents=True, exist_ok=True)
         (out / "raw.json").write_text(json.dumps({**self.about, **raw}, indent=1) + "\n")
         (out / "README.md").write_text(self.markdown())

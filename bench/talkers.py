@@ -1,11 +1,11 @@
-"""Two applications that talk over TCP, one of which behaves badly on purpose, and say how long it did.
+"""Two applications that talk over TCP; one misbehaves on purpose, and they report for how long.
 
     python talkers.py receive '{"port": 5001, "mode": "fast"}'
     python talkers.py send '{"host": "198.18.0.2", "port": 5001, "mode": "bulk", "seconds": 5}'
 
 Each prints a line of JSON when it is ready, and one at the end: `began_ns` and `ended_ns` (since 1970), and
-`held_s`, the time for which it was itself the reason that nothing moved; receivers that held data up tell
-when instead: `held_ns`, pairs of times (since 1970).
+`held_s`, the time for which it was itself the limit. Receivers that held up data report the periods instead:
+`held_ns`, pairs of times (since 1970).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from typing import Any
 CHUNK = 65_536
 STEP_S = 0.001
 FULL = 0.95
-"""Of what a buffer held when no more came: then it was full. What still comes are the bytes of probes."""
+"""Share of a buffer's final fill from which it counts as full: only probes add bytes after that."""
 GAP_S = 0.05
-"""Between datagrams of others; what is longer is a pause of their sender."""
+"""Longest gap between foreign datagrams that counts; longer ones are pauses of their sender."""
 NUMBERS = {"SO_MAX_PACING_RATE": 47}
 """Options that Python does not name (asm-generic/socket.h)."""
 STAMPS = 35
@@ -55,13 +55,13 @@ def prepared(order: dict[str, Any]) -> socket.socket:
 
 
 def unread(talk: socket.socket) -> int:
-    """Bytes that wait to be read."""
+    """Bytes that are waiting to be read."""
     waiting = array.array("i", [0])
     fcntl.ioctl(talk.fileno(), termios.FIONREAD, waiting)
     return waiting[0]
 
 
-# -- receivers: each tells for how long it kept data from coming ---------------------------------------------
+# -- receivers: each reports for how long it held up data ----------------------------------------------------
 
 
 def fast(talk: socket.socket, order: dict[str, Any]) -> Told:
@@ -71,7 +71,7 @@ def fast(talk: socket.socket, order: dict[str, Any]) -> Told:
 
 
 def sleepy(talk: socket.socket, order: dict[str, Any]) -> Told:
-    """Reads for `reads_s`, then for `sleeps_s` not at all; counts the time in which its buffer was full."""
+    """Read for `reads_s`, then sleep for `sleeps_s`, and so on; count the time with a full buffer."""
     held: list[tuple[float, float]] = []
     turn = time.monotonic() + order["reads_s"]
     while talk.recv(4 * CHUNK):
@@ -79,11 +79,11 @@ def sleepy(talk: socket.socket, order: dict[str, Any]) -> Told:
             continue
         seen: list[tuple[float, int]] = []
         ends = time.monotonic() + order["sleeps_s"]
-        # It fills soon or never. Another thread looks: a reader that sleeps does not want a CPU.
+        # It fills soon or never. Another thread watches, so that the reader itself does not want a CPU.
         looking = threading.Thread(target=look, args=(talk, ends - 0.6 * order["sleeps_s"], seen))
         looking.start()
         time.sleep(ends - time.monotonic())
-        # A busy host wakes it late: until here it did not read.
+        # A busy host may wake it late: up to here it did not read.
         woken, last = time.monotonic(), unread(talk)
         looking.join()
         full = next((at for at, waiting in seen if waiting >= FULL * last), woken)
@@ -105,16 +105,16 @@ def look(talk: socket.socket, until: float, seen: list[tuple[float, int]]) -> No
 
 
 def waited_s() -> float:
-    """For which this process was ready to run, and did not (Documentation/scheduler/sched-stats.rst)."""
+    """Time for which this process was ready to run but waited (Documentation/scheduler/sched-stats.rst)."""
     with open("/proc/self/schedstat") as file:
         return int(file.read().split()[1]) / 1e9
 
 
 def starved(talk: socket.socket, order: dict[str, Any]) -> Told:
-    """Shares its CPU with a process that never sleeps, as one that may run only when nobody else wants to.
+    """Share a CPU with a process that never sleeps, under SCHED_IDLE.
 
-    Every byte costs it some work: 0.3 % of a CPU would be enough to read at 50 Mbit/s. The other process sees
-    how full the buffer is.
+    Every byte costs some work, because otherwise 0.3 % of a CPU would be enough to read at 50 Mbit/s. The
+    other process watches how full the buffer is.
     """
     cpu = max(os.sched_getaffinity(0))
     ours, theirs = os.pipe()
@@ -137,7 +137,7 @@ def starved(talk: socket.socket, order: dict[str, Any]) -> Told:
 
 
 def crowd(talk: socket.socket, ends: float) -> Told:
-    """Take a CPU until ``ends``; tell when the buffer of `talk` was full meanwhile."""
+    """Keep a CPU busy until ``ends``; report when the buffer of `talk` was full meanwhile."""
     seen: list[tuple[float, int]] = []
     due = 0.0
     while (now := time.monotonic()) < ends:
@@ -157,9 +157,9 @@ def crowd(talk: socket.socket, ends: float) -> Told:
 
 
 def answering(talk: socket.socket, order: dict[str, Any]) -> Told:
-    """Answers each message of `message_bytes` by a byte; counts the time between its first part and its last.
+    """Answer each message of `message_bytes` with a byte; count the time from its first to its last part.
 
-    By the kernel's times of arrival, so that it does not matter when this process runs.
+    This uses the kernel's times of arrival, so that it does not matter when this process runs.
     """
     talk.setsockopt(socket.SOL_SOCKET, STAMPS, 1)
     got, held = 0, 0.0
@@ -183,7 +183,7 @@ def answering(talk: socket.socket, order: dict[str, Any]) -> Told:
 
 
 def bulk(talk: socket.socket, order: dict[str, Any]) -> Told:
-    """Writes as much as it may; counts the time in which it was not let."""
+    """Write as much as possible; count the time for which writing blocked."""
     data, ends, held = bytes(order.get("chunk", CHUNK)), time.monotonic() + order["seconds"], 0.0
     while (before := time.monotonic()) < ends:
         talk.sendall(data)
@@ -192,10 +192,10 @@ def bulk(talk: socket.socket, order: dict[str, Any]) -> Told:
 
 
 def slow(talk: socket.socket, order: dict[str, Any]) -> Told:
-    """Writes `write_bytes` every `every_s` for a `share` of the time, then all it may.
+    """Write `write_bytes` every `every_s` for a `share` of the time, then as much as possible.
 
-    Counts the time between its writes, which a busy host makes longer, and not that in which a full buffer
-    kept it from writing.
+    Count the time between writes, which a busy host makes longer, without the time in which a full buffer
+    blocked them.
     """
     begun, blocked = time.monotonic(), 0.0
     while time.monotonic() < begun + order["seconds"] * order["share"]:
@@ -215,7 +215,7 @@ def slow(talk: socket.socket, order: dict[str, Any]) -> Told:
 
 
 def asking(talk: socket.socket, order: dict[str, Any]) -> Told:
-    """Writes a message in two parts and waits for the answer."""
+    """Write messages in two parts and wait for each answer."""
     half, ends = bytes(order["message_bytes"] // 2), time.monotonic() + order["seconds"]
     while time.monotonic() < ends:
         talk.sendall(half)
@@ -226,7 +226,7 @@ def asking(talk: socket.socket, order: dict[str, Any]) -> Told:
 
 @contextlib.contextmanager
 def others(order: dict[str, Any]) -> Iterator[None]:
-    """Datagrams of somebody else through the same bottleneck, for the last `share` of the time."""
+    """Send foreign datagrams through the same bottleneck, for the last `share` of the time."""
     if not order.get("foreign_bps"):
         yield
         return
@@ -251,7 +251,7 @@ def others(order: dict[str, Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def sink(order: dict[str, Any], told: Told) -> Iterator[None]:
-    """Takes the datagrams of others, and tells for how long they came: they wait in the bottleneck first."""
+    """Receive foreign datagrams and count for how long they arrive, after waiting in the bottleneck."""
     if not order.get("foreign"):
         yield
         return

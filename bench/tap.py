@@ -1,8 +1,8 @@
-"""What copying costs a link, up to which rate nothing is lost, and what a stall does, beside tcpdump.
+"""What copying costs a link, up to which rate nothing is lost, and what a stall does; also for tcpdump.
 
-The same link is bridged by the tap and by the kernel, without anybody recording and with: the tap's
-ring, its mirror, and tcpdump -w on the bridge and at the receiver. All take turns in one run, and
-the counters of every trial are held against each other.
+The same link is bridged by the tap and by the kernel, without and with a recorder: the tap's ring,
+its mirror, and tcpdump -w on the bridge and at the receiver. All take turns in one run, and the
+counters of every trial are checked against each other.
 
     make bench-tap
     .venv/bin/python bench/tap.py --repeats 3 --out build/bench
@@ -48,7 +48,7 @@ LEGEND = (
 
 
 class Told(Quiet):
-    """Says what goes on."""
+    """Prints progress on the console."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -61,7 +61,7 @@ class Told(Quiet):
 
 
 def scenario(repeats: int, trial_s: float) -> MonitorScenario:
-    """What is measured."""
+    """The scenario to measure."""
     content = {
         "name": "bench",
         "monitor": {
@@ -80,7 +80,7 @@ def scenario(repeats: int, trial_s: float) -> MonitorScenario:
 
 
 def tables(outcome: Outcome[MonitorFindings]) -> Tables:
-    """What :data:`COST` and the others are the headings of."""
+    """Rows for :data:`COST` and the other headings."""
     cost: list[tuple[str, ...]] = [
         (
             f"{one.method}, whole" if one.whole else one.method,
@@ -142,12 +142,12 @@ def tables(outcome: Outcome[MonitorFindings]) -> Tables:
 
 
 def summary(outcome: Outcome[MonitorFindings], about: Mapping[str, Any]) -> Summary:
-    """What comes of a run."""
+    """The summary of a run."""
     found = outcome.found
     agree = len(found.rows) - found.unbalanced
     balance = (
         f"Counters agree in {agree:,} of {len(found.rows):,} trials; {found.remainder:,} frames disappeared "
-        "where losses are not counted."
+        "without being counted as lost."
     )
     facts = {**about["versions"], **about["facts"]}
     remarks = (*found.conclusions, balance)
@@ -157,10 +157,10 @@ def summary(outcome: Outcome[MonitorFindings], about: Mapping[str, Any]) -> Summ
 def main() -> int:
     parser = options("tap", __doc__)
     parser.add_argument("--repeats", type=int, default=5, help="runs of every case (default 5)")
-    parser.add_argument("--trial", type=float, default=1.0, help="seconds of a trial (default 1)")
+    parser.add_argument("--trial", type=float, default=1.0, help="length of a trial in s (default 1)")
     asked = parser.parse_args()
     if asked.repeats < 1 or asked.trial <= 0:
-        parser.error("--repeats has to be 1 or more, and --trial above 0")
+        parser.error("--repeats must be 1 or more, and --trial above 0")
     console = Console()
     about = {**called("tap"), "repeats": asked.repeats}
     try:

@@ -1,4 +1,4 @@
-"""What the models are to reach, and whether they did."""
+"""The targets for the models, and whether they are met."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weirlab.cli.quantities import significant
 from weirlab.model import Piecewise, Queueing
 
 REPEATABILITY_FACTOR = 1.5
-"""An error counts as unavoidable up to so many times what repetitions differ by."""
+"""An error counts as unavoidable up to this multiple of the difference between repetitions."""
 
 ERRORS = (
     ("threshold", "threshold", 4.0, False),
@@ -34,7 +34,7 @@ PREDICT_MANY_S = 1.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """One target: ``met``, or by how much not. ``met`` is None where nothing was measured."""
+    """One target: whether it is met, or by how much it is missed. ``met`` is None if nothing was measured."""
 
     what: str
     found: str
@@ -49,7 +49,7 @@ class Verdict:
 
 
 def of_device(runs: Sequence[RunScores]) -> list[Verdict]:
-    """Every target that the runs of one device can tell about, by the medians of the runs."""
+    """All targets that the runs of one device can decide, by the medians of the runs."""
     scores = medians(runs)
     verdicts = [
         _at_most(what, _error(scores, quantity), _limit(scores, quantity, limit, raised), "%")
@@ -66,7 +66,7 @@ def of_device(runs: Sequence[RunScores]) -> list[Verdict]:
 
 
 def of_speed(speeds: Sequence[Speed]) -> list[Verdict]:
-    """Targets of the time that a fit and predictions take."""
+    """Targets for the time of a fit and of predictions."""
     return [
         _faster("fit", [each.fit_s for each in speeds], FIT_S),
         _faster("one prediction", [each.predict_s for each in speeds], PREDICT_S),
@@ -87,7 +87,7 @@ def of_recovery(found: Recovery) -> list[Verdict]:
 
 
 def _better(scores: Mapping[tuple[str, str], Score]) -> list[Verdict]:
-    """Queueing against the thesis' curves on the same trials."""
+    """Compare the queueing model with the thesis' curves on the same trials."""
     verdicts = []
     for what, quantity in [*((what, quantity) for what, quantity, _, _ in ERRORS), ("loss", "loss")]:
         ours, theirs = _error(scores, quantity), _error(scores, quantity, Piecewise.name)

@@ -1,16 +1,16 @@
-"""Bulk transfers beside iperf3 on the same veth pair, and what watching connections costs.
+"""Bulk transfers compared with iperf3 on the same veth pair, and what watching connections costs.
 
     make bench-tcp
     make bench-tcp ARGS="--only watch --seconds 5 --repeats 10"
     make bench-tcp ARGS="--only many --seconds 10 --repeats 5"
     .venv/bin/python bench/tcp.py --seconds 5 --repeats 1 --out build/bench
 
-Two network namespaces are joined by a veth pair. iperf3 and Weir take turns: the same congestion control,
-block size and time. Throughput is what the receiver counted, CPU time what the kernel says of both processes
-at their ends. Weir's CPU time is also given without the cost of starting its two processes, which a transfer
-of 1 kB measures. What watching costs is the ratio of a transfer that is watched to those of the same repeat
-that nobody watches; a repeat has its transfers in random order. Many connections are watched in a transfer at
-a low rate in small blocks, so that something happens to each of them all the time.
+Two network namespaces are joined by a veth pair. iperf3 and Weir take turns with the same congestion control,
+block size and time. Throughput is what the receiver counted; CPU time is what the kernel reports for both
+processes when they exit. Weir's CPU time is also given without the cost of starting its two processes, which
+a transfer of 1 kB measures. The cost of watching is the ratio of a watched transfer to the unwatched ones of
+the same repeat; the transfers of a repeat are in random order. Many connections are watched in a transfer at
+a low rate in small blocks, so that each of them is always active.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ WATCHED = 50
 EVENTS = "event"
 BPF = "bpf"
 WATCHES = ("100ms", "10ms", "1ms", f"1ms {BPF}", f"100us {BPF}", EVENTS)
-"""How connections are watched: by events, or sampled so often, by INET_DIAG unless it says otherwise."""
+"""How connections are watched: by events, or sampled at a period, by INET_DIAG unless BPF is named."""
 COMPARED = ("1ms", f"1ms {BPF}")
-"""Those that ``--only watch`` measures, unless others are asked for."""
+"""The ways that ``--only watch`` measures by default."""
 MANIES = ("10ms", f"10ms {BPF}")
-"""How many connections at once are watched."""
+"""The ways to watch many connections at once."""
 SLOW = ("--rate", "50Mbit/s", "--block", "1KiB")
-"""Of such a transfer: a block of each of 50 connections every 8 ms."""
+"""Options of such a transfer: a block on each of 50 connections every 8 ms."""
 SAMPLES = "samples.parquet"
 _CPUCLOCK_SCHED = 2
 SPEED = ("tool", "connections", "Gbit/s", "range", "CPU s / Gbit", "without start", "throughput is", "CPU is")
@@ -93,7 +93,7 @@ class Run:
     cpu_s: float
     watch: dict[str, Any] | None = None
     watch_cpu: float | None = None
-    """Of one CPU, by the process that watches."""
+    """Share of one CPU that the watching process used."""
 
     @property
     def cpu_s_per_gbit(self) -> float:
@@ -110,7 +110,7 @@ def weir(*arguments: str) -> tuple[str, ...]:
 
 @contextmanager
 def two_hosts() -> Iterator[None]:
-    """The two namespaces and the pair; what an earlier run left is removed first."""
+    """The two namespaces and the pair; leftovers of an earlier run are removed first."""
     commands = [
         *(f"netns add {name}" for name in NAMES),
         f"link add a0 netns {NAMES[0]} type veth peer name b0 netns {NAMES[1]}",
@@ -134,7 +134,7 @@ def remove() -> None:
 
 @contextmanager
 def serving(command: Sequence[str], ready: str, cpu_s: list[float]) -> Iterator[None]:
-    """With a server that ends by itself after one transfer; its CPU time goes into ``cpu_s``."""
+    """Run a server that ends by itself after one transfer; its CPU time goes into ``cpu_s``."""
     process = subprocess.Popen(
         within(NAMES[1], *command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -157,7 +157,7 @@ def serving(command: Sequence[str], ready: str, cpu_s: list[float]) -> Iterator[
 
 
 def measured(command: Sequence[str], cpu_s: list[float], each: Callable[[], None] = lambda: None) -> str:
-    """Standard output of ``command``, run at the sender's end; ``each`` is called behind each line."""
+    """Standard output of ``command``, run at the sender's end; ``each`` is called after each line."""
     process = subprocess.Popen(within(NAMES[0], *command), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     out = ""
@@ -187,7 +187,7 @@ def by_iperf3(connections: int, seconds: float, repeat: int) -> Run:
 
 
 def by_weir(connections: int, wanted: Sequence[str], repeat: int, case: str = "weir", every: str = "") -> Run:
-    """A transfer of Weir, watched as one of :data:`WATCHES` says if ``every`` is not empty."""
+    """A transfer by Weir; if ``every`` is not empty, watched in that one of the :data:`WATCHES`."""
     with TemporaryDirectory(prefix="weir-bench-") as scratch:
         return _by_weir(connections, wanted, repeat, case, every, Path(scratch))
 
@@ -234,7 +234,7 @@ def _by_weir(
 
 
 def due(samples: Path, period_ns: int | None) -> int | None:
-    """How many samples the clock asks for, whatever the watch says of itself; None for events."""
+    """How many samples are due by the clock, independent of the watch's own report; None for events."""
     if period_ns is None:
         return None
     with samples.open("rb") as file:
@@ -244,15 +244,15 @@ def due(samples: Path, period_ns: int | None) -> int | None:
 
 
 def used_s(pid: int) -> float:
-    """CPU time that a process has used, with its threads that have ended."""
+    """CPU time that a process has used, including threads that have ended."""
     # clock_getcpuclockid(3), which Python lacks.
     return time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
 
 
 def rate(spent: Sequence[tuple[float, float]]) -> float | None:
-    """CPU time per time, from the first line of a transfer to that of its last interval; the result follows.
+    """CPU time per wall time, from the first line of a transfer to that of its last interval.
 
-    None where there are too few lines.
+    None if there are too few lines.
     """
     if len(spent) < 3:
         return None
@@ -268,7 +268,7 @@ def _how(watched: str) -> tuple[str, ...]:
 
 
 def run_watches(watches: Sequence[str], seconds: float, repeat: int) -> list[Run]:
-    """Watched transfers, and for every two of them one that nobody watches, in random order."""
+    """Watched transfers, and an unwatched one for every two of them, in random order."""
     lasts = ("--time", f"{seconds:g}s")
     cases = [*watches, *[UNWATCHED] * math.ceil(len(watches) / 2)]
     random.Random(repeat).shuffle(cases)
@@ -281,7 +281,7 @@ def run_watches(watches: Sequence[str], seconds: float, repeat: int) -> list[Run
 
 
 def run_many(seconds: float, repeat: int) -> list[Run]:
-    """Many connections at once, watched in each way."""
+    """Transfers over many connections at once, watched in each way."""
     wanted = ("--time", f"{seconds:g}s", *SLOW)
     return [by_weir(WATCHED, wanted, repeat, f"many {every}", every) for every in MANIES]
 
@@ -310,7 +310,7 @@ def _late(found: Sequence[Run]) -> tuple[str, ...]:
     samples, missed = (sum(each[what] for each in told) for what in ("samples", "missed"))
     idle = [each["idle"] for each in told if each["idle"] is not None]
     counted = (f"{samples:,}", f"{missed:,}", f"{100 * missed / max(samples + missed, 1):.2f}")
-    # Events are never late: there is no time at which they are due.
+    # Events are never late: they are not due at a certain time.
     lateness = [each["lateness"] for each in told if each["lateness"]]
     if not lateness:
         return (*counted, "-", "-", "-")
@@ -323,7 +323,7 @@ def _late(found: Sequence[Run]) -> tuple[str, ...]:
 
 
 def tables(runs: Sequence[Run]) -> Tables:
-    """What :data:`SPEED` and the others are the headings of."""
+    """Rows for :data:`SPEED` and the other headings."""
     start_s = statistics.median(run.cpu_s for run in runs if run.case == "start")
 
     def of(case: str, connections: int = 1) -> list[Run]:
@@ -350,7 +350,7 @@ def tables(runs: Sequence[Run]) -> Tables:
 
 
 def many_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    """What :data:`MANY` is the heading of."""
+    """Rows for :data:`MANY`."""
     rows: list[tuple[str, ...]] = []
     for every in MANIES:
         if found := [run for run in runs if run.case == f"many {every}"]:
@@ -364,7 +364,7 @@ def _place(case: str) -> int:
 
 
 def watch_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    """What :data:`COST` is the heading of."""
+    """Rows for :data:`COST`."""
     alone = [run for run in runs if run.case == UNWATCHED]
     none = ["-"] * (len(COST) - 4)
     rows: list[tuple[str, ...]] = [("not", f"{_gbps(alone):.2f}", _spread(alone), "1.000 x", *none)]
@@ -389,7 +389,7 @@ def watch_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
 
 
 def summary(runs: Sequence[Run], about: Mapping[str, Any], only: str | None = None) -> Summary:
-    """What comes of all runs, or of those that ``only`` names, as the option does."""
+    """The summary of all runs, or of those selected by ``only``, as the option does."""
     title, shown = "TCP: bulk transfers and watching", dict[tuple[str, ...], Sequence[tuple[str, ...]]]()
     match only:
         case "watch":
@@ -403,12 +403,12 @@ def summary(runs: Sequence[Run], about: Mapping[str, Any], only: str | None = No
 
 def main() -> int:
     parser = options("tcp", __doc__)
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each transfer (default 10)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="length of each transfer (default 10)")
     parser.add_argument("--repeats", type=int, default=5, help="runs of every case (default 5)")
     parser.add_argument(
         "--only",
         choices=("watch", "many"),
-        help="measure nothing but what watching costs, or whether samples of many connections are missed",
+        help="measure only what watching costs, or whether samples of many connections are missed",
     )
     parser.add_argument(
         "--watches",
@@ -418,7 +418,7 @@ def main() -> int:
     )
     asked = parser.parse_args()
     if asked.repeats < 1 or asked.seconds < 1:
-        parser.error("--repeats and --seconds have to be 1 or more")
+        parser.error("--repeats and --seconds must be 1 or more")
     console = Console()
     about = {**called("tcp"), "versions": versions()}
     watches = asked.watches or (COMPARED if asked.only else WATCHES)

@@ -1,15 +1,15 @@
-"""Weir's trace analysis beside tcptrace and tshark, on one capture, in one run.
+"""Weir's trace analysis compared with tcptrace and tshark, on one capture, in one run.
 
-Every program reads the same file, which lies in memory, on the same core; turns are taken, so that a slow
-minute of the machine hits all of them. Whole processes are timed, from start to end, with what they need to
-start; for Weir the analysis itself as well. Packets per second are those of the file over that time.
+Every program reads the same file, which is in memory, on the same core. The programs take turns, so that a
+slow minute of the machine affects all of them. Whole processes are timed, including their start; for Weir
+also the analysis itself. Packets per second are the packets of the file divided by that time.
 
-With ``--times`` the file is put behind itself so often, later and between other ports, so that what a
-program needs to start weighs less.
+With ``--times N`` the file is repeated N times, each time later and between other ports, so that the start of
+a program weighs less.
 
     make bench-trace ARGS=capture.pcap
     .venv/bin/python bench/trace.py capture.pcap.zst --times 8 --repeats 5 --out build/bench
-    .venv/bin/python bench/trace.py --packets 9000000      # a capture that is made up
+    .venv/bin/python bench/trace.py --packets 9000000      # a generated capture
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Case:
     task: str
     command: tuple[str, ...]
     repeats: int | None = None
-    """Fewer than asked for, where a single one takes long."""
+    """Fewer repeats than requested, if a single one takes long."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One process."""
+    """The time and memory of one process."""
 
     program: str
     task: str
@@ -77,7 +77,7 @@ if child == 0:
 _, status, usage = os.wait4(child, 0)
 print(json.dumps([os.waitstatus_to_exitcode(status), time.perf_counter() - begin, usage.ru_maxrss]))
 """
-"""Starts a program out of a small process: the memory of the one that forks counts as the program's."""
+"""Starts a program from a small process: the memory of the process that forks counts as the program's."""
 
 SUMMARY = "summary"
 SERIES = "all series"
@@ -100,7 +100,7 @@ def cases() -> tuple[Case, ...]:
 
 
 def sample(case: Case, file: Path, cpu: int) -> Sample:
-    """One process on one core; its output goes to a file in memory, as a pipe would make it wait."""
+    """Run one process on one core; its output goes to a file in memory, as a pipe could block it."""
     with TemporaryDirectory(prefix="weir-bench-", dir=_memory()) as out:
         command = [part.format(file=file, out=out) for part in case.command]
         printed = Path(out) / "printed"
@@ -120,7 +120,7 @@ def _memory() -> str | None:
 
 
 def unpacked(file: Path, folder: Path) -> Path:
-    """The capture without compression, which tcptrace cannot read, in memory and read once."""
+    """An uncompressed copy in memory, which tcptrace needs, read once to cache it."""
     bare = folder / "capture.pcap"
     if file.suffix == ".zst":
         subprocess.run(["zstd", "-dqf", str(file), "-o", str(bare)], check=True)
@@ -131,7 +131,7 @@ def unpacked(file: Path, folder: Path) -> Path:
 
 
 def made(packets: int, folder: Path) -> Path:
-    """A capture of bulk transfers, which is in memory."""
+    """A generated capture of bulk transfers, in memory."""
     file = folder / "capture.pcap"
     with file.open("wb") as out:
         capture.write(out, packets, 8)
@@ -139,10 +139,10 @@ def made(packets: int, folder: Path) -> Path:
 
 
 def longer(file: Path, times: int) -> None:
-    """Put a pcap file of TCP over IPv4 over Ethernet behind itself: each time later, from other ports.
+    """Repeat a pcap file of TCP over IPv4 over Ethernet: each time later, from other ports.
 
-    Ports are those of the side that sent the SYN; checksums are left as they are, no program looks at
-    them where packets are cut.
+    The changed ports are those of the side that sent the SYN. Checksums stay as they are, as no program
+    checks them if packets are cut.
     """
     whole = np.fromfile(file, dtype=np.uint8)
     if whole[:4].tobytes() not in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1"):
@@ -175,7 +175,7 @@ def packets_in(file: Path) -> int:
 
 
 def rows(samples: Sequence[Sample], packets: int) -> list[tuple[str, ...]]:
-    """What ``HEADINGS`` are the headings of."""
+    """Rows for ``HEADINGS``."""
     weir = {
         task: statistics.median(s.seconds for s in samples if (s.program, s.task) == ("weir", task))
         for task in (SUMMARY, SERIES)
@@ -205,12 +205,12 @@ def rows(samples: Sequence[Sample], packets: int) -> list[tuple[str, ...]]:
 def main() -> int:
     parser = options("trace", __doc__)
     parser.add_argument("file", type=Path, nargs="?", help="capture: pcap, also in zstd")
-    parser.add_argument("--packets", type=int, default=1_000_000, help="without a file: of one made up")
-    parser.add_argument("--times", type=int, default=1, help="the file so often behind itself (default 1)")
+    parser.add_argument("--packets", type=int, default=1_000_000, help="of a generated capture")
+    parser.add_argument("--times", type=int, default=1, help="repetitions of the file (default 1)")
     parser.add_argument("--repeats", type=int, default=7, help="turns (default 7)")
     parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)), help="the core for all")
     asked = parser.parse_args()
-    name = asked.file.name if asked.file else "a capture that was made up"
+    name = asked.file.name if asked.file else "a generated capture"
     console = Console()
     samples: list[Sample] = []
     about = called("trace")

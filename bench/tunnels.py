@@ -1,4 +1,4 @@
-"""Gateways in user space side by side: what each carries between namespaces, by ``weir search`` in turns."""
+"""User-space gateways compared: throughput between namespaces, by ``weir search`` in turns."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ USUAL = (
 )
 OURS = "esp"
 FRAME_BYTES = 218
-"""Of 20 ms of G.711."""
+"""Frames with 20 ms of G.711."""
 LOSS = "0.5%"
 WIDTH = "2%"
 HEADINGS = ("gateway", "kpps", "range", "searches", "Weir's is")
 
 
 def throughputs(names: Sequence[str], repeats: int, console: Console) -> dict[str, list[float]]:
-    """Packets per second with at most 0.5 % lost, of every repeat. What is not installed is left out."""
+    """Packets per second with at most 0.5 % loss, of every repeat. Missing gateways are left out."""
     usable = []
     for name in names if repeats else ():
         if missing := dut.make(name).check():
@@ -39,7 +39,7 @@ def throughputs(names: Sequence[str], repeats: int, console: Console) -> dict[st
             usable.append(name)
     found: dict[str, list[float]] = {name: [] for name in usable}
     for repeat in range(repeats):
-        # In turns, so that a slow hour of the machine hits all of them.
+        # In turns, so that a slow hour of the machine affects all of them.
         for name in usable:
             console.print(f"{name}: search {repeat + 1} of {repeats}")
             if (pps := _searched(name, console)) is not None:
@@ -63,7 +63,7 @@ def _searched(name: str, console: Console) -> float | None:
 
 
 def rows(found: Mapping[str, Sequence[float]]) -> list[tuple[str, ...]]:
-    """What ``HEADINGS`` are the headings of, fastest first."""
+    """Rows for ``HEADINGS``, fastest first."""
     best = _best(found, ours=True)
     made: list[tuple[str, ...]] = []
     for name, values in sorted(found.items(), key=lambda each: -_median(each[1])):
@@ -75,12 +75,12 @@ def rows(found: Mapping[str, Sequence[float]]) -> list[tuple[str, ...]]:
 
 
 def verdict(found: Mapping[str, Sequence[float]], wanted: float) -> tuple[str, str, str]:
-    """Whether the fastest of Weir's carries so many times what the fastest of the others does."""
+    """Whether Weir's fastest gateway carries ``wanted`` times as much as the fastest other one."""
     target = f"gateways carry at least {wanted:g} × the fastest other one in user space"
     ours, other = _best(found, ours=True), _best(found, ours=False)
     if ours is None or other is None:
         return target, "nothing to compare", "not measured"
-    # The worst of ours against the best of theirs, and the other way round.
+    # The worst of Weir's against the best of the others, and vice versa.
     low = min(found[ours[0]]) / max(found[other[0]])
     high = max(found[ours[0]]) / min(found[other[0]])
     times = ours[1] / other[1]

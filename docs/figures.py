@@ -1,4 +1,4 @@
-"""Draws the figures of docs/model.md out of a published benchmark's trials.
+"""Draws the figures of docs/model.md from the trials of a published benchmark.
 
 .venv/bin/python docs/figures.py [bench/runs/model-DATE-N]
 """
@@ -66,7 +66,7 @@ def drawn(chart: alt.TopLevelMixin) -> dict[str, Any]:
 
 
 def service(profile: list[Observation], model: Queueing, curves: Piecewise) -> alt.TopLevelMixin:
-    """Measured service times, the law, the law with what it leaves, and the thesis' exponential."""
+    """Measured service times, the law alone, the law with its residual, and the thesis' exponential."""
     table = Table.of(o for o in profile if o.gap_scv == 0)
     sorted_ = regimes.sort(table)
     measured = [
@@ -107,7 +107,7 @@ def service(profile: list[Observation], model: Queueing, curves: Piecewise) -> a
 
 
 def waits() -> alt.TopLevelMixin:
-    """The formula beside simulated events, for gamma-distributed service times."""
+    """The formula compared with simulated events, for gamma-distributed service times."""
     cv = 0.5
     rows = []
     for gaps, scv in (("constant gaps", 0.0), ("Poisson process", 1.0)):
@@ -143,7 +143,7 @@ def simulated(load: float, gap_scv: float, cv: float, packets: int = 400_000) ->
 
 
 def tails(profile: list[Observation], model: Queueing) -> alt.TopLevelMixin:
-    """p99 and p99.9 of single trials at the last position, and predicted."""
+    """Median, p99 and p99.9 at the last position: of single trials, and predicted."""
     position = max(o.position for o in profile)
     own = [o for o in profile if o.position == position and o.gap_scv == 0 and o.frame_bytes <= 64]
     threshold = float(model.threshold_pps(position, 64))
@@ -169,7 +169,7 @@ def tails(profile: list[Observation], model: Queueing) -> alt.TopLevelMixin:
 
 
 def delays(profile: list[Observation], model: Queueing) -> alt.TopLevelMixin:
-    """Mean delay over slack: trials, the law alone, and with what it leaves."""
+    """Mean delay over load: trials and predictions."""
     known = sorted({o.position for o in profile if o.gap_scv == 0})
     chosen = [known[0], known[len(known) // 2], known[-1]]
     dots: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Writes docs/tables.md, the dictionary of stored tables, from the dataclasses that stand for their rows.
+"""Writes docs/tables.md, the dictionary of stored tables, from the dataclasses of their rows.
 
 python docs/tables.py            writes it
 python docs/tables.py --check    fails if it is out of date
@@ -58,7 +58,7 @@ null, never NaN. Integers have 64 bits and a sign; in `packets` and the series o
 
 @dataclass(frozen=True)
 class Group:
-    """Tables that are kept together."""
+    """Tables that belong together."""
 
     title: str
     intro: str

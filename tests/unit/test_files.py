@@ -127,13 +127,13 @@ def test_the_longest_name_there_can_be_is_written_and_a_longer_one_is_bad_input(
 def test_a_place_that_cannot_be_written_is_refused_beforehand(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in ("gone", "file"):
-        with pytest.raises(InputError, match=f"there is no folder .*{folder}; make it first"):
+        with pytest.raises(InputError, match=f"there is no folder .*{folder}; create it first"):
             files.check_output(tmp_path / folder / "x.pcap")
     files.check_output(tmp_path / "made" / "later" / "x.html", makes_folder=True)
     files.check_output(tmp_path / "x.pcap")
     with pytest.raises(StoreError, match=r"cannot write to /proc/self"):
         files.check_output(Path("/proc/self/x.pcap"))
-    with pytest.raises(InputError, match=r"--plots .*/file: that is no folder"):
+    with pytest.raises(InputError, match=r"--plots .*/file: that is not a folder"):
         files.check_folder(tmp_path / "file" / "plots", "--plots")
     files.check_folder(tmp_path / "made" / "later")
     assert names(tmp_path) == ["file"]
@@ -162,9 +162,7 @@ def test_a_device_is_no_input(device: str) -> None:
 def test_a_pipe_into_which_nobody_writes_is_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "fifo"
     os.mkfifo(path)
-    with pytest.raises(
-        InputError, match=r"fifo: that is a pipe into which nobody writes, .*give the path of a rul"
-    ):
+    with pytest.raises(InputError, match=r"fifo: that is a pipe without a writer, .*give the path of a rul"):
         files.read_text(path, "a ruleset", 1000)
 
 
@@ -225,7 +223,7 @@ def test_a_folder_whose_name_is_too_long_is_refused_before_it_is_needed(tmp_path
 def test_a_folder_that_is_missing_is_looked_for_further_up(tmp_path: Path) -> None:
     files.check_folder(tmp_path / "new" / "plots")
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"--plots .*/file: that is no folder"):
+    with pytest.raises(InputError, match=r"--plots .*/file: that is not a folder"):
         files.check_folder(tmp_path / "file" / "new" / "plots", "--plots")
 
 

@@ -1,8 +1,8 @@
 """The command ``weir``.
 
-``program.app`` knows the commands and imports the one that is wanted; it reads its options, calls
-``weirlab.jobs`` or a part below it and hands the outcome to ``output``. Importing this package
-is cheap: what a command needs beyond its options is imported when it runs.
+``program.app`` knows the commands and imports only the requested one. A command reads its options,
+calls ``weirlab.jobs`` or a layer below it and passes the outcome to ``output``. Importing this
+package is cheap: what a command needs beyond its options is imported when it runs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def main() -> None:
         code: str | int | None = 0
         try:
             interrupts.catch()
-            # Fits solve many small systems: several threads only wait for each other, on a busy machine for
-            # long.
+            # Fits solve many small systems: several threads would only wait for each other, for a long
+            # time on a busy machine.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             from weirlab.cli.program.app import app
             from weirlab.cli.streams import occupy
@@ -30,12 +30,12 @@ def main() -> None:
         except SystemExit as end:
             code = end.code
         except KeyboardInterrupt:
-            # Before the command was found.
+            # Raised before the command was found.
             code = interrupts.exit_code()
         interrupts.ignore()
-        # What was put off until the command had ended stops those that were to follow it.
+        # A signal that was deferred until the command had ended must still stop the calling script.
         sys.exit(interrupts.exit_code() if interrupts.pending() else code)
     except KeyboardInterrupt:
-        # Python's own, before ours was in place; or ours, between the end of the command and ignoring it.
+        # From Python's handler before Weir's was installed, or from Weir's just before it was disabled.
         known = sys.modules.get("weirlab.interrupts")
         sys.exit(130 if known is None else known.exit_code())

@@ -1,8 +1,8 @@
 """Tables as lines of text that fit a terminal.
 
-What is too wide is made to fit, in this order: headings and texts break between words; columns that the
-table can spare are left out, and named below it; then others, from the right. No word is broken: an ID, a
-number with its unit, an address or a path stays in one piece, even where it alone is wider than the terminal.
+A table that is too wide is made to fit in this order: headings and texts break between words; columns that
+the table can spare are left out and named below it; then other columns, from the right. No word is broken:
+an ID, a number with its unit, an address or a path stays in one piece, even if it is wider than the terminal.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Final
 from weirlab.tables import Table
 
 USUAL_COLUMNS: Final = 80
-"""Width where there is neither a terminal nor ``COLUMNS``."""
+"""Width if there is neither a terminal nor ``COLUMNS``."""
 
 _MARGIN: Final = " "
 _GAP: Final = "  "
 _READABLE: Final = 16
 _NAMES_READABLE: Final = 24
-"""Texts are not made narrower than this while there are columns to spare; those of the first column."""
+"""Least widths of texts, in general and in the first column, while other columns can be spared."""
 _LEAST_COLUMNS: Final = 2
 _BREAK: Final = re.compile(r"(?<!\d) +(?!>)| +(?![A-Za-zµ%\d>])")
-"""Spaces but for those between a number and its unit, date and time, or an address and the sign behind it."""
+"""Spaces, except between a number and its unit, date and time, or an address and the sign after it."""
 _WIDE: Final = ("W", "F")
 
 
@@ -35,7 +35,7 @@ def width() -> int:
 
 
 def lines(table: Table, columns: int | None, *, note: bool = True) -> list[str]:
-    """Caption, headings, a rule and rows in at most ``columns`` (None: no limit).
+    """The table as lines of at most ``columns`` (None: no limit): caption, headings, a rule and rows.
 
     A ``note`` below says what was left out.
     """
@@ -45,7 +45,7 @@ def lines(table: Table, columns: int | None, *, note: bool = True) -> list[str]:
     head = wrapped(table.caption, room) if table.caption else []
     body = [[wrapped(each.cells[row], size) for each, size in _pairs(kept, widths)] for row in _rows(table)]
     headings = [wrapped(each.heading, size) for each, size in _pairs(kept, widths)]
-    # Lines that break leave some of the room.
+    # Wrapped lines may leave some of the width unused.
     widths = [
         min(size, max(_widest(line for cell in cells for line in cell), 1))
         for size, cells in zip(widths, zip(headings, *body, strict=True), strict=True)
@@ -99,7 +99,7 @@ class _Column:
 
 
 def _fitted(shown: Sequence[_Column], columns: int) -> tuple[list[_Column], list[int]]:
-    """The columns that have room, and their widths."""
+    """The columns that fit, and their widths."""
     kept = list(shown)
     spare = sorted((each for each in shown if each.rank is not None), key=lambda each: each.rank or 0)
     for each in (None, *spare):
@@ -117,10 +117,10 @@ def _room(kept: Sequence[_Column], columns: int) -> int:
 
 
 def _spread(kept: Sequence[_Column], columns: int, widths: list[int]) -> list[int]:
-    """``widths`` with what is left of the room shared out, those that lack least first."""
+    """``widths`` with the remaining room distributed, first to the columns that lack least."""
     left = _room(kept, columns) - sum(widths)
     if left < 0:
-        # A word without room sticks out on its own line; the others keep to the width.
+        # A word that does not fit overflows on its own line; the other lines keep to the width.
         texts = [i for i, each in enumerate(kept) if not each.numeric]
         if texts:
             widest = max(texts, key=widths.__getitem__)
@@ -135,7 +135,7 @@ def _spread(kept: Sequence[_Column], columns: int, widths: list[int]) -> list[in
 
 
 def _drawn(cells: Sequence[Sequence[str]], kept: Sequence[_Column], widths: Sequence[int]) -> Iterator[str]:
-    """Lines of one row, whose cells are lists of lines."""
+    """The lines of one row, whose cells are lists of lines."""
     for number in range(max(map(len, cells), default=0)):
         placed = (
             _padded(cell[number] if number < len(cell) else "", size, right=each.numeric)

@@ -1,8 +1,8 @@
-"""JSON Lines: what happens over time as one JSON document per line.
+"""JSON Lines: events over time, one JSON document per line.
 
-Every other command prints one JSON document. A command that runs for long prints one per interval, event or
-sample as it comes, each on a line of its own, and the document of the result last: ``tail -n 1`` leaves what
-other commands print. An error is the last line, too.
+Every other command prints one JSON document. A long-running command prints one per interval, event or
+sample as it occurs, each on its own line, and the result last: ``tail -n 1`` leaves what other commands
+print. An error is also the last line.
 """
 
 from __future__ import annotations

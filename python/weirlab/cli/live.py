@@ -1,4 +1,4 @@
-"""What runs for long on a terminal: drawn anew in its place; elsewhere a line now and then."""
+"""Display of long-running commands: redrawn in place on a terminal, an occasional line elsewhere."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from weirlab.quoting import printable
 
 
 class Screen:
-    """Drawn anew by whoever calls: a thread of its own would only take CPU time.
+    """A display that the caller redraws: a separate thread would only take CPU time.
 
-    A terminal that is gone (the connection to this host broke) must not keep a link from its good end.
+    If the terminal is gone (the connection to this host broke), the command must still shut down cleanly.
     """
 
     def __init__(self, stream: TextIO, every_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -28,7 +28,7 @@ class Screen:
         self._live.start()
 
     def draw(self, make: Callable[[int], RenderableType]) -> None:
-        """Show what ``make`` makes for so many columns, if it is time for that."""
+        """Show the result of ``make``, which gets the width in columns, if it is time for an update."""
         if self._now_s() - self._shown_s < self._every_s:
             return
         self._shown_s = self._now_s()
@@ -51,7 +51,7 @@ class Lines:
         self._stream, self._now_s, self._last_s = stream, now_s, now_s()
 
     def line(self, make: Callable[[], str]) -> None:
-        """Say what ``make`` makes, if it is time for that."""
+        """Print the result of ``make``, if it is time for a line."""
         if self._now_s() - self._last_s >= LINE_EVERY_S:
             self._last_s = self._now_s()
             self.note(make())

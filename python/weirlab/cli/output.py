@@ -1,4 +1,4 @@
-"""How a command talks: one JSON document or tables and a sentence on stdout, the rest on stderr."""
+"""The output of commands: one JSON document, or a sentence and tables, on stdout; the rest on stderr."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Globals:
 
 
 class Session:
-    """One command's way to the user. A context manager: leaving it ends the progress display."""
+    """The output of one command. A context manager: leaving it ends the progress display."""
 
     def __init__(self, ctx: typer.Context, *, as_json: bool = False, store: Path | None = None) -> None:
         general = ctx.find_root().obj if isinstance(ctx.find_root().obj, Globals) else Globals()
@@ -59,7 +59,7 @@ class Session:
 
     @property
     def progress(self) -> Reporter:
-        """Where jobs report what they do."""
+        """The reporter to which jobs report their progress."""
         if self._progress is None:
             from weirlab.cli.progress import reporter
 
@@ -67,7 +67,7 @@ class Session:
         return self._progress
 
     def say(self, message: str) -> None:
-        """A message for the user that is no part of the result."""
+        """Print a message for the user that is not part of the result."""
         if self._progress is not None:
             self._progress.note(message)
         else:
@@ -82,12 +82,12 @@ class Session:
         lead: str = "",
         remark: str = "",
     ) -> None:
-        """Print the result: ``document`` as JSON, or for people the ``conclusion`` and then ``tables``.
+        """Print the result: ``document`` as JSON, or else the ``conclusion`` and then ``tables``.
 
-        A ``lead`` is a listing that the conclusion sums up, and stands before it; a ``remark`` stands
-        behind it. Tables of details are shown on request. A ``problem`` that keeps the result from
-        counting is said before anything else, and is ``"valid": false`` in JSON; :meth:`complain` then
-        only leaves.
+        A ``lead`` is a listing that the conclusion sums up and comes before it; a ``remark`` comes after
+        it. Tables of details are shown on request. A ``problem`` that invalidates the result is
+        reported before anything else, and is ``"valid": false`` in JSON; :meth:`complain` then only
+        exits.
         """
         self.close()
         if problem is not None:
@@ -103,14 +103,14 @@ class Session:
         tell("\n\n".join([said, *self._drawn(tables)]))
 
     def complain(self, problem: WeirError | None) -> None:
-        """Leave with the exit code of ``problem``, if there is one, after the result has been shown."""
+        """Exit with the code of ``problem``, if there is one, after the result has been shown."""
         if problem is not None:
             if str(problem) != self._said:
                 self.say(str(problem))
             raise typer.Exit(problem.exit_code)
 
     def _drawn(self, tables: Iterable[Table]) -> Iterator[str]:
-        """``tables`` as text, and which of them ``--details`` adds."""
+        """``tables`` as text, and a line that names the ones that ``--details`` adds."""
         columns = None if self.wide else layout.width()
         more = []
         for table in tables:

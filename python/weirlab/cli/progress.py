@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar with the time left on a terminal, a line now and then elsewhere."""
+"""Progress on stderr: a bar with the time left on a terminal, an occasional line elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weirlab.quoting import printable
 LINE_EVERY_S = 10.0
 
 Left = float | tuple[float, float]
-"""As jobs tell it: the time left in s, or from and to."""
+"""As jobs report it: the time left in s, or the least and the most."""
 
 
 def _left(left_s: Left) -> str:
@@ -30,7 +30,7 @@ def _left(left_s: Left) -> str:
 
 
 class Reporter(Protocol):
-    """What ``weirlab.jobs`` reports to (its ``Progress``), with an end."""
+    """The ``Progress`` to which ``weirlab.jobs`` reports, with a ``close``."""
 
     def stage(self, title: str) -> None: ...
 
@@ -87,7 +87,7 @@ class Bar:
 
 
 class Lines:
-    """Plain lines: the stages, and in between at most one in ten seconds."""
+    """Plain lines: one per stage, and at most one in ten seconds in between."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream

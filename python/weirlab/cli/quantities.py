@@ -1,4 +1,4 @@
-"""Numbers with units for a terminal: plain spaces, so that they can be searched and cut."""
+"""Numbers with units for a terminal, with plain spaces, so that they can be searched and copied."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ __all__ = [
 
 
 def clock(seconds: float) -> str:
-    """``42 s``, ``3 min 05 s``."""
+    """A duration as ``42 s`` or ``3 min 05 s``."""
     whole = round(seconds)
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
 
 
 def clocks(from_s: float, to_s: float) -> str:
-    """``20 s to 1 min 10 s``, ``2 to 5 min``."""
+    """A range of durations as ``20 s to 1 min 10 s`` or ``2 to 5 min``."""
     if from_s < 60:
         return f"{clock(from_s)} to {clock(to_s)}"
     low, high = math.floor(from_s / 60), math.ceil(to_s / 60)

@@ -1,4 +1,4 @@
-"""Standard output and standard error: foreign text printable, and a stream that fails told once."""
+"""Standard output and standard error: foreign text is made printable, and a failure is reported once."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 def tell(text: str, stream: TextIO | None = None) -> None:
-    """Print ``text`` harmlessly and at once, on standard output unless another ``stream`` is given."""
+    """Print ``text`` escaped and flushed, on standard output unless another ``stream`` is given."""
     print(printable(text), file=stream, flush=True)
 
 
 def console(stream: TextIO, width: int | None = None) -> Console:
-    """One of rich's that takes nothing in a text for markup."""
+    """A rich console that does not interpret text as markup."""
     from rich.console import Console
 
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
 def occupy() -> None:
-    """Put the null device in place of standard streams that are closed.
+    """Open the null device for standard streams that are closed.
 
-    Otherwise the next file that is opened would get the number of one, and what somebody prints,
-    a child process for instance, would end up in it.
+    Otherwise the next file to be opened would get the descriptor of a standard stream, and the
+    output of a child process, for instance, would end up in it.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
@@ -42,10 +42,10 @@ def occupy() -> None:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Watch both standard streams inside.
+    """Guard both standard streams inside the block.
 
-    Where standard output cannot be written, ``OutputError`` is raised, once; what could not be
-    written on standard error is lost, but what was to be done goes on.
+    If standard output cannot be written, ``OutputError`` is raised, once. Text that cannot be
+    written to standard error is lost, and the work continues.
     """
     before = sys.stdout, sys.stderr
     out, err = _Guarded(sys.stdout), _Guarded(sys.stderr, quiet=True)
@@ -57,7 +57,7 @@ def guarded() -> Iterator[None]:
 
 
 class _Guarded:
-    """A text stream as it was but for ``write`` and ``flush``; None stands for one that was closed."""
+    """A text stream with its own ``write`` and ``flush``; None stands for a closed stream."""
 
     def __init__(self, stream: TextIO | None, *, quiet: bool = False) -> None:
         self._closed = stream is None
@@ -89,12 +89,12 @@ class _Guarded:
         try:
             self._stream.write(text)
         except UnicodeEncodeError as error:
-            # A terminal or pipe that is not UTF-8 lacks some of our signs.
+            # A terminal or pipe that is not UTF-8 cannot show all characters.
             self._stream.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
 
     def _fail(self, error: OSError) -> None:
         self._failed = True
-        # What is left in the buffer would be tried again, and complained of, when Python ends.
+        # Python would try to flush the buffer again when it exits, and report the error.
         with suppress(OSError), open(os.devnull, "wb") as null:
             os.dup2(null.fileno(), self._stream.fileno())
         if self._quiet:
@@ -102,6 +102,6 @@ class _Guarded:
         if error.errno == errno.EPIPE:
             raise NobodyReads from error
         raise OutputError(
-            f"standard output cannot be written: {error.strerror}; what was done is done, only the result is "
+            f"standard output cannot be written: {error.strerror}; the work is done, only the result is "
             "not shown"
         ) from error

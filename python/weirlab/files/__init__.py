@@ -1,10 +1,10 @@
-"""Files that the user names, or the store writes: one way to write them, one way to read them.
+"""Files that the user names or the store writes: one way to write them, one way to read them.
 
-An output is there in full or not at all. It takes the place of a regular file or of nothing: never of a
-device, a pipe or a socket, and a symbolic link is neither followed nor replaced. Folders on the way to it may
-be links. Nobody can foresee the name under which it is made, and no link planted there is followed.
+An output is written in full or not at all. It may replace a regular file, but never a device, a pipe or a
+socket, and a symbolic link is neither followed nor replaced. Folders on its path may be links. Its temporary
+name is unpredictable, and a link planted under that name is not followed.
 
-An input is a regular file or a pipe that somebody writes into, and never larger than it may reasonably be.
+An input is a regular file, or a pipe with a writer, and has an upper limit on its size.
 """
 
 from weirlab.files.locks import wait_for_lock

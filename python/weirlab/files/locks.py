@@ -1,4 +1,4 @@
-"""Locks by flock(2): whoever ends, by whatever signal, gives them back."""
+"""Locks by flock(2), which the kernel releases when their holder ends, by whatever signal."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from weirlab.interrupts import interruptible
 
 @interruptible
 def wait_for_lock(fd: int) -> None:
-    """Take the lock of ``fd`` by flock(2), for which its holder may let others wait for as long as it likes.
+    """Take the lock of ``fd`` by flock(2), waiting for its holder without a limit.
 
-    Raises ``OSError`` where the file system does not lock.
+    Raises ``OSError`` if the file system does not support locks.
     """
     fcntl.flock(fd, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Inputs: a regular file or a pipe that somebody writes into, and never larger than it may reasonably be."""
+"""Input files: a regular file, or a pipe with a writer, with an upper limit on the size."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _BLOCK_BYTES: Final = 1 << 16
 
 
 def read_bytes(path: Path, what: str, limit: int) -> bytes:
-    """All of an input. ``what`` it is expected to be, for messages, e.g. "a ruleset".
+    """The content of an input file; ``what`` names the expected input in messages, e.g. "a ruleset".
 
-    Raises ``InputError`` for one that cannot be read, is neither a regular file nor a pipe that somebody
-    writes into, or has more than ``limit`` bytes.
+    Raises ``InputError`` if it cannot be read, is neither a regular file nor a pipe with a writer, or has
+    more than ``limit`` bytes.
     """
     advice = f"give the path of {what}"
     try:
-        # Without O_NONBLOCK a pipe would be waited for until somebody opens its other end.
+        # Without O_NONBLOCK, opening a pipe blocks until its other end is opened.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             mode = os.fstat(fd).st_mode
@@ -31,8 +31,8 @@ def read_bytes(path: Path, what: str, limit: int) -> bytes:
                 first = _first(fd)
                 if first == b"":
                     raise InputError(
-                        f"{shown(path)}: that is a pipe into which nobody writes, or one that was read "
-                        f"already; {advice}"
+                        f"{shown(path)}: that is a pipe without a writer, or one that was already read; "
+                        f"{advice}"
                     )
                 os.set_blocking(fd, True)
             elif not stat.S_ISREG(mode):
@@ -51,7 +51,7 @@ def read_bytes(path: Path, what: str, limit: int) -> bytes:
 
 
 def read_text(path: Path, what: str, limit: int) -> str:
-    """As :func:`read_bytes`, for UTF-8 with any line ends, which become ``\\n``."""
+    """As :func:`read_bytes`, for UTF-8 text; all line endings become ``\\n``."""
     content = read_bytes(path, what, limit)
     try:
         text = content.decode("utf-8-sig")
@@ -63,7 +63,7 @@ def read_text(path: Path, what: str, limit: int) -> str:
 
 
 def _first(pipe: int) -> bytes | None:
-    """What a pipe has to say at first: empty if nobody writes into it, None if somebody is about to."""
+    """The first byte of a pipe: empty if it has no writer, None if a writer has not written yet."""
     try:
         return os.read(pipe, 1)
     except BlockingIOError:
@@ -71,7 +71,7 @@ def _first(pipe: int) -> bytes | None:
 
 
 def _up_to(fd: int, size: int) -> bytes:
-    """All there is, but at most ``size`` bytes."""
+    """All of the rest, but at most ``size`` bytes."""
     chunks = []
     while size > 0 and (chunk := os.read(fd, min(size, _BLOCK_BYTES))):
         chunks.append(chunk)

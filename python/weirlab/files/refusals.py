@@ -1,4 +1,4 @@
-"""What the operating system refuses, in words: what happened to which file, and the way out."""
+"""Errors of the operating system in words: what happened to which file, and what to do about it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ELSEWHERE: Final = "choose another place"
 _SHOWN: Final = 320
 """Characters of a path in a message; a name alone may have 255."""
 _LEAST_BYTES: Final = 1 << 16
-"""A disk with less room than this is full."""
+"""A disk with less free space than this is full."""
 LONG_NAME: Final = ("the name is too long", "give a shorter one")
 _ADVICE: Final[dict[int, tuple[str, str]]] = {
     errno.ENOSPC: ("no space is left on the disk", "free some space there or {elsewhere}"),
@@ -49,7 +49,7 @@ _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 
 
 def explain(path: Path, doing: str, error: Exception, elsewhere: str = ELSEWHERE) -> StoreError:
-    """The ``StoreError`` that tells what ``doing`` with ``path`` met, and the way out."""
+    """The ``StoreError`` that says why ``doing`` failed for ``path``, and what to do about it."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None and (match := _OS_ERROR.search(str(error))):
         number = int(match[1])
@@ -70,13 +70,13 @@ def telling(path: Path, doing: str, elsewhere: str = ELSEWHERE) -> Iterator[None
 
 
 def shown(path: Path) -> str:
-    """A path for a message: printable, its middle left out where it is very long."""
+    """A path for a message: printable, and without its middle if it is very long."""
     return shortened(printable(str(path)), _SHOWN)
 
 
 def kind_of(mode: int) -> str:
-    """What a file is that is no regular one: ``a pipe``."""
-    return _KINDS.get(stat.S_IFMT(mode), "no regular file")
+    """What kind of file it is if it is not a regular one: ``a pipe``."""
+    return _KINDS.get(stat.S_IFMT(mode), "not a regular file")
 
 
 def _is_full(path: Path) -> bool:

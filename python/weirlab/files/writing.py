@@ -1,4 +1,4 @@
-"""Outputs: there in full or not at all, and never in place of anything but a regular file."""
+"""Output files: written in full or not at all, and replacing nothing but a regular file."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from weirlab.errors import InputError
 from weirlab.files.refusals import ELSEWHERE, LONG_NAME, explain, kind_of, shown, telling
 
 SCRATCH: Final = ".*.tmp"
-"""What :func:`write` calls a file for a moment, before it takes the place of another one."""
+"""Pattern of the temporary name that :func:`write` gives a file before it replaces another."""
 
 _SCRATCH_NAME: Final = re.compile(r"\.[0-9a-f]{16,32}\.tmp")
 
-# As open(2) has it for file systems and kernels without O_TMPFILE.
+# What open(2) returns on file systems and kernels without O_TMPFILE.
 _NO_NAMELESS: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _swept: Final[dict[tuple[int, int], int]] = {}
-"""Folders in which nothing was left, by device and inode: when this process changed them last, in ns."""
+"""Folders without leftovers, by device and inode: when this process last changed them, in ns."""
 
 
 def check_output(path: Path, option: str = "", *, makes_folder: bool = False) -> None:
-    """Raise for a file that could not be written later, before anything is measured or computed.
+    """Raise if the file could not be written later, before anything is measured or computed.
 
     Parameters
     ----------
@@ -38,30 +38,30 @@ def check_output(path: Path, option: str = "", *, makes_folder: bool = False) ->
     option
         The option that named it, for the message.
     makes_folder
-        Its folder may be missing, and is made when it is written.
+        Its folder may be missing; it is created when the file is written.
 
     Raises
     ------
     InputError
-        It cannot be a file's place: no folder there, or something that is never replaced.
+        No file can be written there: the folder is missing, or something else than a regular file exists.
     StoreError
-        The disk refuses new files there.
+        The file system refuses new files there.
     """
     _refuse_other_kinds(path, option)
     if makes_folder:
         check_folder(path.parent, option)
         return
     if not path.parent.is_dir():
-        raise InputError(f"{_named(path, option)}: there is no folder {shown(path.parent)}; make it first")
+        raise InputError(f"{_named(path, option)}: there is no folder {shown(path.parent)}; create it first")
     _try(path.parent)
 
 
 def check_folder(path: Path, option: str = "") -> None:
-    """The same for a folder that is to have new files, and is made if it is missing."""
+    """The same for a folder that will get new files, and is created if it is missing."""
     while _mode(path, option) is None and path != path.parent:
         path = path.parent
     if not path.is_dir():
-        raise InputError(f"{_named(path, option)}: that is no folder; choose another place")
+        raise InputError(f"{_named(path, option)}: that is not a folder; choose another place")
     _try(path)
 
 
@@ -73,31 +73,31 @@ def write(
     durable: bool = False,
     elsewhere: str = ELSEWHERE,
 ) -> None:
-    """Let ``fill`` write a new file beside ``path``, then put it in place in one step.
+    """Let ``fill`` write a new file in the folder of ``path``, then rename it to ``path`` atomically.
 
-    Whatever goes wrong before that step, a disk that fills up or Ctrl-C, ``path`` keeps what it had and no
-    other file stays. Only ``kill -9`` can leave one, called as :data:`SCRATCH` says: between giving the file
-    that name and replacing ``path`` by it, or at any time where the file system has no files without names.
-    The next file that is written to the folder, by anybody or after any change there, sweeps it away.
+    If anything goes wrong before that step, such as a full disk or Ctrl-C, ``path`` keeps its content and no
+    other file stays. Only ``kill -9`` can leave a file, with a name that matches :data:`SCRATCH`: between
+    giving the file that name and replacing ``path`` by it, or at any time if the file system does not support
+    ``O_TMPFILE``. The next write to the folder by another process, or after any change there, removes it.
 
     Parameters
     ----------
     fill
         Gets the file, open for writing bytes.
     private
-        Only its owner may read it, as suits captures; else whom the umask allows.
+        Only the owner may read the file, as suits captures; otherwise the umask decides.
     durable
-        It is on the disk when this returns, also if the power fails then. Costs two fsyncs. Where the second
-        one fails, that of the folder, ``path`` is new already although this raises.
+        The file is on disk when this returns, even if the power fails then. Costs two fsyncs. If the second
+        one, that of the folder, fails, this raises although ``path`` is already new.
     elsewhere
-        What a user can do whom this place is refused.
+        The advice to the user if the place is refused.
 
     Raises
     ------
     InputError
-        Something that is never replaced has this name.
+        ``path`` exists and is not a regular file.
     StoreError
-        The disk refuses.
+        The file system refuses.
     """
     scratch = _scratch_name()
     with telling(path, "write", elsewhere):
@@ -111,7 +111,7 @@ def write(
                 file.flush()
                 if durable:
                     os.fsync(file.fileno())
-                # That may have taken long.
+                # Filling may have taken long.
                 _refuse_other_kinds(path)
                 alone = _changed_ns(folder) == begun_ns
                 _put(file.fileno(), folder, scratch, path.name)
@@ -140,9 +140,9 @@ def write_bytes(
 
 
 def sweep(folder: Path) -> bool:
-    """Remove what writers left in ``folder`` that were killed; files of those that live are locked.
+    """Remove what killed writers left in ``folder``; files of running writers are locked and stay.
 
-    Returns whether there is nothing left to remove, now or when these are killed.
+    Returns whether there was none of either kind.
     """
     with suppress(OSError):
         found = [name for name in os.listdir(folder) if _SCRATCH_NAME.fullmatch(name)]
@@ -153,13 +153,13 @@ def sweep(folder: Path) -> bool:
 
 
 def make_folder(path: Path, elsewhere: str = ELSEWHERE) -> None:
-    """Make the folder ``path``, and those above it, where they are missing."""
+    """Make the folder ``path``, and its parents, if they are missing."""
     with telling(path, "make the folder", elsewhere):
         path.mkdir(parents=True, exist_ok=True)
 
 
 def _try(folder: Path) -> None:
-    """Raise ``StoreError`` where ``folder`` takes no new file."""
+    """Raise ``StoreError`` if no file can be created in ``folder``."""
     scratch = folder / _scratch_name()
     with telling(folder, "write to"):
         try:
@@ -172,8 +172,8 @@ def _try(folder: Path) -> None:
 def _nameless(folder: int, scratch: str, mode: int) -> BinaryIO:
     """A new file that has no name yet, so that ``kill -9`` while it is filled leaves nothing.
 
-    It is called ``scratch`` from the start where the file system cannot do that, and elsewhere for the
-    instant in which :func:`_put` replaces another file.
+    If the file system does not support that, the file is called ``scratch`` from the start; otherwise only
+    for the instant in which :func:`_put` replaces another file.
     """
     try:
         fd = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, mode, dir_fd=folder)
@@ -190,15 +190,15 @@ def _nameless(folder: int, scratch: str, mode: int) -> BinaryIO:
 
 
 def _locked(fd: int) -> bool:
-    """Take the lock that tells :func:`sweep` of a living writer; False if it was swept before."""
+    """Take the lock that keeps :func:`sweep` from removing the file; False if it already did."""
     with suppress(OSError):
-        # Some network file systems know no locks; then nothing is swept there either.
+        # Some network file systems have no locks; then nothing is swept there either.
         fcntl.flock(fd, fcntl.LOCK_EX)
     return os.fstat(fd).st_nlink > 0
 
 
 def _put(fd: int, folder: int, scratch: str, name: str) -> None:
-    """Give the file of :func:`_nameless` its name, in place of another file if there is one."""
+    """Give the file of :func:`_nameless` its name, replacing another file if there is one."""
     if os.fstat(fd).st_nlink == 0:
         source = f"/proc/self/fd/{fd}"
         try:
@@ -236,7 +236,7 @@ def _scratch_name() -> str:
 
 
 def _refuse_other_kinds(path: Path, option: str = "") -> None:
-    """Raise for what is there and no regular file."""
+    """Raise if ``path`` exists and is not a regular file."""
     mode = _mode(path, option)
     if mode is None:
         return
@@ -254,7 +254,7 @@ def _refuse_other_kinds(path: Path, option: str = "") -> None:
 
 
 def _mode(path: Path, option: str = "") -> int | None:
-    """What is there, a link not followed; None for nothing."""
+    """The mode of what is there, without following links; None if there is nothing."""
     try:
         return path.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -273,7 +273,7 @@ def _named(path: Path, option: str) -> str:
 
 
 def _sync(folder: int) -> None:
-    """A new name is on the disk when its folder is."""
+    """Sync the folder: a new name is on disk only when its folder is."""
     fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         os.fsync(fd)

@@ -1,5 +1,5 @@
-"""What studies share: beds for a scenario, calibration, profiles, the verdict on the machine, single trials.
+"""Shared parts of studies: test beds, calibration, profiles, the verdict on the machine, single trials.
 
-Nothing here prints: a job tells a :class:`~weirlab.jobs.progress.Progress` how far it is and returns an
-outcome with a ``document()`` in plain values.
+Nothing here prints: a job reports to a :class:`~weirlab.jobs.progress.Progress` and returns an outcome with a
+``document()`` of plain values.
 """

@@ -20,12 +20,12 @@ from weirlab.traffic.load import parse_rate
 
 @dataclass(frozen=True)
 class CalibrationOutcome:
-    """A calibration, kept in the store as a run of its own."""
+    """A calibration, kept in the store as a separate run."""
 
     calibration: Calibration
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``: the summary on top, one entry of ``points`` per load."""
+        """For ``--json``: the summary at the top level, and one entry of ``points`` per load."""
         content = plain(self.calibration)
         summary = content.pop("summary")
         return {"kind": "calibration", "run_id": self.calibration.id, **summary, **content}
@@ -34,7 +34,7 @@ class CalibrationOutcome:
 def calibrate(
     store: Store, lab: Lab, plan: Calibrate, progress: Progress, *, command: str = ""
 ) -> CalibrationOutcome:
-    """Measure what the tool adds by itself, over a cable without a device.
+    """Measure what the tool itself adds, over a cable without a device.
 
     Raises
     ------

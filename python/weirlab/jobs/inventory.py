@@ -1,4 +1,4 @@
-"""What a run holds."""
+"""The content of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ R = TypeVar("R", bound=Root)
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """A run at a glance."""
+    """A summary of a run."""
 
     run: Run
     manifest: Manifest
@@ -51,12 +51,12 @@ class RunOutcome:
 
     @property
     def own_tables(self) -> list[str]:
-        """The tables of the study's own."""
+        """The names of the study's own tables."""
         return self.run.own_tables
 
     @property
     def files(self) -> list[Path]:
-        """What the run's folder holds."""
+        """The files in the run's folder."""
         found = (path for path in self.run.path.iterdir() if path.is_file())
         return sorted(path for path in found if not path.name.startswith("."))
 
@@ -75,7 +75,7 @@ class RunOutcome:
 
 
 def scenario_of(run: Run, kind: type[R]) -> R:
-    """The scenario that ``run`` carries out; raises ``StoreError`` where it has none of ``kind``."""
+    """The scenario of ``run``; raises ``StoreError`` if it is not one of ``kind``."""
     try:
         return from_plain(run.manifest.scenario, "its manifest", kind)
     except InputError as error:
@@ -85,6 +85,6 @@ def scenario_of(run: Run, kind: type[R]) -> R:
 
 
 def show(store: Store, run_id: str) -> RunOutcome:
-    """Look into a run; raises ``StoreError`` if it is damaged."""
+    """The summary of the run ``run_id``; raises ``StoreError`` if it is damaged."""
     run = store.open(run_id)
     return RunOutcome(run, run.manifest, run.trials())

@@ -1,4 +1,4 @@
-"""How a run copes with its machine: what it bears, how long it may take, and the verdict afterwards."""
+"""How a run copes with its machine: what it tolerates, how long it may take, and the verdict afterwards."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ADVICE: Final = (
 )
 
 MORE_REPETITIONS: Final = 2
-"""By this factor more on such a machine: intervals come from the scatter of repetitions."""
+"""Factor for repetitions on such a machine: intervals come from their scatter."""
 
 
 def noisy(scenario: Scenario) -> bool:
@@ -61,12 +61,12 @@ def limits(scenario: Scenario) -> Limits:
 
 
 def terms(scenario: Scenario, budget: Budget | None) -> Terms:
-    """On which terms the trials of ``scenario`` are made."""
+    """The terms for the trials of ``scenario``."""
     return Terms(limits(scenario), scenario.profile.max_attempts, budget, clocks=Clocks(clock))
 
 
 def repetitions(scenario: Scenario, planned: int) -> int:
-    """Trials per setting where ``planned`` are on a usual machine."""
+    """Trials per setting; ``planned`` is the number on a usual machine."""
     return planned * MORE_REPETITIONS if noisy(scenario) else planned
 
 
@@ -80,7 +80,7 @@ def noise_in_words() -> str:
 
 
 def held_out_s(scenario: Scenario, held_outs: Iterable[HeldOut]) -> float:
-    """Expected wall time in s of held-out trials, repetitions of spoiled ones included."""
+    """Expected wall time in s of held-out trials, including repetitions of spoiled ones."""
     each = ((one.trials, one.warmup_s + one.trial_s + OVERHEAD_S) for one in held_outs)
     return repetitions(scenario, 1) * sum(trials * trial_s for trials, trial_s in each) / USUAL
 
@@ -88,7 +88,7 @@ def held_out_s(scenario: Scenario, held_outs: Iterable[HeldOut]) -> float:
 def budget(scenario: Scenario, bed: TestBed, expected_s: float) -> Budget | None:
     """The time that trials expected to take ``expected_s`` may take; None for no limit.
 
-    A simulated device disturbs nothing: it has a limit only if ``scenario`` says so.
+    Nothing disturbs a simulated device: it has a limit only if ``scenario`` sets one.
     """
     simulated = bed.lab == SIMULATION
     if scenario.time_budget is not None:
@@ -97,7 +97,7 @@ def budget(scenario: Scenario, bed: TestBed, expected_s: float) -> Budget | None
 
 
 def refuse_short_budget(scenario: Scenario, specs: Iterable[TrialSpec]) -> None:
-    """Raise ``InputError`` where the budget does not suffice for each setting of ``specs`` once."""
+    """Raise ``InputError`` if the budget does not suffice for one trial of each setting in ``specs``."""
     once = {setting_of(spec): spec for spec in specs}
     least_s = estimate_s(once.values())
     if scenario.time_budget is not None and parse_budget(scenario.time_budget) < least_s:
@@ -109,14 +109,14 @@ def refuse_short_budget(scenario: Scenario, specs: Iterable[TrialSpec]) -> None:
 
 
 def judged(run: Run, resume: str = "") -> Verdict | None:
-    """The verdict on the machine that ``run`` was made on; ``resume`` is the command that goes on with it."""
+    """The verdict on the machine of ``run``; ``resume`` is the command that continues the run."""
     way_on = f"{QUIETER}, then go on with {resume} {run.run_id}" if resume else QUIETER
     noise = noise_in_words() if run.manifest.scenario.get("machine") == "noisy" else ""
     return verdict.of_run(run, way_on, noise)
 
 
 def give_up(run: Run, outcome: Outcome, role: str) -> None:
-    """Raise ``StoppedEarly`` if that is how a sequence ended."""
+    """Raise ``StoppedEarly`` if the sequence ended because of noise."""
     if outcome.stopped != "noise":
         return
     attempts = run.trials().filter(role=role)

@@ -1,4 +1,4 @@
-"""A profile: measured anew, or gone on with after an interruption."""
+"""Profiles: measuring a new one, or resuming one after an interruption."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class ProfileOutcome:
     run: Run
     outcome: Outcome
     adaptive: AdaptiveOutcome | None = None
-    """How sure the model became, where the trials were chosen on the way."""
+    """How certain the model became, if the trials were chosen adaptively."""
     verdict: Verdict | None = None
-    """On the machine; None for a simulated device."""
+    """The verdict on the machine; None for a simulated device."""
 
     def problem(self) -> TrialError | None:
-        """The error that it is if the machine was not usable."""
+        """The error if the machine was not usable, else None."""
         if len(self.outcome.invalid) == self.outcome.trials:
             return spoiled.problem(self.run, KIND)
         if self.verdict is None or self.verdict.word != "not usable":
@@ -81,7 +81,7 @@ class ProfileOutcome:
 def profile(
     store: Store, scenario: Scenario, progress: Progress, *, command: str = "", unnamed: bool = False
 ) -> ProfileOutcome:
-    """Measure the profile of ``scenario`` as a new run; ``unnamed``: named for the device."""
+    """Measure the profile of ``scenario`` as a new run; if ``unnamed``, the run is named after the device."""
     refuse_impossible(scenario)
     sizes = to_measure(scenario).sizes
     with testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario), sizes=sizes) as bed:
@@ -95,9 +95,9 @@ def profile(
 def resume_profile(
     store: Store, run_id: str, progress: Progress, *, time_budget: str | None = None
 ) -> ProfileOutcome:
-    """Go on with an interrupted profile; trials that have a valid attempt are not repeated.
+    """Resume an interrupted profile; trials that have a valid attempt are not repeated.
 
-    ``time_budget`` is for what is left; None: as the run was begun.
+    ``time_budget`` is for the remaining trials; None: the budget with which the run was begun.
     """
     run, scenario = interrupted(store, run_id)
     if time_budget is not None:
@@ -131,7 +131,7 @@ def to_measure(scenario: Scenario) -> measuring.Profile:
 
 
 def _extras(scenario: Scenario) -> Extras:
-    """What ``scenario`` asks for beside the grid."""
+    """The trials that ``scenario`` requests besides the grid."""
     what = scenario.profile
     return Extras(
         position=what.extra_position,
@@ -166,18 +166,18 @@ def begin(store: Store, scenario: Root, bed: TestBed, command: str, kind: str = 
 
 
 def named(store: Store, run_id: str) -> Run:
-    """The run ``run_id``, where ``last`` means the newest profile and ``last~1`` the one before."""
+    """The run ``run_id``; ``last`` is the newest profile and ``last~1`` the one before it."""
     return store.open(run_id) if how_recent(run_id) is None else store.open(run_id, kind=KIND)
 
 
 def interrupted(store: Store, run_id: str) -> tuple[Run, Scenario]:
-    """The profile run ``run_id`` and its scenario, to go on with."""
+    """The profile run ``run_id`` and its scenario, to resume it."""
     run = store.open(run_id, kind=KIND)
     return run, scenario_of(run, Scenario)
 
 
 def go_on(store: Store, run: Run, bed: TestBed) -> RunWriter:
-    """Take up writing ``run`` in ``bed``, if that is the bed it was begun in."""
+    """Resume writing ``run``; raises ``InputError`` if it was begun in another bed than ``bed``."""
     testbeds.require_same(testbeds.facts(bed), run.manifest.facts, run.run_id)
     return store.resume(run.run_id)
 
@@ -199,10 +199,10 @@ def measured(
     whole: Budget | None = None,
     resume: str = _RESUME,
 ) -> ProfileOutcome:
-    """Measure the profile of ``scenario`` into the run of ``writer``, or the rest of it.
+    """Measure the profile of ``scenario``, or the rest of it, into the run of ``writer``.
 
-    Raises ``StoppedEarly`` where the host spoils almost everything. The time comes from the budget
-    of the ``whole`` scenario; None: the profile is all of it.
+    Raises ``StoppedEarly`` if the host spoils almost everything. The time counts against the budget of the
+    ``whole`` scenario; None: the profile is the whole of it.
     """
     progress.stage(f"profiling {device_in_words(bed.dut)} in the lab {bed.lab}, run {writer.run_id}")
     begun = writer.has(measuring.PROFILE)
@@ -228,7 +228,7 @@ def measured(
 
 
 def estimate_s(scenario: Scenario) -> float:
-    """Expected wall time in s of the profile of ``scenario``, spoiled trials that are repeated included."""
+    """Expected wall time in s of the profile of ``scenario``, including repetitions of spoiled trials."""
     grid = to_measure(scenario)
     if scenario.profile.adaptive is None:
         return measuring.estimate_s(grid)
@@ -237,19 +237,19 @@ def estimate_s(scenario: Scenario) -> float:
 
 
 def _foretold(scenario: Scenario, bed: TestBed, expected_s: float, budget: Budget | None) -> str:
-    """How many trials there will be, and how long they take."""
+    """The number of trials and how long they take, in words."""
     grid = to_measure(scenario)
     chosen = scenario.profile.adaptive is not None
     trials = _adaptive(scenario, grid).budget if chosen else len(measuring.expected(grid))
     lead = f"{'at most ' if chosen else ''}{trials:,} trials"
-    # A simulated device keeps nobody waiting.
+    # With a simulated device the time is not worth mentioning.
     took = "" if bed.lab == SIMULATION else f", some {_rounded(expected_s)} on a usual machine"
     limit = "" if budget is None else f", at most {_rounded(budget.total_s)} on a busy one (time budget)"
     return f"{lead}{took}{limit}"
 
 
 def _rounded(seconds: float) -> str:
-    """``45 s``, ``13 min``."""
+    """A duration in words: ``45 s``, ``13 min``."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
@@ -262,7 +262,7 @@ def _adaptive(scenario: Scenario, grid: measuring.Profile) -> Adaptive:
 
 
 def _adaptive_document(outcome: AdaptiveOutcome) -> dict[str, Any]:
-    """For ``--json``: how sure the model is, round by round."""
+    """For ``--json``: how certain the model is after each round."""
     return {
         "reached": outcome.reached,
         "target_ratio": outcome.target_ratio,

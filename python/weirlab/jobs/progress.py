@@ -1,4 +1,4 @@
-"""How jobs tell what they do, and how an interruption tells what was kept."""
+"""How jobs report their progress, and how an interruption reports what was kept."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 
 Left = float | tuple[float, float]
-"""Time left in s; from and to where that is unsure."""
+"""Time left in s; the least and the most if it is uncertain."""
 
 UNSURE_RATIO: Final = 1.2
-"""From there on the longest time left over the shortest is worth telling."""
+"""Ratio of the most to the least time left above which both are shown."""
 
 
 class Progress(Protocol):
-    """What a job reports to. Calls come between trials, never during one."""
+    """Receives a job's reports. Calls come between trials, never during one."""
 
     def stage(self, title: str) -> None:
         """A new part of the work begins."""
 
     def advance(self, done: int, total: int, what: str = "", left_s: Left | None = None) -> None:
-        """``done`` of ``total`` trials of the stage are over, the rest takes ``left_s``; ``what`` is next."""
+        """``done`` of ``total`` trials of the stage are done, the rest takes ``left_s``; ``what`` is next."""
 
     def note(self, message: str) -> None:
         """Something the user should know that is no error."""
 
 
 class Quiet:
-    """Reports to nobody."""
+    """Discards all reports."""
 
     def stage(self, title: str) -> None:
         pass
@@ -48,7 +48,7 @@ class Quiet:
 
 
 def passed_on(progress: Progress) -> OnProgress:
-    """What measurements call, so that ``progress`` hears of it."""
+    """A callback for measurements that reports to ``progress``."""
 
     def tell(measured: Measured) -> None:
         soonest_s, latest_s = measured.soonest_s, measured.latest_s
@@ -62,7 +62,7 @@ def passed_on(progress: Progress) -> OnProgress:
 def attempts_told(
     progress: Progress, spec: TrialSpec, max_attempts: int, index: int = 0, repetitions: int = 1
 ) -> Callable[[int, TrialRecord | None], None]:
-    """What a single trial calls before each attempt, so that ``progress`` hears why there is another one.
+    """A callback for a single trial that reports each attempt, and why it is repeated, to ``progress``.
 
     ``index`` counts its ``repetitions`` from 0.
     """
@@ -82,11 +82,11 @@ def attempts_told(
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, after every attempt so far is safe; the test bed goes on the way out.
+    """Ctrl-C, raised after every attempt so far is on disk; the test bed is removed as it propagates.
 
-    ``kept`` counts valid attempts; None where all is done and only the report is missing. Attempts of a
-    search for a load are among them; a resumed run may make them again. ``resume`` is the command that goes
-    on from there; empty where a run is too short for it.
+    ``kept`` counts valid attempts; None if all are done and only the report is missing. It includes attempts
+    of a search for a load, which a resumed run may repeat. ``resume`` is the command that continues the run;
+    empty if the run is too short for one.
     """
 
     def __init__(self, run_id: str, kept: int | None, resume: str = "") -> None:
@@ -100,7 +100,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class StoppedEarly(TrialError):
-    """The host spoils almost everything; what was measured is kept, and ``resume`` goes on from there."""
+    """The host spoils almost everything; what was measured is kept, and ``resume`` continues from there."""
 
     def __init__(self, why: str, run_id: str, advice: str = "", resume: str = "") -> None:
         self.why = why
@@ -114,18 +114,18 @@ class StoppedEarly(TrialError):
         )
 
     def resumed_by(self, resume: str) -> StoppedEarly:
-        """The same with the command that goes on."""
+        """The same error with the command that continues the run."""
         return StoppedEarly(self.why, self.run_id, self.advice, resume)
 
 
 RESUME: Final = "weir run --resume"
-"""How to go on with the run of a scenario; its ID follows."""
+"""The command that resumes the run of a scenario; the run's ID follows."""
 
 
 def prepared(writer: RunWriter, prepare: Callable[[RunWriter], object]) -> RunWriter:
-    """``writer`` of a new run after ``prepare`` has put into it what it begins with.
+    """``writer`` of a new run, after ``prepare`` has stored the initial content.
 
-    Where that fails, on a full disk for instance, the run is failed and nobody's any more.
+    If that fails, on a full disk for instance, the run is marked as failed and released.
     """
     with ExitStack() as failing:
         failing.push(writer)
@@ -135,15 +135,15 @@ def prepared(writer: RunWriter, prepare: Callable[[RunWriter], object]) -> RunWr
 
 
 completed: list[str] = []
-"""IDs of the runs that this process has finished: what an interruption afterwards does not touch."""
+"""IDs of the runs that this process has finished, which a later interruption does not affect."""
 
 
 @contextmanager
 @shielded
 def kept(begin: Callable[[], RunWriter], resume: str = "") -> Iterator[RunWriter]:
-    """Write the run that ``begin`` makes or goes on with, and finish it however the block ends.
+    """Write the run that ``begin`` creates or resumes, and finish it however the block ends.
 
-    Ctrl-C becomes :class:`Interrupted`; ``resume`` is the command that goes on, without the run's ID.
+    Ctrl-C becomes :class:`Interrupted`; ``resume`` is the command that continues the run, without its ID.
     """
     writer = begin()
     try:
@@ -151,7 +151,7 @@ def kept(begin: Callable[[], RunWriter], resume: str = "") -> Iterator[RunWriter
             try:
                 yield writer
             except StoppedEarly as error:
-                # Nothing failed: it is gone on with, as after an interruption.
+                # Nothing failed: the run can be resumed, as after an interruption.
                 writer.finish("interrupted")
                 raise error.resumed_by(f"{resume} {writer.run_id}") from None
     except BaseException as error:

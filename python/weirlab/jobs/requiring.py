@@ -1,4 +1,4 @@
-"""What trials measured, as the cases that requirements are judged by; and what the cases of others share."""
+"""Turns results of trials into the cases by which requirements are judged; shared parts for other cases."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from weirlab.records import F64, EngineResult, TrialRecord
 
 CERTAINTY: Final = 0.95
-"""Of the interval that repetitions give for their mean."""
+"""Confidence level of the interval for the mean of repetitions."""
 
 TAKEN: Final[dict[Quantity, Callable[[EngineResult], float]]] = {
     LOSS: lambda result: result.loss_ratio,
@@ -51,18 +51,18 @@ TAKEN: Final[dict[Quantity, Callable[[EngineResult], float]]] = {
 
 MEDIAN_MOS: Final = Quantity("mos-median", "median MOS", "score")
 HEARD: Final = (MOS, MEDIAN_MOS, GAP)
-"""Of every caller or stream; the median is over all of them."""
+"""Quantities of each caller or stream; the median is over all of them."""
 
 TRIAL: Final = tuple(TAKEN)
 
 
 def of_trial(demands: Sequence[Demand], outcome: TrialOutcome) -> tuple[Judgement, ...]:
-    """Judged by the trial, or by the mean of its repetitions and that mean's interval."""
+    """Judge ``demands`` by the trial, or by the mean of its repetitions and the interval of that mean."""
     return tuple(judge(demand, [trial_case(demand.quantity, outcome.repetitions)]) for demand in demands)
 
 
 def trial_case(quantity: Quantity, records: Sequence[TrialRecord]) -> Case:
-    """The one trial as it is, or the mean over several with its interval; invalid ones do not count."""
+    """The value of a single trial, or the mean over several with its interval; invalid ones do not count."""
     valid = [record for record in records if record.valid]
     if not valid:
         reasons = "; ".join(records[-1].invalid)
@@ -82,7 +82,7 @@ def trial_case(quantity: Quantity, records: Sequence[TrialRecord]) -> Case:
     if len(valid) == 1:
         why = "one repetition alone has no interval: repeat on a quieter machine"
         return Case(mean, -math.inf, math.inf, note=of, why=why, frame_bytes=frame_bytes)
-    # Only repetitions need it, and its import takes longer than many a trial.
+    # Only repetitions need this, and importing it takes longer than many trials.
     from scipy.special import stdtrit
 
     quantile = float(stdtrit(len(valid) - 1, (1 + CERTAINTY) / 2))

@@ -1,4 +1,4 @@
-"""From a scenario's sections to a test bed that is ready."""
+"""Builds the test bed that a scenario describes."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from weirlab.traffic.sizes import SizeMix, largest_bytes
 from weirlab.traffic.spec import Flows
 
 BUSY_LOAD: Final = 0.5
-"""Load average per CPU from which on other work will disturb trials."""
+"""Load average per CPU above which other work will disturb trials."""
 
 
 USUAL_FLOWS: Final = Flows()
 
 
 def tell_if_busy(lab: str, progress: Progress) -> None:
-    """Tell when a real ``lab`` (``netns``) is to work on a machine that is not free; trials show that."""
+    """Note if a real ``lab`` (``netns``) is about to run on a busy machine, which disturbs the trials."""
     cpus = os.cpu_count() or 1
     load = os.getloadavg()[0]
     if lab != "sim" and load > BUSY_LOAD * cpus:
         progress.note(
-            f"load average {load:.2f} on {cpus} CPUs over the last minute: other work than Weir's spoils "
+            f"load average {load:.2f} on {cpus} CPUs over the last minute: work other than Weir's spoils "
             "trials, which are then repeated; best let it finish first"
         )
 
 
 def choose(lab: Lab, dut: Dut, progress: Progress) -> Literal["netns", "sim"]:
-    """Which lab is meant. ``auto`` is ``netns`` where that works and else ``sim``, which is said.
+    """The lab to use. ``auto`` is ``netns`` if that works, otherwise ``sim``, with a note.
 
     Raises
     ------
     MissingCapability, InputError
-        The simulated lab would have to stand in for the user's own rules, or for a cable.
+        The simulated lab would have to replace the user's own rules or a cable.
     """
     from weirlab.lab import doctor
 
@@ -75,16 +75,16 @@ def open_bed(
     calls: Calls | None = None,
     sizes: Iterable[SizeMix] = (),
 ) -> Iterator[TestBed]:
-    """A test bed for as long as the block lasts.
+    """A test bed for the duration of the block.
 
-    Traffic through the user's own rules is made to match one of them, as near to ``flows`` (or ``calls``) as
-    that allows; which one is told before anything is sent. ``sizes`` that cannot pass the device are refused
-    before it is built.
+    Traffic through the user's own rules is made to match one of them, as close to ``flows`` (or ``calls``) as
+    that allows; a note says which one before anything is sent. ``sizes`` that cannot pass the device are
+    refused before it is built.
 
     Raises
     ------
     MissingCapability, LabError, InputError
-        As the lab and the driver say.
+        From the lab and the driver.
     """
     if choose(lab, dut, progress) == "sim":
         from weirlab.lab.sim import SimDevice, SimLab
@@ -119,7 +119,7 @@ def open_bed(
 @contextmanager
 @shielded
 def open_cable(lab: Lab) -> Iterator[TestBed]:
-    """A plain veth pair without a device, for as long as the block lasts."""
+    """A plain veth pair without a device, for the duration of the block."""
     from weirlab.lab.netns import PlainPair
 
     with PlainPair(backend=lab.backend) as pair:
@@ -127,17 +127,17 @@ def open_cable(lab: Lab) -> Iterator[TestBed]:
 
 
 def facts(bed: TestBed, command: str = "") -> dict[str, Any]:
-    """What the manifest says about ``bed``, and the ``command`` that the user gave."""
+    """The facts about ``bed`` for the manifest, and the ``command`` that the user gave."""
     known: dict[str, Any] = {"lab": bed.lab, "dut": bed.dut, "backend": bed.backend, **bed.facts}
     return {**known, "command": command} if command else known
 
 
 def require_same(facts: Mapping[str, Any], recorded: Mapping[str, Any], run_id: str) -> None:
-    """Refuse to go on with a run in another lab or with another device than it was begun with."""
+    """Refuse to resume a run in another lab or with another device than it was begun with."""
     for what in ("lab", "dut", "backend"):
         now, before = facts.get(what), recorded.get(what)
         if None not in (now, before) and before != now:
             raise InputError(
-                f"run {run_id} was begun with the {what} {before!r} and here it would be {now!r}; "
-                "go on where it was begun (same machine, same privileges), or start a new run"
+                f"run {run_id} was begun with the {what} {before!r}, but here it would be {now!r}; "
+                "resume it where it was begun (same machine, same privileges), or start a new run"
             )

@@ -1,4 +1,4 @@
-"""One trial by itself."""
+"""Single trials."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _REPEATED: Final = (
     "trial_id", "index", "attempt", "valid", "invalid", "achieved_pps", "forwarding_pps", "sent", "lost",
     "loss_ratio", "delay_mean_ns", "delay_p50_ns", "delay_p99_ns", "jitter_ns",
 )  # fmt: skip
-"""What ``--json`` has of each repetition."""
+"""Columns that ``--json`` has for each repetition."""
 
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """Every attempt of a trial and its repetitions; the last one of each counts."""
+    """All attempts of a trial and its repetitions; the last attempt of each repetition counts."""
 
     run_id: str
     calibration: str | None
@@ -41,12 +41,12 @@ class TrialOutcome:
 
     @property
     def repetitions(self) -> tuple[TrialRecord, ...]:
-        """The attempt that counts of each."""
+        """The attempt that counts, for each repetition."""
         return tuple({record.index: record for record in self.records}.values())
 
     @property
     def record(self) -> TrialRecord:
-        """The last attempt; of several repetitions the last valid one, if there is any."""
+        """The last attempt; with several repetitions, the last valid one, if there is any."""
         return next((each for each in reversed(self.repetitions) if each.valid), self.records[-1])
 
     @property
@@ -56,7 +56,7 @@ class TrialOutcome:
 
     @property
     def queue_packets(self) -> float:
-        """As :func:`queue_packets`."""
+        """Packets inside the device; see :func:`queue_packets`."""
         result = self.record.result
         return queue_packets(result.histogram.quantile_ns(0.5), result.forwarding_pps)
 
@@ -79,7 +79,7 @@ class TrialOutcome:
         }
 
     def problem(self) -> TrialError | None:
-        """The error that it is if every attempt was spoiled, of every repetition."""
+        """The error if the host spoiled every attempt of every repetition, else None."""
         if self.record.valid:
             return None
         reasons = "; ".join(self.record.invalid)
@@ -98,7 +98,7 @@ def queue_packets(delay_p50_ns: float, forwarding_pps: float) -> float:
 
 
 def counted(trials: pl.DataFrame) -> dict[str, Any]:
-    """The row of the attempt that counts, as :attr:`TrialOutcome.record`, of a run's ``trials``."""
+    """The row in a run's ``trials`` of the attempt that counts, as :attr:`TrialOutcome.record`."""
     last = trials.sort("index", "attempt").group_by("index", maintain_order=True).last()
     valid = last.filter("valid")
     row = (valid if valid.height else trials.sort("index", "attempt")).row(-1, named=True)
@@ -110,7 +110,7 @@ def trial(
 ) -> TrialOutcome:
     """Carry out ``spec`` until an attempt is valid, at most ``attempts`` times, and keep all of them.
 
-    So ``repetitions`` times, one after the other.
+    Do this ``repetitions`` times, one after the other.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a job is given beside what it is to do."""
+"""The context of a job: the store for its run, and where it reports its progress."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ class Work:
     command: str = ""
     """What the user typed."""
     begun: Run | None = None
-    """The run that is gone on with; None for a new one."""
+    """The run to resume; None for a new one."""

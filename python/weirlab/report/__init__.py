@@ -1,1 +1,1 @@
-"""What pages are made of: numbers, charts, tables, stories, and the HTML file around them."""
+"""The parts of report pages: numbers, charts, tables, stories, and the HTML file around them."""

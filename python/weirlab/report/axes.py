@@ -1,4 +1,4 @@
-"""What the charts have in common: domains, log axes, legends of rule counts and models, their frame."""
+"""Shared parts of the charts: domains, log axes, legends of rule counts and models, and the frame."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUANTITY: Final = "quantity"
 """Name of the parameter that the page's switch sets; one of ``QUANTITIES``."""
 
 _PHONE: Final = 285
-"""Width in pixels of a chart's plane on a phone."""
+"""Width in pixels of a chart's plot area on a phone."""
 
 
 def data(frame: pl.DataFrame) -> alt.InlineData:
@@ -31,12 +31,12 @@ def data(frame: pl.DataFrame) -> alt.InlineData:
 
 @cache
 def _rows() -> type[alt.InlineData]:
-    """Made here, since it needs Altair, which may be missing."""
+    """The class of inline data, defined here because it needs Altair, which may be missing."""
 
     class Rows(alt.InlineData):
-        """Rows that Polars made: valid, and never changed, so that every layer may have the same ones.
+        """Rows from Polars: valid and never changed, so that all layers can share them.
 
-        Altair would look at each of their values for every chart, and copy them for every layer.
+        Altair would otherwise check each value for every chart, and copy the rows for every layer.
         """
 
         _class_is_valid_at_instantiation = False
@@ -48,13 +48,13 @@ def _rows() -> type[alt.InlineData]:
 
 
 def extent(frame: pl.DataFrame, *columns: str) -> Domain:
-    """Least and greatest number in ``columns``, nulls left out; 0 and 1 where there is none."""
+    """The least and the greatest number in ``columns``, without nulls; 0 and 1 if there are none."""
     known = [value for name in columns for value in frame[name].drop_nulls().to_list()]
     return (float(min(known)), float(max(known))) if known else (0.0, 1.0)
 
 
 def framed(height: int) -> dict[str, Any]:
-    """Properties of every chart: as wide as its container, ``height`` pixels for the plane alone."""
+    """Properties of every chart: as wide as its container, with a plot area of ``height`` pixels."""
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
     return {"width": "container", "height": height, "autosize": fit}
 
@@ -64,14 +64,14 @@ ROW: Final = 58
 
 
 def rows(names: Sequence[str]) -> alt.Y:
-    """A band per name of the field ``row``; :func:`row_names` writes the names, marks go below by 10."""
+    """A band per name of the field ``row``; :func:`row_names` writes the names, marks go 10 pixels below."""
     return alt.Y(
         "row:N", title=None, sort=list(names), axis=None, scale=alt.Scale(paddingInner=0, paddingOuter=0)
     )
 
 
 def row_names(base: alt.Chart, y: alt.Y) -> alt.Chart:
-    """Each row's name above its marks: there is no room beside them on a phone."""
+    """Each row's name above its marks, because a phone has no room next to them."""
     names: alt.Chart = (
         base.transform_aggregate(n="count()", groupby=["row"])
         .mark_text(
@@ -106,18 +106,18 @@ def log(domain: Domain, *, clamp: bool = False) -> alt.Scale:
 
 
 def log_axis(domain: Domain, *, grid: bool = True) -> alt.Axis:
-    """Ticks at 1, 2, 5, 10, ...; only at powers of ten where the axis spans many."""
+    """An axis with ticks at 1, 2, 5, 10, ...; only at powers of ten if the axis spans many decades."""
     low, high = (math.log10(end) for end in domain)
     steps = (1, 2, 5) if high - low < 2.6 else (1, 3) if high - low < 3.6 else (1,)
     decades = range(math.floor(low), math.ceil(high) + 1)
     ticks = [step * 10.0**decade for decade in decades for step in steps]
-    # A tick count beside values would thin them out.
+    # A tick count in addition to values would thin them out.
     shown = [tick for tick in ticks if domain[0] * 0.999 <= tick <= domain[1] * 1.001]
     return alt.Axis(format=",~g", values=shown, grid=grid, labelOverlap=False)
 
 
 def number_axis(ticks: int, *, grid: bool | None = None) -> alt.Axis:
-    """Plain numbers with thousands separated."""
+    """An axis of plain numbers with thousands separators."""
     axis = alt.Axis(format=",~f", tickCount=ticks)
     return axis if grid is None else alt.Axis(format=",~f", tickCount=ticks, grid=grid)
 

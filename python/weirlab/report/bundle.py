@@ -9,7 +9,7 @@ from typing import Any, Final
 from weirlab.report.vega import alt, vl_convert
 
 LICENCES: Final = Path(__file__).parent / "templates" / "vega.LICENSES"
-"""Of everything in the script; ``scripts/licences`` writes it."""
+"""The licences of everything in the script; ``scripts/licences`` writes this file."""
 
 
 @cache
@@ -21,7 +21,7 @@ def script() -> str:
 
 
 def _version() -> str:
-    """Of Vega-Lite, as Altair writes it and vl-convert names it."""
+    """The version of Vega-Lite that Altair writes, as vl-convert names it."""
     return ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 
 

@@ -20,27 +20,27 @@ _WIDTH: Final = 760
 
 
 class Page(Protocol):
-    """What can be written as one HTML file, and as the files of its figures."""
+    """A page that can be written as one HTML file, and as one file for each figure and format."""
 
     @property
     def figures(self) -> Sequence[Figure]:
-        """In their order."""
+        """The figures, in the order of the page."""
 
     @property
     def source(self) -> str:
-        """What the figures are about, to be told with each: device and date."""
+        """The source shown with each figure: device and date."""
 
     def html(self) -> str:
-        """The whole file."""
+        """The whole file as text."""
 
 
 def write_figures(
     figures: Sequence[Figure], dest: Path, formats: Sequence[str] = FORMATS, *, source: str = ""
 ) -> list[Path]:
-    """Write ``figures`` into the folder ``dest``, made if missing; ``source`` is what pictures say below.
+    """Write ``figures`` to the folder ``dest``, created if missing; pictures show ``source`` below.
 
     Returns the files written. Raises ``InputError`` for an unknown format, ``StoreError``
-    when ``dest`` cannot be written.
+    if ``dest`` cannot be written.
     """
     for name in formats:
         if name not in FORMATS:
@@ -64,7 +64,7 @@ def rendered(figure: Figure, name: str, source: str = "") -> bytes:
 
 
 def static(figure: Figure, source: str = "") -> dict[str, Any]:
-    """The figure with title, on white, of a fixed width."""
+    """The figure with its title, on white, at a fixed width."""
     chart = figure.standalone(source)
     chart["width"] = _WIDTH
     chart["config"] = chart["config"] | {"background": LIGHT["paper"], "padding": 16}
@@ -73,7 +73,7 @@ def static(figure: Figure, source: str = "") -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ReportOutcome:
-    """What was written."""
+    """The files that were written."""
 
     run_id: str
     path: Path

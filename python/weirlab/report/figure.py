@@ -20,43 +20,43 @@ class Figure:
     """Stem of file names and ID in the page."""
     section: str
     panel: str
-    """What tells it from its neighbours in the section: frame size, rule count."""
+    """How it differs from its neighbours in the section: frame size, rule count."""
     title: str
     caption: str
     alt: str
-    """What is drawn over what, for those who do not see it."""
+    """Alternative text: what is plotted against what, for readers who cannot see the chart."""
     chart: Chart
     data: pl.DataFrame
     switchable: bool = False
     """Whether the page's switch between median, p99 and mean applies."""
     linked: str = ""
-    """Figures with the same name here have one horizontal axis: they are zoomed together, with one cursor."""
+    """Figures with the same name here share a horizontal axis: they zoom together, with one cursor."""
 
     @cached_property
     def spec(self) -> dict[str, Any]:
         """The chart as Vega-Lite JSON."""
-        # Checking against the schema takes half of the time that a page takes; tests do it.
+        # Validating against the schema would take half of the page's time; tests do it.
         return dict(self.chart.to_dict(validate=False))
 
     @property
     def name(self) -> str:
-        """The accessible name: short, and of no other chart on the page."""
+        """The accessible name: short, and unique on the page."""
         return f"{self.panel}: {self.title}" if self.panel else self.title
 
     @cached_property
     def single_point(self) -> bool:
-        """Whether there is too little to compare: one place on the axis, or nothing at all."""
+        """Whether there is nothing to compare: one place on the axis, or none."""
         return spec.places(self.spec) < 2
 
     @cached_property
     def zoomable(self) -> bool:
-        """Whether an axis of numbers can be narrowed."""
+        """Whether a numeric axis can be zoomed."""
         return bool(interaction.axes_of_numbers(self.spec))
 
     def titled(self) -> Chart:
         """The chart with style, title and (as subtitle) panel, for notebooks."""
         content = self.standalone()
-        # Vega-Lite takes it, the schema that Altair checks against does not know it.
+        # Vega-Lite accepts it, but the schema that Altair checks against does not have it.
         del content["config"]["legend"]["layout"]
         return type(self.chart).from_dict(content)
 

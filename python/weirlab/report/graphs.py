@@ -1,4 +1,4 @@
-"""Graphs drawn by a script of their own, where figures do not suffice."""
+"""Graphs drawn by a separate script, for content that figures cannot show."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from markupsafe import Markup
 
 @dataclass(frozen=True)
 class Graphs:
-    """What a chapter draws by a script of its own.
+    """Graphs that a chapter draws with a separate script.
 
     Parameters
     ----------
     markup:
-        Where they go in the chapter.
+        The elements in the chapter that hold the graphs.
     style, script:
-        CSS and JavaScript; the latter with its licence, safe inside of a ``script`` element.
+        CSS and JavaScript; the latter with its licence, safe inside a ``script`` element.
     data:
-        What the script finds as JSON in the element ``data``.
+        The content of the element ``data``, which the script reads as JSON.
     light, dark:
         Colours by name; each becomes a CSS variable.
     drawn_by:
@@ -43,7 +43,7 @@ class Drawing:
     Parameters
     ----------
     markup:
-        SVG, and what belongs to it.
+        SVG and the elements that belong to it.
     style:
         CSS.
     """

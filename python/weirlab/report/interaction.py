@@ -1,7 +1,7 @@
-"""What a reader can do with the charts of a page: pick from legends, and look closer.
+"""Interaction with the charts of a page: selecting in legends, and zooming.
 
-Charts are written without it, so that saved pictures and notebooks get plain ones; :func:`interactive`
-adds it to those that go into a page, where ``page.js`` handles the mouse.
+Charts are built without it, so that saved pictures and notebooks stay plain; :func:`interactive` adds it to
+charts on a page, where ``page.js`` handles the mouse.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any, Final
 from weirlab.report.spec import Spec, layers, mark_type
 
 ZOOMED: Final = "zoomed"
-"""Parameter of the chart: whether a part of it is shown."""
+"""Parameter of the chart: whether it is zoomed in."""
 
 _LEGENDS: Final = ("color", "shape", "strokeDash")
 _OPACITY: Final = {"point": 0.85}
 _FAINT: Final = 0.1
-"""Share of the opacity that is left of what was not picked."""
+"""Share of the opacity that unselected marks keep."""
 
 
 def interactive(spec: Spec) -> Spec:
-    """A copy of ``spec`` whose legends select and whose axes of numbers can be narrowed.
+    """A copy of ``spec`` with legends that select and numeric axes that can be zoomed.
 
     Axes get the parameters ``x_from``, ``x_to``, ``y_from`` and ``y_to``.
     """
@@ -33,7 +33,7 @@ def interactive(spec: Spec) -> Spec:
 
 
 def axes_of_numbers(spec: Spec) -> dict[str, list[float]]:
-    """Both ends of the axes, ``x`` and ``y``, that show numbers between ends that are set."""
+    """The domains of the numeric axes, ``x`` and ``y``, that have a fixed domain."""
     found = {}
     for channel in ("x", "y"):
         domains = [list(domain) for layer in layers(spec) if (domain := _domain(layer, channel))]
@@ -59,7 +59,7 @@ def _zoom(spec: Spec) -> None:
         if mark_type(layer) == "text":
             continue
         mark = layer["mark"] if isinstance(layer["mark"], dict) else {"type": layer["mark"]}
-        # Marks on the edge are whole as long as everything is shown.
+        # Marks on the edge are not clipped while everything is shown.
         layer["mark"] = {"clip": {"expr": ZOOMED}} | mark
 
 
@@ -73,13 +73,13 @@ def _domain(layer: Spec, channel: str) -> list[float] | None:
 
 
 def _hidden(layer: Spec, channel: str) -> bool:
-    """Nobody can tell what part of an axis without labels is shown."""
+    """Whether the axis has no labels, so that a reader could not see which part of it is shown."""
     definition = layer.get("encoding", {}).get(channel, {})
     return "axis" in definition and definition["axis"] is None
 
 
 def _pick(spec: Spec) -> None:
-    """Let entries of legends single out what they stand for."""
+    """Make legend entries select the marks that they stand for."""
     picks: dict[str, str] = {}
     for layer in layers(spec):
         for field in _legend_fields(layer):
@@ -103,7 +103,7 @@ def _fade(layer: Spec, picks: list[str]) -> None:
 
 
 def _legend_fields(layer: Spec) -> list[str]:
-    """Fields of ``layer`` of whose values a legend lists several."""
+    """Fields of ``layer`` for which a legend lists several values."""
     found = []
     for definition in _nominal(layer):
         listed = (definition.get("scale") or {}).get("domain")
@@ -117,7 +117,7 @@ def _fields(layer: Spec) -> list[str]:
 
 
 def _nominal(layer: Spec) -> Iterator[Spec]:
-    """How marks of ``layer`` tell kinds apart."""
+    """The nominal encodings of ``layer``, by which its marks differ."""
     for channel in _LEGENDS:
         definition = layer.get("encoding", {}).get(channel, {})
         if definition.get("type") == "nominal":

@@ -1,4 +1,4 @@
-"""Numbers as people read them: the unit that leaves one to three digits before the point."""
+"""Numbers for people: with the unit that leaves one to three digits before the decimal point."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = [
 
 _BYTES: Final = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 SPACE: Final = "\u00a0"
-"""Between a number and what it counts: a line must not break there."""
+"""The space between a number and its unit, where a line must not break."""
 
 
 def rounded(value: float | None, digits: int = 4) -> float | None:
-    """``value`` to ``digits`` significant digits for plot data; None where there is no number."""
+    """``value`` to ``digits`` significant digits for plot data; None if it is not a finite number."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.{digits}g}")
@@ -44,7 +44,7 @@ rules = partial(quantities.rules, space=SPACE)
 
 
 def size(octets: float, digits: int = 3) -> str:
-    """``1.40 GiB``, ``16.0 MiB``; small ones to the byte."""
+    """A size such as ``1.40 GiB`` or ``16.0 MiB``; small ones are exact to the byte."""
     if abs(octets) < 10_000:
         return f"{octets:,.0f}{SPACE}B"
     return quantities.scaled(octets, _BYTES, digits, space=SPACE)

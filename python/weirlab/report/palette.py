@@ -1,12 +1,12 @@
 """Colours and chart style: one light palette in the charts, swapped for the dark one by CSS.
 
-Charts carry plain light colours, so they look right wherever they are drawn. The page
+Charts use plain light colours, so they look right wherever they are drawn. The page
 replaces every such colour by a CSS variable (:func:`css_driven`); the browser then follows
-``prefers-color-scheme`` and print without drawing anything again.
+``prefers-color-scheme`` and print without redrawing anything.
 
-The ramp for rule counts runs blue, violet, rose, orange with lightness monotone in both
-schemes (readable with any colour vision); models and CPU states use the set of Okabe and
-Ito (2008). Every distinction by colour is repeated by shape, dash or position.
+The ramp for rule counts runs from blue over violet and rose to orange, with monotone lightness in
+both schemes (readable with any colour vision); models and CPU states use the set of Okabe and Ito
+(2008). Every distinction by colour is repeated by shape, dash or position.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def chart_config() -> dict[str, Any]:
         "padding": 2,
         "view": {"stroke": None},
         "axis": axis,
-        # Title above the axis: keeps the width for the data on a phone, and reads without a turned head.
+        # A title above the axis leaves the width to the data on a phone and needs no rotated text.
         "axisY": {
             "titleAngle": 0,
             "titleAlign": "left",

@@ -22,10 +22,10 @@ _TEMPLATES: Final = Path(__file__).parent / "templates"
 def assembled(
     figures: Sequence[Figure], graphs: Graphs | None, *, style: str = "", source: str, **values: Any
 ) -> str:
-    """The HTML file with ``values``, and with all that ``figures`` and ``graphs`` need but a browser.
+    """The HTML file with ``values``, and with everything that ``figures`` and ``graphs`` need.
 
     ``style`` is CSS of drawings.
-    ``source`` says below saved charts what they are about. ``page.html`` names the values.
+    Saved charts show ``source`` below. ``page.html`` names the values.
     """
     light = palette.LIGHT | (dict(graphs.light) if graphs else {})
     dark = palette.DARK | (dict(graphs.dark) if graphs else {})
@@ -70,7 +70,7 @@ def _embedded(figure: Figure) -> dict[str, Any]:
 
 
 def _json(value: Any) -> Markup:
-    """JSON that cannot end the ``script`` element it stands in."""
+    """JSON that cannot end the ``script`` element that contains it."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return Markup(text.replace("<", "\\u003c"))
 
@@ -82,7 +82,7 @@ def _asset(name: str) -> str:
 
 @cache
 def environment() -> jinja2.Environment:
-    """How templates are read: everything that is no markup is escaped, and what is not given is an error."""
+    """The Jinja environment: everything but markup is escaped, and a missing value is an error."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,

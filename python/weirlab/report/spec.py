@@ -1,4 +1,4 @@
-"""Reading charts as Vega-Lite JSON."""
+"""Functions that inspect charts given as Vega-Lite JSON."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _NUMBERS: Final = ("quantitative", "temporal")
 
 
 def layers(spec: Spec) -> list[Spec]:
-    """The layers of a chart; a chart without any is its own."""
+    """The layers of a chart; a chart without layers is its only one."""
     return list(spec.get("layer") or [spec])
 
 
 def mark_type(layer: Mapping[str, Any]) -> str:
-    """``point``, ``line``, ..."""
+    """The type of the layer's mark: ``point``, ``line``, ..."""
     mark = layer.get("mark", "")
     return str(mark if isinstance(mark, str) else mark.get("type", ""))
 
 
 def rows(spec: Spec, layer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The data that ``layer`` draws, transforms left aside."""
+    """The data that ``layer`` draws, before any transforms."""
     own = layer.get("data") or spec.get("data") or {}
     if "name" in own:
         return list((spec.get("datasets") or {}).get(own["name"], ()))
@@ -30,10 +30,10 @@ def rows(spec: Spec, layer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def places(spec: Spec) -> int:
-    """How many places on its axes the chart has marks at, in the layer that has most.
+    """Number of places with marks on the chart's axes, in the layer with the most.
 
-    Over an axis of numbers that is how many different numbers there are, in rows it is how many marks. Lines
-    that mark a limit, and names, do not count.
+    On an axis of numbers this is the number of distinct values; in rows it is the number of marks. Limit
+    lines and names do not count.
     """
     return max((_places(rows(spec, layer), layer) for layer in _of_data(spec)), default=0)
 
@@ -51,7 +51,7 @@ def _of_data(spec: Spec) -> Iterator[Spec]:
 
 def _places(found: Sequence[Mapping[str, Any]], layer: Mapping[str, Any]) -> int:
     x, y = layer["encoding"]["x"], layer["encoding"]["y"]
-    # A field that a transform computes is in no row: then every row counts.
+    # A field computed by a transform is in no row: then every row counts.
     known = [name for name in (x["field"], y["field"]) if any(name in row for row in found)]
     drawn = [row for row in found if all(row.get(name) is not None for name in known)]
     over = y.get("type") in _NUMBERS and x["field"] in known

@@ -1,6 +1,6 @@
 """The content of a page: an answer, key numbers, then chapters of figures and tables.
 
-Every report, of whatever kind, is a :class:`Story`; ``shell`` turns it into one HTML file.
+Every report is a :class:`Story`; ``shell`` turns it into one HTML file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DATE: Final = len("2026-01-31")
 
 @dataclass(frozen=True)
 class Chapter:
-    """A section of the page; ``missing`` is what to say where it has nothing to show."""
+    """A section of the page; ``missing`` is shown if it has no content."""
 
     key: str
     title: str
@@ -41,7 +41,7 @@ class Chapter:
     """Tables that are folded away."""
     missing: str = "Not measured."
     note: str = ""
-    """Small print behind the tables."""
+    """Small print after the tables."""
     graphs: Graphs | None = None
     drawing: Drawing | None = None
     parts: tuple[Chapter, ...] = ()
@@ -49,17 +49,17 @@ class Chapter:
 
     @cached_property
     def drawn(self) -> tuple[Figure, ...]:
-        """The figures that have more than one point to show."""
+        """The figures with more than one point."""
         return tuple(figure for figure in self.figures if not figure.single_point)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What is said; a figure of a single point says no more than its title."""
+        """The sentences to show; a figure with a single point is reduced to its title."""
         return (*self.said, *(figure.title for figure in self.figures if figure.single_point))
 
     @property
     def lead(self) -> str:
-        """The figures' caption if they share one, to be said once."""
+        """The figures' caption if all have the same, to be shown once."""
         captions = {figure.caption for figure in self.drawn}
         return captions.pop() if len(captions) == 1 else ""
 
@@ -74,7 +74,7 @@ class Chapter:
         return not any(shown) and all(part.empty for part in self.parts)
 
     def whole(self) -> Iterator[Chapter]:
-        """This chapter, and its parts at any depth."""
+        """This chapter and its parts at any depth."""
         yield self
         for part in self.parts:
             yield from part.whole()
@@ -88,7 +88,7 @@ class Origin:
     source: str
     """For the last line: ``run 20261122-...``."""
     date: str = ""
-    """``2026-11-22``, UTC, of what the page is about; empty if unknown."""
+    """The date of the run or other source, UTC, as ``2026-11-22``; empty if unknown."""
     run_id: str = ""
     again: tuple[tuple[str, str], ...] = ()
     """Commands, each with what it does."""
@@ -97,7 +97,7 @@ class Origin:
 
     @classmethod
     def of_run(cls, manifest: Mapping[str, Any]) -> Origin:
-        """Of a run by its manifest."""
+        """The origin of a run, from its manifest."""
         facts, scenario = manifest.get("facts") or {}, manifest.get("scenario") or {}
         run_id = str(manifest.get("run_id") or "")
         return cls(
@@ -120,7 +120,7 @@ class Origin:
 
 
 _UNFINISHED: Final = {
-    "running": "The run goes on: this is what it has measured until now.",
+    "running": "The run is still in progress: this is what it has measured so far.",
     "interrupted": "The run was interrupted: this is what it had measured until then.",
     "failed": "The run failed: this is what it had measured until then.",
 }
@@ -128,7 +128,7 @@ _UNFINISHED: Final = {
 
 @dataclass(frozen=True)
 class Story:
-    """All that a page says. ``manifest`` is the run's, as a mapping; empty for pages of something else."""
+    """The whole content of a page. ``manifest`` is the run's, as a mapping; empty for pages without a run."""
 
     subject: str
     """What was tested, for the page's title."""
@@ -139,15 +139,15 @@ class Story:
     caution: str
     """What the reader must know before believing the answer; empty for nothing."""
     place: str
-    """``iptables-legacy in Linux network namespaces on host ...``; empty if nothing was measured for it."""
+    """``iptables-legacy in Linux network namespaces on host ...``; empty if nothing was measured."""
     tiles: tuple[Tile, ...]
     """Key numbers; those without a value are left out."""
     chapters: tuple[Chapter, ...]
     terms: tuple[tuple[str, str], ...]
-    """Words and what they mean here."""
+    """Terms and their meaning on this page."""
     where_note: str = ""
     assurance: str = ""
-    """What vouches for the answer."""
+    """What supports the answer."""
     made_from: Origin | None = None
     """The run of ``manifest`` if None."""
 
@@ -157,7 +157,7 @@ class Story:
 
     @property
     def warning(self) -> str:
-        """All that must be known before the answer is believed: first whether the run went to its end."""
+        """Everything to know before believing the answer, beginning with whether the run is complete."""
         unfinished = _UNFINISHED.get(str(self.manifest.get("status")), "")
         emulated = emulation_in_words(self.manifest.get("facts") or {})
         sentence = f"{emulated[:1].upper()}{emulated[1:]}." if emulated else ""
@@ -174,7 +174,7 @@ class Story:
 
     @property
     def graphs(self) -> Graphs | None:
-        """The graphs that are no figures; at most one chapter has some."""
+        """The graphs that are not figures; at most one chapter has some."""
         return next((chapter.graphs for chapter in self.chapters if chapter.graphs), None)
 
     @property
@@ -184,7 +184,7 @@ class Story:
 
     @property
     def key_numbers(self) -> list[Tile]:
-        """The tiles that hold a number."""
+        """The tiles that have a number."""
         return [tile for tile in self.tiles if tile.value not in ("", NOTHING)]
 
     def html(self) -> str:
@@ -207,7 +207,7 @@ def setting(manifest: Mapping[str, Any], facts: Pairs) -> Chapter:
 
 
 def place(manifest: Mapping[str, Any], lab: str, device: str) -> str:
-    """One phrase: what was tested, and where."""
+    """What was tested, and where, as one phrase."""
     if lab == "sim":
         return "a simulated device (a model in software with set parameters)"
     where = {"netns": "Linux network namespaces"}.get(lab, lab)
@@ -216,7 +216,7 @@ def place(manifest: Mapping[str, Any], lab: str, device: str) -> str:
 
 
 def scenario_text(content: Mapping[str, Any] | None) -> str:
-    """``content``, a scenario as the manifest keeps it, as YAML; empty for nothing."""
+    """``content``, a scenario from a manifest, as YAML; empty without one."""
     if not content:
         return ""
     return str(

@@ -1,4 +1,4 @@
-"""Altair and vl-convert, which draw the charts: imported with the first one, and an extra."""
+"""Altair and vl-convert, which draw the charts: an optional extra, imported with the first chart."""
 
 from __future__ import annotations
 

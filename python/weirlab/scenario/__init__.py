@@ -1,7 +1,7 @@
-"""Scenario files: YAML that says what to test, checked with places in its messages.
+"""Scenario files: YAML that says what to test, checked with error messages that name the place.
 
-``model`` has the sections that several kinds share, ``document`` reads YAML, ``load`` joins them; what else a
-kind may say is in the folder of its study. ``ready`` holds the files that come with Weir.
+``model`` has the sections that several kinds share, ``document`` reads YAML, and ``load`` validates it. The
+other sections of a kind are in the folder of its study. ``ready`` has the files that come with Weir.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What scenarios say about calls: the section ``calls`` of every kind that makes some."""
+"""Calls in scenarios: the section ``calls`` of every kind that makes calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CallShape(Section):
     seed: Seed = 1
 
     def calls(self, count: int) -> Calls:
-        """``count`` such calls that stand all the time."""
+        """``count`` such calls that last for the whole trial."""
         return Calls(
             classes=(CallClass(parse_codec(self.codec, self.ip), self.transport),),
             count=count,

@@ -1,4 +1,4 @@
-"""Keys of a scenario that are right by themselves but do not go together."""
+"""Keys of a scenario that are valid by themselves but not together."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from weirlab.scenario.model import Dut
 Conflict = tuple[Location, str]
 
 OWN_RULES: Final = ("ruleset", "image")
-"""Devices that bring their rules with them."""
+"""Devices that come with their own rules."""
 
 
 def of_device(dut: Dut, position_lists: Iterator[tuple[Location, tuple[int, ...]]]) -> Iterator[Conflict]:
-    """Conflicts between the device, its file and the positions asked for."""
+    """Conflicts between the device, its file and the requested positions."""
     if dut.image is not None and dut.name != "image":
         yield ("dut", "image"), f"goes with the device 'image', not with {dut.name!r}"
     if dut.name == "image" and dut.image is None:

@@ -1,6 +1,6 @@
-"""YAML text to plain values, remembering where each of them stood.
+"""Converts YAML text to plain values and records the place of each.
 
-Knows nothing about scenarios. Scalars follow YAML 1.2: ``on`` and ``yes`` are words, and
+This module knows nothing about scenarios. Scalars follow YAML 1.2: ``on`` and ``yes`` are words, and
 ``64:7`` is text, not a number in base 60 as in YAML 1.1 (frame-size mixes look like that).
 """
 
@@ -38,17 +38,17 @@ class Document:
     values: dict[Location, Mark] = field(default_factory=dict)
     keys: dict[Location, Mark] = field(default_factory=dict)
     options: dict[Location, str] = field(default_factory=dict)
-    """The options that the values were typed for, if they are those of a command."""
+    """The options that gave the values, if they come from a command line."""
 
     def option(self, location: Sequence[int | str]) -> str | None:
-        """The option of the value at ``location``, or of the nearest thing around it."""
+        """The option of the value at ``location``, or of the nearest enclosing value."""
         path = tuple(location)
         while path and path not in self.options:
             path = path[:-1]
         return self.options.get(path)
 
     def where(self, location: Sequence[int | str], *, key: bool = False) -> Mark:
-        """Place of the value (or of its ``key``) at ``location``, else of the nearest thing around it."""
+        """Place of the value (or of its ``key``) at ``location``, else of the nearest enclosing value."""
         path = tuple(location)
         if key and path in self.keys:
             return self.keys[path]
@@ -57,14 +57,14 @@ class Document:
         return self.values.get(path, Mark(1, 1))
 
     def at(self, mark: Mark) -> str:
-        """``file:line:column``, as editors understand it; only the name if it was never text."""
+        """``file:line:column``, which editors understand; only the name if there was no text."""
         if not self.values:
             return self.name
         return f"{self.name}:{mark.line}:{mark.column}"
 
 
 class _Yaml12(yaml.SafeLoader):
-    """Composes nodes with the implicit types of YAML 1.2's core schema, and no more than a scenario needs."""
+    """Composes nodes with the implicit types of YAML 1.2's core schema, with limits on number and depth."""
 
     def __init__(self, text: str, most_values: int) -> None:
         super().__init__(text)
@@ -73,7 +73,7 @@ class _Yaml12(yaml.SafeLoader):
         self._level = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """As inherited, counted: a text may describe far more than its length lets expect."""
+        """As inherited, with limits: a short text may describe a very large document."""
         self._composed += 1
         self._level += 1
         try:
@@ -126,14 +126,14 @@ def read(path: Path) -> Document:
 
 
 def source(path: Path) -> str:
-    """The text of the scenario file at ``path``, as it stands there; see :func:`read`."""
+    """The unchanged text of the scenario file at ``path``; see :func:`read`."""
     return files.read_text(path, "a scenario file", limits.MOST_BYTES)
 
 
 def parse(text: str, name: str = "<text>", most_values: int = limits.MOST_VALUES) -> Document:
-    """Parse one YAML document from ``text``; ``name`` stands before line numbers in messages."""
+    """Parse one YAML document from ``text``; ``name`` precedes line numbers in messages."""
     try:
-        # The reader already looks at the text, so even creating the loader can fail.
+        # The loader's constructor already checks the text, so it can fail too.
         loader = _Yaml12(text, most_values)
         root = loader.get_single_node()
     except yaml.MarkedYAMLError as error:
@@ -153,7 +153,7 @@ def parse(text: str, name: str = "<text>", most_values: int = limits.MOST_VALUES
 
 
 class _Plain:
-    """Turns YAML nodes into plain values and notes their places."""
+    """Converts YAML nodes to plain values and records their places."""
 
     def __init__(self, document: Document, most_values: int) -> None:
         self._document = document
@@ -166,11 +166,11 @@ class _Plain:
         self._count += 1
         if node in self._open:
             self._fail(node, "an alias (*) that contains itself")
-        # What the text itself holds was counted before: only aliases can still go beyond.
+        # The values in the text were counted before: only aliases can still exceed the limit.
         if self._count > self._most_values:
-            self._fail(node, f"with aliases (*) repeated, {_too_many(self._most_values)}")
+            self._fail(node, f"with aliases (*) expanded, {_too_many(self._most_values)}")
         if len(path) >= limits.MOST_LEVELS:
-            self._fail(node, f"with aliases (*) repeated, {_most_levels()}")
+            self._fail(node, f"with aliases (*) expanded, {_most_levels()}")
         self._open.append(node)
         try:
             if isinstance(node, yaml.MappingNode):
@@ -189,7 +189,7 @@ class _Plain:
             key = str(key_node.value)
             if key in result:
                 first = self._document.keys[(*path, key)]
-                self._fail(key_node, f"key {quoted(key)} appears twice (first in line {first.line})")
+                self._fail(key_node, f"key {quoted(key)} appears twice (first on line {first.line})")
             self._document.keys[(*path, key)] = _mark(key_node)
             result[key] = self.convert(value_node, (*path, key))
         return result
@@ -210,7 +210,7 @@ class _Plain:
                 return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         except ValueError:
             self._fail(node, f"{quoted(text)} is not a number")
-        self._fail(node, f"the tag {quoted(node.tag)} has no meaning here")
+        self._fail(node, f"the tag {quoted(node.tag)} is not supported here")
 
     def _fail(self, node: yaml.Node, what: str) -> NoReturn:
         raise InputError(f"{self._document.at(_mark(node))}: {what}")

@@ -1,4 +1,4 @@
-"""The full profile: what a device is asked before its model is trusted."""
+"""The full profile, with everything that is measured before a device's model is trusted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weirlab.scenario.profile import Profile
 from weirlab.traffic.places import mean_position, parse_places
 
 FULL: Final[dict[str, Any]] = {
-    # Shortest and longest frames, the size classes small, medium and large, and a mix of all.
+    # Shortest and longest frames, the size classes small, medium and large, and a mix of all sizes.
     "sizes": ("64", "poisson:64-200", "poisson:476-612", "poisson:888-1522", "imix", "1518"),
     "load_stride": 5,
     "stateful": (False, True),
@@ -20,20 +20,20 @@ FULL: Final[dict[str, Any]] = {
     "rate_step": (0.3, 0.8),
     "position_step": (1, 2000),
 }
-"""Settings of a :class:`Profile` that takes some 13 minutes."""
+"""Settings of a :class:`Profile` that takes about 13 minutes."""
 
 _WALKED: Final = ("iptables", "iptables-legacy", "iptables-nft", "nftables", "vm", "vm:nftables")
-"""Devices that walk their rules one by one, so that a packet's place among them matters."""
+"""Devices that walk their rules one by one, so that the position of the matching rule matters."""
 
 _WITHOUT_RULES: Final = ("forward", "ruleset", "image", "vm:forward", NO_DEVICE)
 """Devices whose rules cannot be chosen."""
 
 
 def full(dut: str, positions: Sequence[int] | None = None) -> dict[str, Any]:
-    """Settings of the full profile as far as the device called ``dut`` can do it.
+    """Settings of the full profile, as far as the device called ``dut`` supports them.
 
-    With ``positions`` other than the usual ones, mixed positions are left out whose mean is
-    not among them: there would be nothing to compare them with.
+    With ``positions`` other than the usual ones, mixed positions whose mean is not among them are
+    left out: there would be nothing to compare them with.
     """
     usual = Profile().positions if dut not in _WITHOUT_RULES else (0,)
     known = tuple(usual if positions is None else positions)

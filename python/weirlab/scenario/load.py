@@ -1,4 +1,4 @@
-"""From plain values to a checked scenario, or to messages that say where and why not."""
+"""Validates plain values as a scenario; error messages say what is wrong and where."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def from_plain(value: Mapping[str, Any], name: str) -> Scenario: ...
 @overload
 def from_plain(value: Mapping[str, Any], name: str, kind: type[R]) -> R: ...
 def from_plain(value: Mapping[str, Any], name: str, kind: type[Root] = Scenario) -> Root:
-    """A scenario of ``kind`` from what ``model_dump(mode="json")`` gave, as manifests keep it."""
+    """A scenario of ``kind`` from the output of ``model_dump(mode="json")``, as manifests keep it."""
     return checked(Document(name, dict(value)), kind)
 
 
 @dataclass(frozen=True)
 class Typed:
-    """A value of a scenario that users give by an option; None: not given, so that the default holds."""
+    """A scenario's value from a command-line option; None: not given, so the default applies."""
 
     option: str
     value: Any
@@ -49,7 +49,7 @@ def from_options(value: Mapping[str, Any], kind: type[R]) -> R: ...
 def from_options(value: Mapping[str, Any], kind: type[Root] = Scenario) -> Root:
     """A scenario of ``kind`` from the options of a command.
 
-    Messages name the option of what is :class:`Typed`, wherever in ``value`` that is.
+    Messages name the option of each :class:`Typed` value, at any depth of ``value``.
     """
     return checked(_of_options(value), kind)
 
@@ -88,7 +88,7 @@ def validated(document: Document, kind: type[M], about: str = "") -> M:
 
 
 def problems(value: Mapping[str, Any], kind: type[BaseModel]) -> list[tuple[Location, str]]:
-    """Why ``value`` is no ``kind``: where, and what is wrong there; empty if it is one."""
+    """Why ``value`` is not a valid ``kind``: each place and problem; empty if it is valid."""
     document = Document("", dict(value))
     try:
         kind.model_validate(document.value)
@@ -99,9 +99,9 @@ def problems(value: Mapping[str, Any], kind: type[BaseModel]) -> list[tuple[Loca
 
 
 def checked(document: Document, kind: type[R], about: str = "", *, no_files: str = "") -> R:
-    """Validate a parsed document as a scenario of ``kind``; ``about`` lists what else files can be about.
+    """Validate a parsed document as a scenario of ``kind``; ``about`` lists the keys of other kinds.
 
-    Where ``no_files`` says why, keys that name files of this host are refused before anything opens one.
+    If ``no_files`` gives a reason, keys that name files of this host are refused before anything opens one.
 
     Raises ``InputError`` with one line per problem, each beginning ``file:line:column``.
     """
@@ -129,7 +129,7 @@ def _too_much(scenario: Root) -> Iterator[tuple[tuple[int | str, ...], str]]:
 
 
 def _first_causes(problems: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Without "too short" of lists whose items, or something in them, were refused one by one."""
+    """``problems`` without "too short" for lists in which items themselves were refused."""
     inner = {problem["loc"][:depth] for problem in problems for depth in range(len(problem["loc"]))}
     return [p for p in problems if p["type"] != "too_short" or p["loc"] not in inner]
 
@@ -137,7 +137,7 @@ def _first_causes(problems: list[ErrorDetails]) -> list[ErrorDetails]:
 def refuse(document: Document, problems: list[tuple[Mark, str]]) -> NoReturn:
     """Raise ``InputError`` with ``problems`` in the order of their places."""
     problems.sort(key=lambda problem: (problem[0].line, problem[0].column))
-    # What was typed has its place in the text.
+    # For options, the text already names the place.
     lines = [text if document.options else f"{document.at(mark)}: {text}" for mark, text in problems]
     if len(lines) > MAX_PROBLEMS:
         lines[MAX_PROBLEMS:] = [f"... and {len(lines) - MAX_PROBLEMS} more"]
@@ -150,7 +150,7 @@ def _place(document: Document, problem: ErrorDetails) -> Mark:
 
 
 def _at(document: Document, loc: Sequence[int | str], reason: str) -> str:
-    """``reason`` behind the option, else the key, that it is about."""
+    """``reason``, preceded by the option, or else the key, that it is about."""
     if option := document.option(loc):
         return f"{option}: {reason}"
     named = document.name if document.options else ""
@@ -158,7 +158,7 @@ def _at(document: Document, loc: Sequence[int | str], reason: str) -> str:
 
 
 def _told(document: Document, problem: ErrorDetails, root: type[BaseModel], about: str = "") -> str:
-    """What is wrong, behind where: a missing key is missing in the section around it."""
+    """The message for ``problem``, preceded by its place; a missing key is reported for its section."""
     loc = problem["loc"][:-1] if problem["type"] == "missing" else problem["loc"]
     return _at(document, loc, _explain(problem, root, about))
 
@@ -174,7 +174,7 @@ def _explain(problem: ErrorDetails, root: type[BaseModel], about: str) -> str:
         case "missing":
             told = ""
             if about and loc == (getattr(root, "KEY", ""),):
-                told = f"; {about} are what a scenario can be about"
+                told = f"; the possible keys are {about}"
             return f"the key {str(loc[-1])!r} is missing{told}"
         case "value_error":
             reason = str(problem.get("ctx", {}).get("error", problem["msg"]))

@@ -1,4 +1,4 @@
-"""What a scenario file may say: one pydantic model per section, defaults included.
+"""The format of scenario files: one pydantic model per section, defaults included.
 
 Units are in the names. Rates and frame sizes are text in the forms that ``weirlab.traffic``
 reads (``2Mpps``, ``40%@10Gbit/s``, ``imix``, ``64:7,594:4,1518:1``); a plain number is
@@ -21,7 +21,7 @@ from weirlab.quoting import quoted
 from weirlab.traffic.spec import Arrivals
 
 NO_DEVICE: Final = "none"
-"""In place of a device's name: sender and receiver on one cable."""
+"""Takes the place of a device's name: sender and receiver are connected by a cable."""
 
 
 def _number_as_text(value: object) -> object:
@@ -31,7 +31,7 @@ def _number_as_text(value: object) -> object:
 
 
 def readable(read: Callable[[str], object]) -> AfterValidator:
-    """For text that ``read`` understands. It stays text; what ``read`` refuses is refused in its words."""
+    """A validator for text that ``read`` accepts. It stays text; errors have the message of ``read``."""
 
     def check(text: str) -> str:
         try:
@@ -87,7 +87,7 @@ def _no_repeats(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _text_or_number(number: str, *examples: object) -> Callable[[dict[str, Any]], None]:
-    """JSON Schema of text that may also be written as a plain number."""
+    """Changes a JSON Schema for text that may also be written as a plain number."""
 
     def replace(schema: dict[str, Any]) -> None:
         schema.pop("type", None)
@@ -188,7 +188,7 @@ class ReportSection(Section):
 
 
 def _paths(value: object, place: tuple[int | str, ...]) -> Iterator[tuple[int | str, ...]]:
-    """The places of paths in ``value``, which is at ``place``."""
+    """The locations of the paths in ``value``, which is at ``place``."""
     match value:
         case Path():
             yield place
@@ -219,19 +219,19 @@ class Root(Section):
     """``null``: no report."""
 
     def conflicts(self) -> Iterator[tuple[tuple[int | str, ...], str]]:
-        """Where keys that are right by themselves do not go together, and why not."""
+        """Locations of keys that are valid by themselves but not together, and why."""
         return iter(())
 
     def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
-        """Which section plans how many trials: at most, and without making the plan."""
+        """By section, an upper limit on the number of its trials, without making the plan."""
         return iter(())
 
     def beside(self, folder: Path) -> Self:
-        """With relative paths to what is read starting from ``folder``, where the file lies."""
+        """A copy whose relative input paths start from ``folder``, the folder of the scenario file."""
         return self
 
     def files(self) -> Iterator[tuple[int | str, ...]]:
-        """Which keys name a file or a folder of this host."""
+        """Locations of the keys that name a file or a folder of this host."""
         yield from _paths(self, ())
 
 
@@ -301,7 +301,7 @@ class Dut(Section):
         return self.ruleset or self.image
 
     def beside(self, folder: Path) -> Self:
-        """With the paths of files starting from ``folder``."""
+        """A copy whose file paths start from ``folder``."""
         found = {"ruleset": self.ruleset, "image": self.image}
         moved = {key: folder / path for key, path in found.items() if path and not path.is_absolute()}
         return self.model_copy(update=moved) if moved else self

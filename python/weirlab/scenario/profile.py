@@ -103,7 +103,7 @@ class Profile(Section):
 
     @property
     def trials(self) -> int:
-        """At most so many, scouting included."""
+        """Upper limit on the number of trials, scouting included."""
         points = len(self.positions) * len(self.sizes)
         settings = len(self.mixed) + len(self.stateful) + len(self.cross_traffic)
         extras = len(self.extra_shares) * (settings + len(self.arrivals) * len(self.positions))
@@ -118,7 +118,7 @@ QUICK: Final[dict[str, Any]] = {
     "trial_s": 0.1,
     "warmup_s": 0.03,
     "scout_s": 0.1,
-    # Calls come at random: without some such trials no plan for them could be answered.
+    # Calls arrive at random: without such trials, plans for calls could not be answered.
     "arrivals": ("constant", "poisson"),
     "extra_shares": (0.4, 0.85),
 }
@@ -149,7 +149,7 @@ class HeldOut(Section):
 
     @property
     def trials(self) -> int:
-        """At most so many."""
+        """Upper limit on the number of trials."""
         loads = (len(self.load_shares) or self.draws) + len(self.overload_shares)
         return len(self.positions) * len(self.sizes) * loads * self.repetitions
 
@@ -208,7 +208,7 @@ def of_profile(scenario: Scenario) -> Iterator[Conflict]:
     if profile.stateful and scenario.dut.stateful not in profile.stateful:
         yield ("profile", "stateful"), "write [false, true] to compare, or 'stateful: true' below 'dut'"
     if profile.arrivals and traffic.arrivals not in profile.arrivals:
-        yield ("profile", "arrivals"), f"must have {traffic.arrivals!r} in it, which 'traffic' asks for"
+        yield ("profile", "arrivals"), f"must contain {traffic.arrivals!r}, which 'traffic' requests"
     flows = Flows(traffic.flows, traffic.l4, traffic.ip, traffic.order, traffic.seed)
     smallest = min_frame_bytes(flows)
     for loc, sizes in _size_lists(scenario):

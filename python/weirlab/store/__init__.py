@@ -1,7 +1,7 @@
 """Runs on disk: a manifest and Parquet tables that any tool can read.
 
-Begin with ``Store.create`` or ``Store.open``. ``rows`` lists the tables' columns, ``codec``
-is the JSON form of a trial's specification.
+Start with ``Store.create`` or ``Store.open``. ``rows`` lists the tables' columns; ``codec``
+converts a trial's specification to JSON and back.
 """
 
 from weirlab.storage import default_root

@@ -29,14 +29,14 @@ from weirlab.store.run import Run
 from weirlab.store.writer import RunWriter
 
 _BEGUN: Final = ".new"
-"""Ends the name of a folder that is to be a run, and begins with a dot, until its manifest is there."""
+"""Suffix of a new run's folder until its manifest is written; the name also begins with a dot."""
 _NEWEST: Final = re.compile(r"last(?:~(\d{1,6}))?")
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One line about a run. ``problem`` tells why it cannot be used; empty for a sound one."""
+    """One line about a run. ``problem`` says why it cannot be used; empty if it can."""
 
     run_id: str
     kind: str
@@ -51,11 +51,11 @@ class RunSummary:
     path: Path
     problem: str = ""
     simulated: bool = False
-    """Nothing in it was measured: the device was a simulated one."""
+    """The device was simulated: nothing in the run was measured."""
 
 
 def how_recent(run_id: str) -> int | None:
-    """0 for ``last``, 1 for ``last~1``, which is the one before, and so on; None for an ID."""
+    """0 for ``last``, 1 for ``last~1``, the run before it, and so on; None for an ID."""
     match = _NEWEST.fullmatch(run_id)
     return int(match[1] or 0) if match else None
 
@@ -65,7 +65,7 @@ def utc_now() -> datetime:
 
 
 class Store:
-    """Runs under one folder, which is made when the first run is."""
+    """The runs in one folder, which is created with the first run."""
 
     def __init__(self, root: Path | None = None, *, now: Callable[[], datetime] = utc_now) -> None:
         """``root`` defaults to :func:`default_root`; ``now`` gives the time in UTC."""
@@ -83,10 +83,10 @@ class Store:
         *,
         calibration: str | None = None,
     ) -> RunWriter:
-        """Begin a run; raises ``StoreError`` when the store cannot be written.
+        """Begin a run; raises ``StoreError`` if the store cannot be written.
 
-        ``scenario`` says what is to be tested, ``facts`` what the test bed is made of;
-        ``calibration`` is the ID of the calibration in force.
+        ``scenario`` says what to test and ``facts`` describes the test bed; ``calibration`` is
+        the ID of the calibration in force.
         """
         if not _KIND.fullmatch(kind):
             raise ValueError(f"not a kind of run: {kind!r}")
@@ -114,15 +114,14 @@ class Store:
                     return self._begin(replace(manifest, run_id=run_id))
 
     def resume(self, run_id: str) -> RunWriter:
-        """Go on with a run; takes what :meth:`open` takes. Refused while another process writes it."""
+        """Resume a run; takes what :meth:`open` takes. Refused while another process is writing it."""
         return RunWriter(self.open(run_id).path, self._now)
 
     def open(self, run_id: str, *, kind: str | Sequence[str] | None = None) -> Run:
-        """The run with this ID, or with an ID that begins so.
+        """The run with this ID, or with an ID that starts with it.
 
-        ``last`` is the newest, ``last~1`` the one before.
-        With ``kind`` only runs of that kind, or of those kinds, count. Raises ``StoreError`` when none or
-        several fit, and when the one that fits is damaged.
+        ``last`` is the newest run, ``last~1`` the one before it. With ``kind``, only runs of that kind, or of
+        those kinds, count. Raises ``StoreError`` if no run or several runs match, or if the run is damaged.
         """
         kinds = (kind,) if isinstance(kind, str) else kind
         names = [name for name in self._names() if kinds is None or _kind_of(name) in kinds]
@@ -142,14 +141,14 @@ class Store:
         if len(fitting) > 1:
             shown = ", ".join(fitting[:5]) + (", ..." if len(fitting) > 5 else "")
             raise StoreError(
-                f"{quoted(run_id)} fits {len(fitting)} runs in {self.root}: {shown}; give more of the ID"
+                f"{quoted(run_id)} matches {len(fitting)} runs in {self.root}: {shown}; give more of the ID"
             )
         run = Run(self.root / fitting[0])
         Manifest.load(run.path)
         return run
 
     def runs(self) -> list[RunSummary]:
-        """All runs, newest first; a damaged one is listed with its problem."""
+        """All runs, newest first; damaged runs are listed with their problem."""
         return [self._summary(name) for name in self._names()]
 
     def _names(self) -> list[str]:
@@ -164,7 +163,7 @@ class Store:
         return sorted(found, key=order, reverse=True)
 
     def _begin(self, manifest: Manifest) -> RunWriter:
-        """The run, which others see with its manifest or not at all."""
+        """Begin the run, so that other processes see it with its manifest or not at all."""
         begun = self.root / f".{manifest.run_id}{_BEGUN}"
         with telling(begun, "make the folder"):
             begun.mkdir()
@@ -177,14 +176,14 @@ class Store:
         return writer
 
     def _sweep(self) -> None:
-        """Remove what was left of runs whose writer was killed before others could see them."""
+        """Remove the folders of runs whose writer was killed before the manifest was there."""
         for folder in self.root.glob(f".*{_BEGUN}"):
             if RUN_ID.fullmatch(folder.name[1:].removesuffix(_BEGUN)):
                 shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
-        """While inside, no other process begins a run in this store; False where that cannot be had."""
+        """Keep other processes from beginning a run in this store; yields False if that is not possible."""
         with telling(self.root, "read the store"):
             fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -202,7 +201,7 @@ class Store:
         path = self.root / name
         try:
             if _is_empty(path):
-                raise StoreError(f"{path} was made and nothing written into it; delete it")
+                raise StoreError(f"nothing was written into {path}, the folder of a run; delete it")
             manifest = Manifest.load(path)
             if manifest.status != "running" and (problem := tables.problem(path, manifest.trials)):
                 raise StoreError(problem)
@@ -224,7 +223,7 @@ class Store:
 
 
 def _is_empty(path: Path) -> bool:
-    """Is this the folder of a run that earlier versions made, and did not come to write anything into?"""
+    """Whether this is a folder that an earlier version made for a run but wrote nothing into."""
     parts = path / tables.PARTS_DIR
     return not any(found for folder in (path, parts) for found in folder.glob("[!.]*") if found != parts)
 

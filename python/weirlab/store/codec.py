@@ -1,7 +1,7 @@
 """Trial specifications as JSON values and back.
 
-The same form stands in a run's plan, in the ``spec`` column of its trials and in exports,
-so that whoever reads a record knows exactly what was sent.
+A run's plan, the ``spec`` column of its trials and exports all use this form, so a record
+states exactly what was sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def spec_to_json(spec: TrialSpec) -> dict[str, Any]:
 
 
 def spec_from_json(value: object) -> TrialSpec:
-    """Read what :func:`spec_to_json` made, now or before it knew places and cross traffic.
+    """Read what :func:`spec_to_json` wrote, also by versions without places and cross traffic.
 
     Raises ``StoreError`` for anything else.
     """

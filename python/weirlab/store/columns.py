@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TrialRow:
-    """One attempt at a trial: what was sent, what came of it, and what the host did meanwhile.
+    """One attempt at a trial: what was sent, what arrived, and what the host did meanwhile.
 
     Packets that departed in the recorded time count, less the bins that the host disturbed (``left_out``);
     docs/engine.md says how they are counted.
@@ -26,9 +26,9 @@ class TrialRow:
     attempt: int
     """Number of the attempt at this trial, from 1."""
     role: str
-    """What it was for: `profile`, `verify`, `single`, `calibrate`, `search` or `calls`."""
+    """Purpose: `profile`, `verify`, `single`, `calibrate`, `search` or `calls`."""
     label: str
-    """What the plan calls it; may be empty."""
+    """Its name in the plan; may be empty."""
     started_at: str
     """Date and time of its start, ISO 8601, UTC."""
     lab: str
@@ -36,7 +36,7 @@ class TrialRow:
     dut: str
     """Device under test."""
     backend: str
-    """What sent and received: `xdp`, `af_packet`, `sim`, or `tcp`, which is the kernel of this host."""
+    """What sent and received the packets: `xdp`, `af_packet`, `sim`, or `tcp` for the kernel of this host."""
     xdp_mode: str
     """How the XDP programs were attached; empty without XDP."""
     position: int
@@ -47,7 +47,7 @@ class TrialRow:
     places: str
     """Positions and shares where several rules accept test traffic; empty where one does."""
     stateful: bool
-    """Whether connection tracking stands in front of the rules."""
+    """Whether connection tracking comes before the rules."""
     cross_traffic: bool
     """Whether a management session was open."""
     rate_text: str
@@ -77,11 +77,11 @@ class TrialRow:
     loss_ratio: float
     """`lost` over `sent`."""
     duplicated: int
-    """Arrivals of packets that had come before."""
+    """Arrivals of packets that had already arrived."""
     reordered: int
-    """Packets that came after one with a higher sequence number of their flow (RFC 4737)."""
+    """Packets that arrived after one with a higher sequence number of their flow (RFC 4737)."""
     stray: int
-    """Frames at the receiver that were no probes of this trial."""
+    """Frames at the receiver that were not probes of this trial."""
     receiver_dropped: int
     """Frames that the receiver's socket had no room for."""
     sent_warmup: int
@@ -105,7 +105,7 @@ class TrialRow:
     longest_gap_ns: float
     """Longest time between two arrivals at one receive queue."""
     record_start_ns: int
-    """Begin of the recorded time, CLOCK_MONOTONIC."""
+    """Start of the recorded time, CLOCK_MONOTONIC."""
     record_end_ns: int
     """End of the recorded time, CLOCK_MONOTONIC."""
     first_departure_ns: int
@@ -125,7 +125,7 @@ class TrialRow:
     wall_s: float
     """How long the attempt took, on the wall clock."""
     sender_user_s: float
-    """CPU time in user mode, the sender's CPU, whole attempt; so for the other `sender_` columns."""
+    """CPU time in user mode, the sender's CPU, whole attempt, as in the other `sender_` columns."""
     sender_nice_s: float
     """CPU time of processes with lowered priority, the sender's CPU."""
     sender_system_s: float
@@ -143,7 +143,7 @@ class TrialRow:
     sender_idle_poll_s: float
     """Part of the idle time in which Weir kept the sender's CPU awake."""
     dut_user_s: float
-    """CPU time in user mode, the device's CPU, whole attempt; so for the other `dut_..._s` columns."""
+    """CPU time in user mode, the device's CPU, whole attempt, as in the other `dut_..._s` columns."""
     dut_nice_s: float
     """CPU time of processes with lowered priority, the device's CPU."""
     dut_system_s: float
@@ -171,7 +171,7 @@ class TrialRow:
     softnet_squeezed: int
     """Times that the host's softirq ran out of its budget."""
     dut_wait_s: float
-    """Time that the device was ready to run while something else had its CPU."""
+    """Time that the device was ready to run but something else had its CPU."""
     handover_ns: float
     """Time for a cache line to pass from the sender's CPU to the device's and back."""
     handover_change: float
@@ -179,7 +179,7 @@ class TrialRow:
     management_s: float
     """CPU time of the management session; null without one."""
     left_out_s: float
-    """Recorded time that does not count, as the host disturbed it."""
+    """Recorded time that does not count because the host disturbed it."""
     left_out: str
     """What does not count, JSON: a list of `[begin_ns, end_ns, why]` from the start of recording."""
     disturbed_sent: int
@@ -193,9 +193,9 @@ class TrialRow:
     dut_counters: str
     """Counters of the device, JSON by name."""
     spec: str
-    """The trial as it was asked for, JSON."""
+    """The requested trial, JSON."""
     invalid: str
-    """Reasons for which the attempt does not count, joined by `; `; empty for a valid one."""
+    """Reasons why the attempt does not count, joined by `; `; empty for a valid one."""
     valid: bool
     """Whether the attempt counts."""
 
@@ -241,9 +241,9 @@ class FlowRow:
     lost: int
     """Packets sent less packets received."""
     duplicated: int
-    """Arrivals of packets that had come before."""
+    """Arrivals of packets that had already arrived."""
     reordered: int
-    """Packets that came after one with a higher sequence number (RFC 4737)."""
+    """Packets that arrived after one with a higher sequence number (RFC 4737)."""
     delay_min_ns: float
     """Least one-way delay."""
     delay_mean_ns: float
@@ -258,7 +258,7 @@ class FlowRow:
 
 @dataclass(frozen=True)
 class CallRow:
-    """What was heard of one call in one direction; trials with calls only."""
+    """The quality of one call in one direction; trials with calls only."""
 
     call: int
     """Number of the call, from 0."""
@@ -273,9 +273,9 @@ class CallRow:
     lost: int
     """Packets sent less packets received."""
     duplicated: int
-    """Arrivals of packets that had come before."""
+    """Arrivals of packets that had already arrived."""
     reordered: int
-    """Packets that came after one with a higher sequence number (RFC 4737)."""
+    """Packets that arrived after one with a higher sequence number (RFC 4737)."""
     loss_runs: int
     """Unbroken runs of lost packets."""
     longest_run: int
@@ -301,18 +301,18 @@ class CallRow:
     longest_gap_ns: float
     """Longest time between two arrivals."""
     late_fixed: int
-    """Packets that came too late for the fixed jitter buffer."""
+    """Packets that arrived too late for the fixed jitter buffer."""
     playout_fixed_ns: float
-    """From speaking to hearing behind the fixed buffer: packet, network, buffer."""
+    """Mouth-to-ear delay after the fixed buffer: packet, network, buffer."""
     mos_fixed: float
-    """MOS behind the fixed buffer, 1 to 4.5 (ITU-T G.107)."""
+    """MOS after the fixed buffer, 1 to 4.5 (ITU-T G.107)."""
     late_adaptive: int
-    """Packets that came too late for the adaptive jitter buffer."""
+    """Packets that arrived too late for the adaptive jitter buffer."""
     playout_adaptive_ns: float
-    """From speaking to hearing behind the adaptive buffer."""
+    """Mouth-to-ear delay after the adaptive buffer."""
     mos_adaptive: float
-    """MOS behind the adaptive buffer, 1 to 4.5."""
+    """MOS after the adaptive buffer, 1 to 4.5."""
     r_factor: float
-    """Rating factor R behind the better of the two buffers, 0 to 100."""
+    """Rating factor R after the better of the two buffers, 0 to 100."""
     mos: float
-    """MOS behind the better of the two buffers, 1 to 4.5."""
+    """MOS after the better of the two buffers, 1 to 4.5."""

@@ -1,4 +1,4 @@
-"""Files of the store: what Polars says of a disk that refuses, and JSON."""
+"""Files of the store: errors of the operating system and of Polars as ``StoreError``, and JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ELSEWHERE: Final = "choose another place with --store DIR"
 
 @contextmanager
 def telling(path: Path, doing: str) -> Iterator[None]:
-    """Turn what the operating system or Polars raises inside the block into ``StoreError`` about ``path``."""
+    """Turn errors of the operating system or Polars inside the block into ``StoreError`` about ``path``."""
     try:
         yield
     except (OSError, pl.exceptions.PolarsError) as error:

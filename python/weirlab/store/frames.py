@@ -1,4 +1,4 @@
-"""Rows that are dataclasses as Polars frames and back: a table's columns are its row's fields."""
+"""Converts dataclass rows to Polars frames and back: the fields of the row are the columns of the table."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ BOOL: Final = pl.Boolean()
 
 _KINDS: Final[dict[Any, pl.DataType]] = {str: TEXT, int: INT, float: FLOAT, bool: BOOL}
 _ARRAYS: Final[dict[str, pl.DataType]] = {"b": BOOL, "i": INT, "u": INT, "f": FLOAT}
-"""By numpy's kind of array. Counts are signed, so that differences of columns cannot wrap around."""
+"""By numpy's array kind. Counts are signed, so that differences of columns cannot wrap around."""
 
 
 def schema_of(row: type) -> Schema:
-    """The columns of a table of ``row``, a dataclass; its fields may be arrays of such values, too.
+    """The columns of a table of ``row``, a dataclass; its fields may also be arrays.
 
     Raises ``TypeError`` for a field that no column can hold.
     """
@@ -35,10 +35,10 @@ def schema_of(row: type) -> Schema:
 
 
 def frame_of(row: type[R], rows: Iterable[R]) -> pl.DataFrame:
-    """``rows`` as a table; what is not known, None or NaN, is null."""
+    """``rows`` as a table; unknown values, None or NaN, are null."""
     schema = schema_of(row)
     values = ([getattr(each, name) for name in schema] for each in rows)
-    # A row at a time, which is what there mostly is, takes a tenth of the time of columns of one value.
+    # Most frames have one row. Building it as a row takes a tenth of the time of columns with one value.
     listed = [tuple(None if value != value else value for value in each) for each in values]
     return pl.DataFrame(listed, schema=schema, orient="row")
 
@@ -46,8 +46,8 @@ def frame_of(row: type[R], rows: Iterable[R]) -> pl.DataFrame:
 def rows_of(row: type[R], frame: pl.DataFrame) -> list[R]:
     """Inverse of :func:`frame_of`.
 
-    A null is NaN again where the field is a number. Columns that a later Weir added are left out, those that
-    an earlier one did not write have the fields' defaults.
+    A null becomes NaN again if the field is a float. Columns that a later version added are left out; fields
+    that an earlier version did not write get their defaults.
     """
     hints = get_type_hints(row)
     known = [field.name for field in fields(row) if field.name in frame.columns]  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def rows_of(row: type[R], frame: pl.DataFrame) -> list[R]:
 def completed(row: type, frame: pl.DataFrame) -> pl.DataFrame:
     """``frame`` with all columns of ``row``, a dataclass.
 
-    Columns that an earlier Weir did not write have the fields' defaults; null without one, and for NaN.
+    Columns that an earlier version did not write get the fields' defaults; null without one, or for NaN.
     """
     schema = schema_of(row)
     missing = [each for each in fields(row) if each.name not in frame.columns]

@@ -1,4 +1,4 @@
-"""One writer per run: a lock that the kernel drops when its holder dies, however it dies."""
+"""One writer per run: a lock that the kernel drops when the process that holds it ends, for any reason."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _FLOCK: Final = "hhqqi4x"
 
 
 class WriterLock:
-    """Held as long as a run is being written.
+    """Held while a run is being written.
 
-    An open-file-description lock (Linux 3.15): it also tells two writers in one process
-    apart, and asking whether it is held (``F_OFD_GETLK``) does not take it for a moment.
+    This is an open-file-description lock (Linux 3.15): it also excludes a second writer in the
+    same process, and testing whether it is held (``F_OFD_GETLK``) does not briefly take it.
     """
 
     def __init__(self, run_path: Path) -> None:
-        """Take the lock of the run in ``run_path``; raises ``StoreError`` when another writer lives."""
+        """Take the lock of the run in ``run_path``; raises ``StoreError`` if another writer holds it."""
         path = run_path / LOCK_FILE
         with telling(path, "lock"):
             self._fd: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
@@ -36,7 +36,7 @@ class WriterLock:
                     writer = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
                     raise StoreError(
                         f"run {run_path.name} is being written by process {writer}; "
-                        "wait until that has ended or stop it, then try again"
+                        "wait until it ends, or stop it, then try again"
                     )
                 os.pwrite(self._fd, f"{os.getpid():<31}\n".encode(), 0)
         except BaseException:
@@ -44,14 +44,14 @@ class WriterLock:
             raise
 
     def release(self) -> None:
-        """Give the lock back; may be called twice."""
+        """Release the lock; may be called twice."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
 
 def is_held(run_path: Path) -> bool:
-    """Whether a living process writes the run in ``run_path``."""
+    """Whether a process is writing the run in ``run_path``."""
     try:
         fd = os.open(run_path / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a run is, in one small JSON file beside its tables."""
+"""The description of a run, in a small JSON file next to its tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Manifest:
 
     run_id: str
     kind: str
-    """What it is for: ``trial``, ``profile``, ``verify``, ``calibrate``, ..."""
+    """The kind of run: ``trial``, ``profile``, ``verify``, ``calibrate``, ..."""
     status: Status
     created: str
     """ISO 8601, UTC."""
@@ -45,22 +45,22 @@ class Manifest:
     calibration: str | None = None
     """ID of the calibration in force, None without one."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """What the test bed tells about itself: cores, tools, link, ..."""
+    """Facts about the test bed: cores, tools, link, ..."""
     finished: str | None = None
     trials: int | None = None
-    """Attempts kept, invalid ones included; None as long as the run is being written."""
+    """Attempts kept, invalid ones included; None while the run is being written."""
     invalid: int | None = None
 
     def save(self, run_path: Path) -> None:
-        """Write into ``run_path``, in one step."""
+        """Write it to ``run_path``, atomically."""
         content = {"format": FORMAT, "version": FORMAT_VERSION, **vars(self)}
         write_json(run_path / MANIFEST_FILE, content, durable=True)
 
     @classmethod
     def load(cls, run_path: Path) -> Manifest:
-        """Read from ``run_path``; raises ``StoreError`` naming the file when it cannot be used.
+        """Read it from ``run_path``; raises ``StoreError`` naming the file if it cannot be used.
 
-        A run whose writer died without a word counts as interrupted.
+        A run whose writer was killed counts as interrupted.
         """
         path = run_path / MANIFEST_FILE
         content = read_json(path, _remedy(path))
@@ -84,7 +84,7 @@ class Manifest:
         return cls(**known)
 
     def section(self, name: str) -> Mapping[str, Any]:
-        """A section of the scenario; empty where it has none."""
+        """The section ``name`` of the scenario; empty if it has none."""
         found = self.scenario.get(name) or {}
         if not isinstance(found, Mapping):
             raise StoreError(
@@ -116,7 +116,7 @@ _OPTIONAL: Final = ("calibration", "facts", "finished", "trials", "invalid")
 
 
 def _wrong(known: Mapping[str, Any]) -> str:
-    """What is wrong with the fields of a manifest, in words; empty for a sound one."""
+    """What is wrong with the fields of a manifest, in words; empty if nothing is."""
     missing = [name for name in _EXPECTED if name not in known and name not in _OPTIONAL]
     if missing:
         return f"without {', '.join(missing)}"
@@ -154,7 +154,7 @@ def _remedy(path: Path) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a result may depend on, as far as Python knows them."""
+    """Versions of the Python packages that a result may depend on."""
     found = {"python": platform.python_version()}
     for name in ("weirlab", "numpy", "polars", "scipy"):
         try:

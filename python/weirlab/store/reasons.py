@@ -8,13 +8,13 @@ from collections.abc import Iterable
 
 
 def reason_counts(invalid: Iterable[str]) -> dict[str, int]:
-    """How often each kind of reason was met, most frequent first.
+    """How often each kind of reason occurred, most frequent first.
 
     Parameters
     ----------
     invalid:
-        The column ``invalid`` of invalid attempts: reasons joined by ``"; "``. Numbers, and what
-        stands behind a colon or in parentheses, differ from attempt to attempt and are left out.
+        The column ``invalid`` of invalid attempts: reasons joined by ``"; "``. Numbers, and text after
+        a colon or in parentheses, differ from attempt to attempt and are left out.
     """
     kinds = Counter(_kind(reason) for reasons in invalid for reason in str(reasons).split("; "))
     return dict(sorted(kinds.items(), key=lambda item: -item[1]))

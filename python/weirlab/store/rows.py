@@ -1,10 +1,9 @@
 """Records as rows: the columns of a run's tables.
 
 One attempt is one row of ``trials``; its histogram, time series, flows and calls are rows of
-more tables, joined by ``trial_id``. While a run is being written each attempt is
-one Parquet file (a *part*) of one row that carries the other tables as lists: it is
-there in full or not at all. What a study keeps of an attempt in tables of its own lies in
-the same part.
+more tables, joined by ``trial_id``. While a run is being written, each attempt is one Parquet
+file (a *part*) with one row, which holds the other tables as lists, so that an attempt is
+written in full or not at all. A study's own tables for the attempt are in the same part.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Columns = Mapping[str, DataType | DataTypeClass]
 
 CPU_ROLES: Final = ("sender", "dut")
 CPU_STATES: Final = ("user", "nice", "system", "irq", "softirq", "steal", "idle", "iowait", "idle_poll")
-"""``idle_poll`` is a part of ``idle``: time in which Weir itself kept the CPU awake."""
+"""``idle_poll`` is part of ``idle``: time in which Weir itself kept the CPU awake."""
 
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
@@ -54,7 +53,7 @@ def _number(value: float) -> float | None:
 
 
 def _delay(record: TrialRecord, value: float) -> float | None:
-    """A delay of nothing is no delay, whatever the engine left in its place."""
+    """None if nothing was received: the engine's value means nothing then."""
     return _number(value) if record.result.received else None
 
 
@@ -138,7 +137,7 @@ _VALUES: Final[dict[str, Callable[[TrialRecord], Any]]] = {
     "invalid": lambda r: "; ".join(r.invalid),
     "valid": lambda r: r.valid,
 }
-"""What each column of ``trials`` says of a record; :class:`TrialRow` describes them."""
+"""The value of each column of ``trials`` for a record; :class:`TrialRow` describes the columns."""
 
 TRIALS: Final[Columns] = schema_of(TrialRow)
 """One row per attempt."""
@@ -150,13 +149,13 @@ ADDED: Final[Mapping[str, pl.Expr]] = {
     "left_out_s": pl.lit(0.0),
     "left_out": pl.lit("[]"),
 }
-"""What columns that earlier versions did not write would have been."""
+"""Values of the columns that earlier versions did not write."""
 
 ROWS: Final = {"histograms": HistogramRow, "series": SeriesRow, "flows": FlowRow, "calls": CallRow}
-"""Of the tables that refer to the trials."""
+"""Row types of the tables that refer to the trials."""
 
 DETAILS: Final[Mapping[str, Columns]] = {name: schema_of(row) for name, row in ROWS.items()}
-"""Columns beside ``trial_id`` of the other tables; in ``series`` time counts from the start of recording."""
+"""Columns of the other tables besides ``trial_id``; ``series`` counts time from the start of recording."""
 
 _OWN_NAMES: Final = "own.names"
 _OWN_ROWS: Final = "own.rows"
@@ -180,11 +179,11 @@ def part_schema() -> Columns:
 
 
 def table_of_parts(parts: pl.LazyFrame, table: str) -> pl.LazyFrame:
-    """The rows of ``table`` that lie in ``parts``."""
+    """The rows of ``table`` in ``parts``."""
     if table == "trials":
         return completed(parts.select(*TRIALS))
     names = list(DETAILS[table])
-    # What explode does with an empty list differs between versions of Polars: leave none.
+    # Versions of Polars differ in how explode treats an empty list, so filter them out.
     return (
         parts.filter(pl.col(f"{table}.{names[0]}").list.len().fill_null(0) > 0)
         .select("trial_id", *(pl.col(f"{table}.{name}").alias(name) for name in names))
@@ -201,7 +200,7 @@ def part_bytes(record: TrialRecord) -> bytes:
     """The Parquet file that holds ``record`` and nothing else."""
     if taken := record.tables.keys() & set(TABLES):
         raise ValueError(f"not names for a study's own tables: {sorted(taken)}")
-    # To name the types, which these have, would more than double the time. What is absent is read as empty.
+    # Naming the types, which are already right, would more than double the time. Absent columns are empty.
     lists = [
         pl.Series(f"{table}.{name}", [_column(array, DETAILS[table][name])])
         for table, arrays in _details(record).items()
@@ -217,10 +216,10 @@ def part_bytes(record: TrialRecord) -> bytes:
 
 
 def own_tables(parts: pl.LazyFrame) -> dict[str, list[pl.DataFrame]]:
-    """The rows of the study's own tables that lie in ``parts``, by table, one frame for each part."""
+    """The rows of the study's own tables in ``parts``, by table, one frame for each part."""
     found: dict[str, list[pl.DataFrame]] = {}
     for names, rows in parts.select(_OWN_NAMES, _OWN_ROWS).collect().iter_rows():
-        # Parts of earlier versions have none.
+        # Parts written by earlier versions have none.
         for name, content in zip(names or (), rows or (), strict=True):
             buffer = io.BytesIO(content)
             found.setdefault(name, []).append(pl.read_parquet(buffer))

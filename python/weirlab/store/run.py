@@ -45,7 +45,7 @@ _COPIED: Final = (
 class Run:
     """One run on disk, while it is being written or afterwards.
 
-    Every method reads the disk anew, so that a run in progress shows what it has by now.
+    Every method reads the disk again, so a run in progress shows what it has so far.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,24 +57,24 @@ class Run:
 
     @property
     def manifest(self) -> Manifest:
-        """Raises ``StoreError`` when the manifest is missing or damaged."""
+        """The manifest; raises ``StoreError`` if it is missing or damaged."""
         return Manifest.load(self.path)
 
     def trials(self) -> pl.DataFrame:
-        """One row per attempt in order of ``index`` and ``attempt``; columns: ``rows.TRIALS``.
+        """One row per attempt, ordered by ``index`` and ``attempt``; columns: ``rows.TRIALS``.
 
         Attempts made while the host was in another state than in most of the run's trials
-        are invalid, see :mod:`weirlab.store.states`.
+        are invalid; see :mod:`weirlab.store.states`.
         """
         trials = self._attempts().sort("index", "attempt")
         return states.mark(trials, self._settled_host() or states.reference_ns(trials))
 
     def host_reference_ns(self) -> float | None:
-        """The handover time that stands for the host's state in this run; None if it was never measured."""
+        """The handover time that represents the host's state in this run; None if it was never measured."""
         return self._settled_host() or states.reference_ns(self._attempts())
 
     def _attempts(self) -> pl.DataFrame:
-        """The table of trials, if it holds as many as the manifest counts."""
+        """The table of trials; raises ``StoreError`` if it has fewer than the manifest counts."""
         counted = self.manifest.trials
         trials = tables.read(self.path, "trials")
         if counted is not None and (problem := tables.shortage(self.path, trials.height, counted)):
@@ -82,7 +82,7 @@ class Run:
         return trials
 
     def settle_host(self) -> float | None:
-        """From here on the state of most trials so far is the run's, and is returned."""
+        """Fix the run's host state to that of most trials so far, and return it."""
         reference = self.host_reference_ns()
         if reference is not None:
             self.put_json(HOST, {"handover_ns": reference})
@@ -104,17 +104,16 @@ class Run:
         return tables.read(self.path, "flows")
 
     def observations(self, role: str | None = None, *, plain: bool = False) -> list[Observation]:
-        """What models may learn from or be checked against: the valid attempts, of ``role`` if given.
+        """The valid attempts, of ``role`` if given, for fitting and checking models.
 
-        ``rate_pps`` is what the sender achieved, which is also defined when it was told to
-        send as fast as possible; ``position`` is the mean matching position. Left out are
-        trials whose load or position changed on the way (they mix regimes), those with calls
-        (they come from both sides), and those in which nothing arrived (they carry no delay);
-        all stay in :meth:`trials`.
+        ``rate_pps`` is the rate that the sender achieved, which is also defined if it sent as
+        fast as possible; ``position`` is the mean matching position. Trials whose load or
+        position changed during the trial (they mix regimes), trials with calls (both sides send)
+        and trials in which nothing arrived (they have no delay) are left out here but stay in
+        :meth:`trials`.
 
-        With ``plain`` only trials of the device as the run's scenario sets it up are given:
-        those with connection tracking or cross traffic that were made beside them, to see
-        what these cost, are left out.
+        With ``plain``, only trials of the device as the run's scenario sets it up are returned,
+        without the extra trials that measure the cost of connection tracking or cross traffic.
         """
         rows = self.trials().filter(
             pl.col("valid")
@@ -152,7 +151,7 @@ class Run:
 
     @property
     def simulated(self) -> bool:
-        """Whether the device was a simulated one, so that nothing of it was measured."""
+        """Whether the device was simulated, so that nothing was measured on a real one."""
         return self.manifest.facts.get("lab") == SIMULATION
 
     def _base(self) -> tuple[bool, bool]:
@@ -172,9 +171,9 @@ class Run:
     def get_json(self, name: str, decode: type[T] | Callable[[Any], T]) -> T: ...
 
     def get_json(self, name: str, decode: Callable[[Any], Any] | None = None) -> Any:
-        """What was kept under ``name``, as the dataclass ``decode`` or what that makes of it.
+        """The JSON kept under ``name``, decoded by ``decode``: a dataclass or a function.
 
-        Raises ``StoreError`` when that is missing or damaged: not JSON, or not what ``decode`` expects.
+        Raises ``StoreError`` if it is missing or damaged: not JSON, or not what ``decode`` expects.
         """
         path = self._json_path(name)
         if not path.exists():
@@ -190,24 +189,24 @@ class Run:
             raise StoreError(f"{path} is damaged ({reason}); {remedy}") from error
 
     def put_json(self, name: str, value: object) -> None:
-        """Keep ``value`` under ``name`` in place of what was there; NaN and infinity become null."""
+        """Keep ``value`` under ``name``, replacing what was there; NaN and infinity become null."""
         write_json(self._json_path(name), value)
 
     def calls(self) -> pl.DataFrame:
-        """What was heard, one row per call, direction and attempt; empty where no calls were made."""
+        """Results of the calls, one row per call, direction and attempt; empty if there were no calls."""
         return tables.read(self.path, "calls")
 
     def has_table(self, name: str) -> bool:
-        """Whether there is a table ``name``: rows of trials, or what :meth:`put_table` kept."""
+        """Whether the study has a table ``name``, written with its trials or by :meth:`put_table`."""
         return self._table_path(name).exists() or name in self.own_tables
 
     @property
     def own_tables(self) -> list[str]:
-        """The tables beside those that every run has, sorted."""
+        """The names of the study's own tables, which not every run has, sorted."""
         return tables.names_of_own(self.path)
 
     def table(self, name: str) -> pl.DataFrame:
-        """The table ``name``, of the study's own; raises ``StoreError`` when it is missing or damaged."""
+        """The study's own table ``name``; raises ``StoreError`` if it is missing or damaged."""
         path = self._table_path(name)
         found = tables.read_own(self.path, name)
         if found is None:
@@ -215,11 +214,11 @@ class Run:
         return found
 
     def rows(self, row: type[T], name: str) -> list[T]:
-        """The table ``name`` as dataclasses; none where there is no such table. See ``frames.rows_of``."""
+        """The table ``name`` as dataclasses; empty if there is no such table. See ``frames.rows_of``."""
         return rows_of(row, self.table(name)) if self.has_table(name) else []
 
     def put_table(self, name: str, frame: pl.DataFrame) -> None:
-        """Keep ``frame`` under ``name`` in place of what was there, in one step."""
+        """Keep ``frame`` under ``name``, atomically replacing what was there."""
         write_with(self._table_path(name), lambda file: frame.write_parquet(file))
 
     def export(self, dest: Path, format: ExportFormat = "csv") -> list[Path]:
@@ -230,7 +229,7 @@ class Run:
         if format not in get_args(ExportFormat):
             known = ", ".join(get_args(ExportFormat))
             raise InputError(f"export format '{format}' is not known; choose one of {known}")
-        # All is read before anything is written: a damaged run exports nothing.
+        # Read everything before writing anything: a damaged run exports nothing.
         Manifest.load(self.path)
         frames = {table: tables.read(self.path, table) for table in TABLES if table != "trials"}
         frames["trials"] = self._attempts().sort("index", "attempt")

@@ -1,9 +1,9 @@
-"""Trials of a run belong together only if the host was the same machine to all of them.
+"""Trials of a run can be compared only if the host was in the same state for all of them.
 
-A hypervisor that moves virtual CPUs between core complexes changes what it costs to hand a
-packet from the sender's CPU to the device's several times over, for seconds or minutes at a
-time, and with it threshold and delay. Each trial carries that cost (``handover_ns``); those
-of another state than most of the run's trials are marked invalid when the run is read.
+When a hypervisor moves virtual CPUs between core complexes, the cost of handing a packet from
+the sender's CPU to the device's changes by a factor of two or more, for seconds or minutes, and
+the threshold and the delay change with it. Each trial records that cost (``handover_ns``). When
+the run is read, trials in another state than most of the run's trials are marked invalid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SAME_RATIO: Final = 1.3
 
 
 def same(handover_ns: float, reference_ns: float) -> bool:
-    """Is this the state of the reference?"""
+    """Whether this is the state of the reference."""
     return reference_ns / SAME_RATIO <= handover_ns <= reference_ns * SAME_RATIO
 
 
@@ -33,7 +33,7 @@ def majority_ns(handovers_ns: Sequence[float]) -> float | None:
 
 
 def reference_ns(trials: pl.DataFrame) -> float | None:
-    """The state of most valid trials of the profile, or of all where there is no profile."""
+    """The state of most valid trials of the profile, or of all trials if there is no profile."""
     if "handover_ns" not in trials.columns:
         return None
     known = trials.filter(pl.col("valid") & pl.col("handover_ns").is_not_null())
@@ -42,7 +42,7 @@ def reference_ns(trials: pl.DataFrame) -> float | None:
 
 
 def mark(trials: pl.DataFrame, reference: float | None) -> pl.DataFrame:
-    """``trials`` with those of another state than ``reference`` (ns) marked invalid, with the reason."""
+    """``trials`` with those in another state than ``reference`` (ns) marked invalid, with the reason."""
     if reference is None or "handover_ns" not in trials.columns:
         return trials
     handover = pl.col("handover_ns")

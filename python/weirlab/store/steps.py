@@ -1,4 +1,4 @@
-"""Trials whose load or matching position changes on the way, as time series."""
+"""Trials whose load or matching position changes during the trial, as time series."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StepSeries:
 
     @property
     def edges_ns(self) -> F64:
-        """Ends of the bins, shape (bins + 1,), none of them behind the end of the trial."""
+        """Edges of the bins, shape (bins + 1,), none of them after the end of the trial."""
         edges = np.append(self.start_ns, self.start_ns[-1] + self.bin_ns)
         return np.asarray(np.minimum(edges, self.spec.traffic.duration_s * 1e9))
 
@@ -49,7 +49,7 @@ def step_series(trials: pl.DataFrame, series: pl.DataFrame) -> list[StepSeries]:
     """The valid trials with steps among ``trials`` (``Run.trials()``), repetitions joined, in order.
 
     ``series`` are the time series of the run (``Run.series()``). Repetitions are trials that
-    differ in seed and label at most.
+    differ only in seed or label, if at all.
     """
     stepped = trials.filter(
         pl.col("valid") & pl.col("spec").str.json_path_match("$.traffic.steps[0]").is_not_null()
@@ -82,8 +82,8 @@ def step_series(trials: pl.DataFrame, series: pl.DataFrame) -> list[StepSeries]:
 
 
 def _kind(spec: str) -> str:
-    """The specification without what tells repetitions apart."""
-    # A plan that was kept and read says 1.0 where the first session said 1.
+    """The specification without the fields in which repetitions differ."""
+    # A plan that was read back from disk has 1.0 where the first session had 1.
     value = json.loads(spec, parse_int=float)
     value["label"], value["traffic"]["seed"] = "", 0
     return json.dumps(value, sort_keys=True)

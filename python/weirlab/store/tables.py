@@ -1,8 +1,8 @@
-"""The Parquet files of one run: parts while it is written, one file per table afterwards.
+"""The Parquet files of one run: parts while it is being written, one file per table afterwards.
 
-A run has the tables that all runs have (:data:`weirlab.store.rows.TABLES`), and those of its study.
-``compact`` may be killed at any point: tables are put in place one by one before the parts go, and a
-reader takes from the parts only what the table does not have yet.
+Each run has the common tables (:data:`weirlab.store.rows.TABLES`) and those of its study.
+``compact`` may be killed at any point: it puts the tables in place one by one before it deletes the parts,
+and a reader takes from the parts only the rows that the table does not have yet.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def add_part(run_path: Path, record: TrialRecord) -> None:
-    """Keep ``record`` as one part; it is there in full or not at all."""
+    """Write ``record`` as one part, atomically."""
     name = f"{record.index:06d}-{record.attempt:03d}.parquet"
     write_bytes(run_path / PARTS_DIR / name, part_bytes(record))
 
@@ -50,18 +50,18 @@ def read(run_path: Path, table: str) -> pl.DataFrame:
 
 
 def read_own(run_path: Path, table: str) -> pl.DataFrame | None:
-    """All rows of ``table``, one of the study's; None where there is none. Raises as :func:`read`."""
+    """All rows of ``table``, one of the study's; None if it does not exist. Raises as :func:`read` does."""
     return _read(run_path, lambda parts: _own(run_path, table, own_tables(_scan_parts(parts)).get(table, ())))
 
 
 def names_of_own(run_path: Path) -> list[str]:
-    """The study's tables, sorted. Raises as :func:`read`."""
+    """The names of the study's tables, sorted. Raises as :func:`read` does."""
     files = {path.stem for path in run_path.glob("*.parquet")} - set(TABLES)
     return sorted(files | _read(run_path, lambda parts: own_tables(_scan_parts(parts)).keys()))
 
 
 def drop_orphans(run_path: Path, trial_ids: pl.Series) -> None:
-    """Delete rows of the study's tables whose trials were not kept.
+    """Delete rows of the study's tables whose trials are not in the run.
 
     Earlier versions wrote these tables before the trial, and may have been killed in between.
     """
@@ -74,22 +74,22 @@ def drop_orphans(run_path: Path, trial_ids: pl.Series) -> None:
 
 
 def _read(run_path: Path, attempt: Callable[[list[Path]], T]) -> T:
-    """What ``attempt`` makes of the parts, tried again if they were compacted meanwhile."""
+    """The result of ``attempt`` with the parts, tried again if they were compacted meanwhile."""
     while True:
         parts = _parts(run_path)
         try:
             return attempt(parts)
         except (pl.exceptions.PolarsError, OSError) as error:
-            # Its writer may have compacted the run meanwhile; parts only ever go once.
+            # The writer may have compacted the run meanwhile, which happens only once.
             if set(_parts(run_path)) >= set(parts):
                 fallback = StoreError(f"the tables in {run_path} cannot be read: {error}")
                 raise _culprit(run_path) or fallback from error
 
 
 def shortage(run_path: Path, found: int, counted: int) -> str:
-    """What is wrong where there are ``found`` attempts and the manifest has ``counted``; empty for nothing.
+    """The problem if there are fewer attempts (``found``) than in the manifest (``counted``), or "".
 
-    As long as there are parts a damaged one may have been deleted: then the others count.
+    While there are parts, fewer are accepted: the user may have deleted a damaged one.
     """
     if found >= counted or (run_path / PARTS_DIR).is_dir():
         return ""
@@ -101,7 +101,7 @@ def shortage(run_path: Path, found: int, counted: int) -> str:
 
 
 def problem(run_path: Path, counted: int | None) -> str:
-    """What is wrong with the table of trials at first sight; empty for nothing. Reads no rows."""
+    """What is wrong with the table of trials, as far as can be seen without reading rows; "" if nothing."""
     if not counted or (run_path / PARTS_DIR).is_dir():
         return ""
     path = _file(run_path, "trials")
@@ -116,7 +116,7 @@ def problem(run_path: Path, counted: int | None) -> str:
 
 
 def compact(run_path: Path) -> None:
-    """Turn all parts into one file per table; rows already in a table stay."""
+    """Merge all parts into one file per table; rows already in a table stay."""
     parts = _parts(run_path)
     if not parts:
         with suppress(OSError):
@@ -124,7 +124,7 @@ def compact(run_path: Path) -> None:
         return
     try:
         with telling(run_path / PARTS_DIR, "read"):
-            # Once for all tables: it takes longer to read many parts than to make tables of them.
+            # Once for all tables: reading many parts takes longer than building the tables.
             fresh = _scan_parts(parts).collect().lazy()
         for table in TABLES:
             with telling(run_path / PARTS_DIR, "read"):
@@ -145,7 +145,7 @@ def compact(run_path: Path) -> None:
 
 
 def sweep(run_path: Path) -> None:
-    """Delete what a writer that was killed left half-written."""
+    """Delete files that a killed writer left half-written."""
     for folder in (run_path, run_path / PARTS_DIR):
         for scratch in folder.glob(SCRATCH):
             with telling(scratch, "delete"):
@@ -166,7 +166,7 @@ def _sink(frame: pl.LazyFrame, file: BinaryIO) -> None:
 
 
 def _scan(run_path: Path, table: str, parts: pl.LazyFrame | None) -> pl.LazyFrame:
-    """``table`` as its file and ``parts``, if there are any, have it together."""
+    """``table``: the rows of its file, then those of ``parts`` that the file does not have."""
     file = _file(run_path, table)
     frames = []
     if file.exists():
@@ -183,7 +183,7 @@ def _scan(run_path: Path, table: str, parts: pl.LazyFrame | None) -> pl.LazyFram
 
 
 def _own(run_path: Path, table: str, fresh: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
-    """The rows of a study's table in its file, and the ``fresh`` ones that it does not have yet."""
+    """The rows of a study's table in its file, and the ``fresh`` rows that the file does not have yet."""
     file, frames = _file(run_path, table), list(fresh)
     if file.exists():
         kept = _read_file(run_path, file)
@@ -210,20 +210,20 @@ def _read_file(run_path: Path, path: Path) -> pl.DataFrame:
 
 
 def _scan_parts(parts: list[Path]) -> pl.LazyFrame:
-    # Read, not kept open: there may be more parts than a process may have files.
+    # Read into memory: there may be more parts than the limit on open files.
     contents: list[bytes] = [part.read_bytes() for part in parts]
     return pl.scan_parquet(contents, schema=part_schema(), missing_columns="insert")
 
 
 def _scan_file(path: Path, table: str) -> pl.LazyFrame:
-    """``table`` as kept in a file; columns that an earlier version did not write are filled in."""
+    """``table`` as read from its file; columns that an earlier version did not write are filled in."""
     with path.open("rb") as file:
         frame = pl.scan_parquet(file, schema=table_schema(table), missing_columns="insert")
     return completed(frame) if table == "trials" else frame
 
 
 def _culprit(run_path: Path) -> StoreError | None:
-    """The error about the first damaged file of the run, None when all are whole."""
+    """The error for the first damaged file of the run; None if all are intact."""
     for file in [*(_file(run_path, table) for table in TABLES), *_parts(run_path)]:
         if not file.exists():
             continue

@@ -25,14 +25,14 @@ from weirlab.store.run import Run
 class RunWriter:
     """Adds to one run; made by ``Store.create`` and ``Store.resume``.
 
-    Every attempt is on disk, complete, when :meth:`add` returns. As a context manager it
-    finishes the run as complete, as interrupted after Ctrl-C, and as failed after an error.
+    When :meth:`add` returns, the attempt is on disk, complete. As a context manager, it
+    finishes the run as complete, as interrupted after Ctrl-C, or as failed after an error.
     """
 
     def __init__(self, path: Path, now: Callable[[], datetime], manifest: Manifest | None = None) -> None:
-        """Begin the run in the folder ``path``, or go on with it when ``manifest`` is None.
+        """Begin the run in the folder ``path``, or resume it if ``manifest`` is None.
 
-        Raises ``StoreError`` when another writer lives or the run is damaged.
+        Raises ``StoreError`` if another process is writing the run, or if it is damaged.
         """
         self._now = now
         self._lock = WriterLock(path)
@@ -53,13 +53,13 @@ class RunWriter:
         self._valid: set[int] = set()
         self._attempts: dict[int, int] = {}
         self.finished_beside = 0
-        """How many a study has finished that keeps them in tables of its own rather than as trials."""
+        """Number of finished items that a study keeps in its own tables instead of as trials."""
         if known is not None:
             for index, attempt, valid in known.select("index", "attempt", "valid").iter_rows():
                 self._count(index, attempt, valid)
 
     def move(self, path: Path) -> None:
-        """Go on in the folder ``path``, where nothing is yet: in one step for every reader."""
+        """Move the run to the folder ``path``, which must not exist, in one step."""
         with telling(path, "make the folder"):
             os.rename(self.path, path)
         self._run = Run(path)
@@ -74,7 +74,7 @@ class RunWriter:
 
     @property
     def run(self) -> Run:
-        """The same run for reading."""
+        """The same run, for reading."""
         return self._run
 
     @property
@@ -84,17 +84,17 @@ class RunWriter:
 
     @property
     def finished(self) -> int:
-        """How much there is that need not be repeated, for messages."""
+        """Number of items that need not be repeated, for messages."""
         return len(self._valid) + self.finished_beside
 
     @property
     def attempts(self) -> dict[int, int]:
-        """By index of the trial, the highest number of an attempt kept so far."""
+        """By trial index, the highest attempt number so far."""
         return dict(self._attempts)
 
     @shielded
     def add(self, record: TrialRecord) -> None:
-        """Keep one attempt; raises ``StoreError`` when the disk refuses, and then nothing of it stays."""
+        """Keep one attempt; raises ``StoreError`` if it cannot be written, and then nothing of it stays."""
         if not self._open:
             raise StoreError(f"run {self.run_id} is finished; resume it to add trials")
         if record.run_id != self.run_id:
@@ -105,11 +105,11 @@ class RunWriter:
         self._count(record.index, record.attempt, record.valid)
 
     def has(self, name: str) -> bool:
-        """Whether something is kept under ``name``."""
+        """Whether JSON is kept under ``name``."""
         return self._run.has(name)
 
     def get_json(self, name: str) -> Any:
-        """What is kept under ``name``; :meth:`Run.get_json` also decodes it."""
+        """The JSON kept under ``name``; :meth:`Run.get_json` can also decode it."""
         return self._run.get_json(name)
 
     @shielded
@@ -124,9 +124,9 @@ class RunWriter:
 
     @shielded
     def finish(self, status: Status = "complete") -> None:
-        """Write the final manifest, turn parts into tables, let go of the run; may be called twice.
+        """Write the final manifest, merge the parts into tables, release the run; may be called twice.
 
-        When this fails (a full disk), all attempts stay readable as parts.
+        If this fails (a full disk), all attempts stay readable as parts.
         """
         if not self._open:
             return
@@ -134,7 +134,7 @@ class RunWriter:
         try:
             manifest = Manifest.load(self.path)
             finished = self._now().isoformat(timespec="milliseconds")
-            # What counts as invalid is known only now: trials in another state of the host do, too.
+            # Only now is it known which trials are invalid because the host was in another state.
             trials = self._run.trials()
             invalid = trials.height - int(trials["valid"].sum())
             replace(manifest, status=status, finished=finished, trials=trials.height, invalid=invalid).save(
@@ -161,6 +161,6 @@ class RunWriter:
         try:
             self.finish("interrupted" if error is not None and behind(error) else "failed")
         except StoreError as second:
-            # The first error is what the user has to know; on a full disk this one only repeats it.
+            # The first error is the one that matters; on a full disk this one only repeats it.
             if error is not None:
                 error.add_note(str(second))

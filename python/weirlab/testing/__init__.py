@@ -1,6 +1,6 @@
-"""A test bed made of formulas, records and captures made by hand: for tests that need no network.
+"""Test doubles for tests without a network: a test bed made of formulas, and handmade records and captures.
 
-Nothing here reads a clock or draws a random number; the same call gives the same bytes.
+Nothing here reads a clock or draws an unseeded random number: the same call gives the same bytes.
 """
 
 from weirlab.testing.bed import FakeBed, FakeDevice, Trouble

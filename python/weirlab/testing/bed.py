@@ -66,7 +66,7 @@ class Trouble:
     counters: Mapping[str, int] = field(default_factory=dict)
     """Added to the device's counters."""
     dead_bins: int = 0
-    """So many 10 ms bins, from the second on, in which every packet is lost."""
+    """Number of 10 ms bins, from the second on, in which every packet is lost."""
     nothing_arrives: bool = False
 
 
@@ -77,9 +77,9 @@ class FakeBed:
     """A ``TestBed`` that answers from a script and, when that is used up, from formulas.
 
     ``script`` gives one entry per call of ``run``: a result to return, an exception to
-    raise, a :class:`Trouble`, or None for an undisturbed trial. What was asked for is in
-    ``rules_seen`` and ``traffic_seen``. A ``clock`` is moved by the time that the call
-    would take; a trial takes ``overhead_s`` beside its traffic.
+    raise, a :class:`Trouble`, or None for an undisturbed trial. ``rules_seen`` and
+    ``traffic_seen`` record the calls. Each call advances ``clock`` by the time that it would
+    take; a trial takes ``overhead_s`` in addition to its traffic.
     """
 
     __test__ = False
@@ -136,7 +136,7 @@ class FakeBed:
         self._pass(self._set_rules_s)
 
     def set_cross_traffic(self, on: bool) -> None:
-        """Costs the device of formulas nothing."""
+        """Keep the setting; it costs the device made of formulas nothing."""
         self.cross_traffic = on
 
     def run(self, traffic: Traffic) -> EngineResult:
@@ -210,7 +210,7 @@ class FakeBed:
 
 
 def _with_dead_bins(result: EngineResult, n: int) -> EngineResult:
-    """``result`` with nothing received in ``n`` bins; histogram and flows lose as much, in proportion."""
+    """``result`` with nothing received in ``n`` bins; histogram and flows shrink in proportion."""
     if n == 0:
         return result
     series = result.series

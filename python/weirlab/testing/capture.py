@@ -1,4 +1,4 @@
-"""Packets and capture files put together byte by byte, checksums right."""
+"""Packets and capture files built byte by byte, with correct checksums."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def checksum(data: bytes) -> int:
 
 
 def tcp_checksum(src: str, dst: str, segment: bytes) -> int:
-    """Of a TCP segment whose own checksum is 0 (RFC 9293, 3.1; RFC 8200, 8.1)."""
+    """The checksum of a TCP segment whose checksum field is 0 (RFC 9293, 3.1; RFC 8200, 8.1)."""
     ends = ipaddress.ip_address(src).packed + ipaddress.ip_address(dst).packed
     tail = struct.pack(">HBB", 0, 0, TCP) if len(ends) > 8 else struct.pack(">BB", 0, TCP)
     length = struct.pack(">I" if len(ends) > 8 else ">H", len(segment))
@@ -37,7 +37,7 @@ def tcp_checksum(src: str, dst: str, segment: bytes) -> int:
 
 
 def ip_packet(src: str, dst: str, payload: bytes, *, ip_id: int = 0, ecn: int = 0) -> bytes:
-    """TCP over IPv4 or IPv6, as the addresses are."""
+    """An IPv4 or IPv6 packet with TCP, depending on the addresses."""
     ends = (ipaddress.ip_address(src), ipaddress.ip_address(dst))
     addresses = ends[0].packed + ends[1].packed
     if ends[0].version == 6:
@@ -53,7 +53,7 @@ def _ipv4(addresses: bytes, payload: bytes, ip_id: int, ecn: int, offset: int) -
 
 
 def fragments(packet: bytes, mtu_bytes: int) -> Iterator[bytes]:
-    """An IPv4 packet as fragments of at most so many bytes (RFC 791, 3.2); a short one as it is."""
+    """An IPv4 packet as fragments of at most ``mtu_bytes`` (RFC 791, 3.2); a short one as it is."""
     if len(packet) <= mtu_bytes:
         yield packet
         return

@@ -1,4 +1,4 @@
-"""Time that passes only when told to."""
+"""A clock that advances only when a test says so."""
 
 from __future__ import annotations
 

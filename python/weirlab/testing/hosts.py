@@ -13,13 +13,13 @@ STOLEN: Final = Trouble(steal_s={"dut": 0.2})
 
 
 def disturbed(share: float, seed: int = 1) -> Iterator[Trouble | None]:
-    """This share of trials is spoiled, independently of each other."""
+    """Spoil this share of the trials, independently of each other."""
     draw = random.Random(seed)
     while True:
         yield STOLEN if draw.random() < share else None
 
 
 def bursts(clock: Callable[[], float], quiet_s: float, busy_s: float) -> Iterator[Trouble | None]:
-    """The host is quiet and busy in turn by the ``clock``; nothing counts while it is busy."""
+    """Alternate between a quiet and a busy host by the ``clock``; trials while it is busy do not count."""
     while True:
         yield STOLEN if clock() % (quiet_s + busy_s) >= quiet_s else None

@@ -1,4 +1,4 @@
-"""A tap and recorders made up, for the link monitor without interfaces."""
+"""A fake tap and fake recorders, to test the link monitor without interfaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weirlab.link.settings import Recording
 def side(
     received: int = 0, not_forwarded: int = 0, not_copied: int = 0, frame_bytes: int = 100
 ) -> dict[str, Any]:
-    """Counters of one end: what is not lost has been forwarded and copied."""
+    """Counters of one end; frames that are not lost were forwarded and copied."""
     return {
         "received": received,
         "forwarded": received - not_forwarded,
@@ -28,7 +28,7 @@ def side(
 
 @dataclass
 class FakeTap:
-    """A bridge whose counters are what a test says, also after its end."""
+    """A bridge whose counters a test sets, also after it was closed."""
 
     a: dict[str, Any] = field(default_factory=side)
     b: dict[str, Any] = field(default_factory=side)
@@ -38,7 +38,7 @@ class FakeTap:
     warnings: tuple[str, ...] = ()
     closed: bool = False
     at_the_cut: dict[str, Any] | None = None
-    """What ``a`` has once the bridge is taken away: frames still cross until then."""
+    """The counters of ``a`` once the bridge is removed: frames still cross until then."""
     assumed: bool = False
 
     def counters(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class FakeTap:
 def interface(
     name: str, seen: int, *, lost: int = 0, filtered: int = 0, not_written: int = 0
 ) -> dict[str, Any]:
-    """What a recorder tells of one interface: what is neither filtered nor refused is written."""
+    """A recorder's counters for one interface; frames neither filtered nor refused were written."""
     written = seen - filtered - not_written
     return {
         "name": name,
@@ -74,7 +74,7 @@ def interface(
 
 @dataclass
 class FakeChild:
-    """A recorder's process that says and does what a test says."""
+    """A recorder's process that reports and does what a test sets."""
 
     recording: Recording
     path: Path
@@ -83,17 +83,17 @@ class FakeChild:
     said: list[dict[str, Any]] = field(default_factory=lambda: [{"started": True}])
     returncode: int | None = None
     at_the_end: list[dict[str, Any]] = field(default_factory=list)
-    """What it says when it is asked to finish; it ends then."""
+    """What it reports when it is asked to finish; then it ends."""
     errors: str = ""
     killed: bool = False
     needs: int = 0
-    """Looks at it, after it was asked to finish, until it has; it writes a frame between two of them."""
+    """How often it must be polled after it was asked to finish until it has; it writes a frame in between."""
     stuck: bool = False
-    """It writes nothing in that time."""
+    """Whether it writes nothing during that time."""
     _asked: bool = False
 
     def progress(self, at_ns: int, *interfaces: dict[str, Any], failure: str = "", size: int = 0) -> None:
-        """Let it say how it goes."""
+        """Let it report its progress."""
         self.said.append({"at_ns": at_ns, "progress": self._values(interfaces, failure, size)})
 
     def will_stop(
@@ -105,7 +105,7 @@ class FakeChild:
         failure: str = "",
         ended: bool = False,
     ) -> None:
-        """What it will say at its end."""
+        """Set what it will report at its end."""
         values = {
             **self._values(interfaces, failure, 0),
             "ended": ended,
@@ -156,7 +156,7 @@ class FakeChild:
 
 @dataclass
 class FakeWatcher:
-    """Remembers what was shown."""
+    """Keeps everything that it was shown."""
 
     shown: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

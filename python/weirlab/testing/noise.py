@@ -1,4 +1,4 @@
-"""Trials of a device as a shared virtual machine measures them in a bad hour."""
+"""Trials of a device as a noisy shared virtual machine would measure them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _TIMES = (*DELAYS, "jitter_ns")
 
 @dataclass(frozen=True)
 class BadHour:
-    """How the host spoils trials; what it does to a device's speed, it does to queues as well."""
+    """How the host spoils trials; a change in the device's speed changes the queueing delay as well."""
 
     scatter: float = 0.05
     """Standard deviation of ln(speed) from trial to trial."""
     outliers: float = 0.1
-    """Share of the trials that a neighbour slows down, by 10 to 40 %. Nothing makes a device faster."""
+    """Share of the trials that a neighbour slows down by 10 to 40 %. Nothing makes a device faster."""
     drift: float = 0.04
     """Amplitude of ln(speed) over the run, which lasts one period."""
     single: float = 0.5
-    """Share of the settings of which one trial was valid; the others have three."""
+    """Share of the settings with one valid trial; the others have three."""
 
     def trials(self, truths: Sequence[Observation], seed: int) -> list[Observation]:
-        """Trials of the settings of ``truths``, each of which is what a quiet host would show."""
+        """Trials of the settings in ``truths``, which are what a quiet host would measure."""
         rng = np.random.default_rng(seed)
         counts = np.where(rng.random(len(truths)) < self.single, 1, 3)
         rows = rng.permutation(np.repeat(np.arange(len(truths)), counts))
@@ -45,7 +45,7 @@ class BadHour:
 
 
 def _at_speed(truth: Observation, speed: float) -> Observation:
-    """``truth`` where the device's CPU runs at ``speed`` times its usual one."""
+    """``truth`` with the device's CPU at ``speed`` times its usual speed."""
     forwarding = truth.forwarding_pps * speed if truth.loss_ratio > 0 else truth.forwarding_pps
     forwarding = min(forwarding, truth.rate_pps)
     times = {name: getattr(truth, name) / speed for name in _TIMES}

@@ -1,4 +1,4 @@
-"""A firewall that obeys the queueing law exactly, packet by packet, for fits to recover."""
+"""A firewall that obeys the queueing law exactly, packet by packet, whose parameters fits must recover."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOADS_ABOVE = (1.1, 1.3, 1.6)
 
 @dataclass(frozen=True)
 class Device:
-    """A server with a finite queue; where ``io_ns`` is longer than the rules take, it counts."""
+    """A server with a finite queue; each packet takes at least ``io_ns``, or longer for the rules."""
 
     fixed_ns: float = 1200.0
     per_rule_ns: float = 2.7
@@ -45,7 +45,7 @@ def simulate(
     """One trial, event by event: an arrival that finds ``queue_packets`` in the system is lost."""
     rng = np.random.default_rng(seed)
     gap = 1e9 / rate_pps
-    # At 1.1 times the threshold one packet in eleven stays: the queue is full after 11 times its length.
+    # At 1.1 times the threshold, one packet in eleven stays: the queue is full after 11 times its length.
     warmup = 12 * device.queue_packets if gap < device.service_ns(position, frame_bytes) else 1000
     n = packets + warmup
     gaps = rng.exponential(gap, n) if poisson else np.full(n, gap)

@@ -1,4 +1,4 @@
-"""Results, specifications and records made by hand, consistent in themselves."""
+"""Handmade results, specifications and records that are consistent in themselves."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def make_result(
     slipped_ns: int = 0,
     backend: Backend = "sim",
 ) -> EngineResult:
-    """A result of ``rate_pps`` for ``duration_s``, loss and delay spread evenly over bins and flows."""
+    """A result at ``rate_pps`` for ``duration_s``, with loss and delay even over bins and flows."""
     sent = round(rate_pps * duration_s)
     received = sent - round(sent * loss_ratio)
     bins = max(1, math.ceil(duration_s * NS_PER_S / BIN_NS))
@@ -139,7 +139,7 @@ def make_record(
     host: HostSample | None = None,
     dut_counters: Mapping[str, int] | None = None,
 ) -> TrialRecord:
-    """A record of ``spec`` (default: :func:`make_spec`) with ``result`` (default: one that fits)."""
+    """A record of ``spec`` (default: :func:`make_spec`) with ``result`` (default: one that matches)."""
     spec = spec or make_spec()
     traffic = spec.traffic
     offered = math.inf if traffic.rate.unit == "max" else traffic.rate.value
@@ -212,7 +212,7 @@ def make_call_table(calls: int = 3, *, mos: float = 4.3, lost: int = 0, both: bo
 
 
 def _split(total: int, n: int) -> U64:
-    """``total`` in ``n`` whole parts as equal as can be."""
+    """``total`` split into ``n`` integers that are as equal as possible."""
     edges = np.arange(n + 1, dtype=np.int64) * total // n
     return np.diff(edges).astype(np.uint64)
 

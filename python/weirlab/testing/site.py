@@ -1,4 +1,4 @@
-"""A site that nobody built."""
+"""A site for tests, which does not exist on the host."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ class TrafficStep:
 
 @dataclass(frozen=True)
 class Binned:
-    """By departure time from the start of the first load, mean over all repetitions.
+    """Results by departure time from the start of the first load, over all repetitions.
 
-    Shapes (bins,): packets ``sent`` and ``received`` (sums), and the mean delay, NaN where
+    Shapes (bins,): packets ``sent`` and ``received`` (sums), and the mean delay, NaN if
     nothing was received.
     """
 

@@ -1,7 +1,7 @@
-"""TCP conversations from a script: what a capture at some point of the path would hold.
+"""Scripted TCP conversations: what a capture at some point of the path would contain.
 
-A script says who sends what and when, what is lost, and what the capture misses; numbers, acknowledgements,
-SACK blocks and time stamps follow from what arrived::
+A script says who sends what and when, what is lost, and what the capture misses. Sequence numbers,
+acknowledgements, SACK blocks and timestamps follow from what arrived::
 
     talk = Talk()
     talk.handshake(rtt_ms=10)
@@ -25,8 +25,8 @@ from typing import Final, Literal, TypeAlias
 from weirlab.testing import capture
 
 Fate: TypeAlias = Literal["arrives", "lost", "unseen", "late"]
-"""Of a packet: ``arrives`` and was captured before; ``lost`` behind the capture; ``unseen`` by the capture,
-though it arrives; ``late``: neither captured nor arrived until :meth:`Talk.arrive` is called, if ever."""
+"""Of a packet: ``arrives`` after it was captured; ``lost`` after the capture point; ``unseen`` by the capture
+although it arrives; ``late``: neither captured nor arrived until :meth:`Talk.arrive` is called, if ever."""
 
 _MS: Final = 1_000_000
 _START_NS: Final = 1_700_000_000_000_000_000
@@ -45,7 +45,7 @@ class Flag(IntFlag):
 
 @dataclass(frozen=True)
 class Side:
-    """One end: address, port, initial sequence number, and what its SYN offers."""
+    """One end: address, port, initial sequence number, and the options of its SYN."""
 
     address: str
     port: int
@@ -59,7 +59,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Segment:
-    """A packet; sequence numbers go on beyond 32 bits."""
+    """A packet; sequence numbers do not wrap at 32 bits."""
 
     time_ns: int
     sender: Literal["a", "b"]
@@ -76,12 +76,12 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """The sequence number behind it; SYN and FIN take one."""
+        """The sequence number after it; SYN and FIN take one each."""
         return self.seq + self.payload_bytes + bool(self.flags & Flag.SYN) + bool(self.flags & Flag.FIN)
 
     @property
     def payload(self) -> bytes:
-        """Bytes that depend on their sequence number only, as if it were one stream of data."""
+        """Bytes that depend only on their sequence number, as in one stream of data."""
         return bytes((self.seq + i) % 251 for i in range(self.payload_bytes))
 
 
@@ -96,7 +96,7 @@ class End:
         self._ip_id = 1 if name == "a" else 30_000
         self._ack: int | None = None
         self._islands: list[tuple[int, int]] = []
-        """What arrived beyond a hole, the latest first."""
+        """Data that arrived beyond a hole, latest first."""
         self._duplicate: tuple[int, int] | None = None
         self._ts_recent = 0
 
@@ -106,12 +106,12 @@ class End:
 
     @property
     def shift(self) -> int:
-        """By how much windows are scaled: only if both ends offered it (RFC 7323, 2.2)."""
+        """The window scale; 0 unless both ends offered it (RFC 7323, 2.2)."""
         mine, theirs = self.side.window_scale, self.peer.side.window_scale
         return 0 if mine is None or theirs is None else mine
 
     def syn(self, fate: Fate = "arrives") -> Segment:
-        """SYN, or SYN/ACK where the peer's SYN arrived; the same again when called again."""
+        """SYN, or SYN/ACK if the peer's SYN has arrived; calling it again retransmits."""
         self.next_seq = self.side.isn
         return self._emit(Flag.SYN, 0, fate)
 
@@ -120,7 +120,7 @@ class End:
         return self._emit(Flag.PSH, payload_bytes, fate, ecn=ecn)
 
     def again(self, segment: Segment, fate: Fate = "arrives", *, payload_bytes: int | None = None) -> Segment:
-        """Sent again, from the same place on; a packet of its own, with today's acknowledgement."""
+        """Retransmit from the start of ``segment``, as a new packet with the current acknowledgement."""
         length = segment.payload_bytes if payload_bytes is None else payload_bytes
         kind = segment.flags & (Flag.PSH | Flag.FIN | Flag.SYN)
         return self._emit(kind, length, fate, seq=segment.seq)
@@ -138,14 +138,14 @@ class End:
         return self._emit(Flag.RST, 0, fate)
 
     def keep_alive(self, payload_bytes: int = 0, fate: Fate = "arrives") -> Segment:
-        """A byte before what comes next, or only its number (RFC 9293, 3.8.4).
+        """A keep-alive: the byte before the next one, or only its sequence number (RFC 9293, 3.8.4).
 
         Linux probes a closed window in the same way.
         """
         return self._emit(Flag(0), payload_bytes, fate, seq=self.next_seq - 1)
 
     def probe(self, fate: Fate = "arrives") -> Segment:
-        """One byte of new data into a closed window (RFC 9293, 3.8.6.1), not taken."""
+        """One byte of new data into a closed window (RFC 9293, 3.8.6.1), which is not accepted."""
         return self._emit(Flag(0), 1, fate, seq=self.next_seq)
 
     def _emit(self, kind: Flag, length: int, fate: Fate, *, seq: int | None = None, ecn: int = 0) -> Segment:
@@ -190,7 +190,7 @@ class End:
         return b"".join(parts)
 
     def _sack(self) -> bytes:
-        """The duplicate first (RFC 2883), then the latest holes' far sides (RFC 2018)."""
+        """The SACK option: a duplicate first (RFC 2883), then the most recent blocks (RFC 2018)."""
         blocks = [*([self._duplicate] if self._duplicate else []), *self._islands][:3]
         if not blocks:
             return b""
@@ -198,7 +198,7 @@ class End:
         return struct.pack(f">BBBB{len(edges)}I", 1, 1, 5, 2 + 4 * len(edges), *edges)
 
     def take(self, segment: Segment) -> None:
-        """A packet of the peer arrives."""
+        """Process a packet of the peer that arrives."""
         if segment.flags & Flag.RST:
             return
         if segment.flags & Flag.SYN:
@@ -227,7 +227,7 @@ class End:
 
 
 class Talk:
-    """A conversation as it is captured.
+    """A TCP conversation as captured.
 
     ``gap_ns`` passes from one packet to the next; :meth:`wait` adds to it.
     """
@@ -244,11 +244,11 @@ class Talk:
         self.a, self.b = End(self, "a", a), End(self, "b", b)
         self.now_ns = start_ns
         self.segments: list[Segment] = []
-        """As captured."""
+        """The captured packets, in order."""
         self._gap_ns, self._vlans = gap_ns, tuple(vlans)
 
     def wait(self, ms: float) -> None:
-        """Time passes."""
+        """Let time pass."""
         self.now_ns += round(ms * _MS)
 
     def handshake(self, *, rtt_ms: float = 10.0, place: float = 0.0) -> None:
@@ -260,7 +260,7 @@ class Talk:
         self.a.ack()
 
     def record(self, segment: Segment, fate: Fate) -> None:
-        """What becomes of a packet."""
+        """Capture a packet and deliver it, as its ``fate`` says."""
         if fate in ("arrives", "lost"):
             self.segments.append(replace(segment, time_ns=self.now_ns))
             self.now_ns += self._gap_ns
@@ -268,11 +268,11 @@ class Talk:
             (self.b if segment.sender == "a" else self.a).take(segment)
 
     def arrive(self, segment: Segment) -> None:
-        """A packet that was under way is captured now, as it was sent, and arrives; also a copy of it."""
+        """Capture and deliver a delayed packet now, as it was sent; also for a duplicate."""
         self.record(segment, "arrives")
 
     def packets(self, *, mtu_bytes: int | None = None) -> list[capture.Packet]:
-        """What was captured; longer packets than ``mtu_bytes`` in fragments (IPv4)."""
+        """The captured packets; those longer than ``mtu_bytes`` in fragments (IPv4)."""
         return [
             (segment.time_ns, capture.frame(ip, from_a=segment.sender == "a", vlans=self._vlans))
             for segment in self.segments

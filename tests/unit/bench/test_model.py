@@ -243,4 +243,4 @@ def test_a_folder_without_a_bench_cannot_be_gone_on_with(
     bench: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bench("--resume", tmp_path) == 2
-    assert "no bench to go on with" in capsys.readouterr().err
+    assert "not a bench that can be resumed" in capsys.readouterr().err

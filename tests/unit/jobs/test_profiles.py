@@ -96,7 +96,7 @@ def test_going_on_with_another_device_is_refused(
     with pytest.raises(Interrupted) as caught:
         profile(store, scenario, Quiet())
     bed = scripted(dut="another")
-    with pytest.raises(InputError, match="begun with the dut 'fake' and here it would be 'another'"):
+    with pytest.raises(InputError, match="begun with the dut 'fake', but here it would be 'another'"):
         resume_profile(store, caught.value.run_id, Quiet())
     assert bed.closed
     assert store.open("last").manifest.status == "interrupted"

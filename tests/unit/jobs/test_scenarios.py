@@ -180,7 +180,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_is_computed(
 ) -> None:
     (tmp_path / "file").write_text("")
     for options in ({"out": tmp_path / "file" / "report.html"}, {"plots": tmp_path / "file"}):
-        with pytest.raises(InputError, match="file: that is no folder"):
+        with pytest.raises(InputError, match="file: that is not a folder"):
             report(store, finished, **options)
     with pytest.raises(InputError, match="the name is too long"):
         report(store, finished, out=tmp_path / ("n" * 256))

@@ -57,10 +57,10 @@ def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
     [
         ("a: [", "f.yaml:1:5", "not valid YAML"),
         ("a: 1\n\tb: 2", "f.yaml:2:1", "not valid YAML"),
-        ("a: 1\na: 2", "f.yaml:2:1", "key 'a' appears twice (first in line 1)"),
+        ("a: 1\na: 2", "f.yaml:2:1", "key 'a' appears twice (first on line 1)"),
         ("a: &x [*x]", "f.yaml:1:4", "contains itself"),
-        ("a: !!python/none x", "f.yaml:1:4", "has no meaning here"),
-        ("a: !thing x", "f.yaml:1:4", "has no meaning here"),
+        ("a: !!python/none x", "f.yaml:1:4", "is not supported here"),
+        ("a: !thing x", "f.yaml:1:4", "is not supported here"),
         ("a: !!int x", "f.yaml:1:4", "is not a number"),
         ("[1]: 2", "f.yaml:1:1", "a key must be a word"),
         ("a: 1\n---\nb: 2", "f.yaml:2:1", "not valid YAML"),
@@ -78,7 +78,7 @@ def test_what_is_wrong_is_named_with_its_place(text: str, place: str, reason: st
 def test_aliases_that_blow_the_document_up_are_refused() -> None:
     lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
-    with pytest.raises(InputError, match=r"with aliases .* repeated, more than"):
+    with pytest.raises(InputError, match=r"with aliases .* expanded, more than"):
         parse("\n".join(lines))
 
 
@@ -90,7 +90,7 @@ def test_deep_nesting_is_refused_not_fatal() -> None:
 def test_aliases_that_deepen_nesting_are_refused_where_they_stand() -> None:
     lines = ["a0: &a0 [1]", *(f"a{i}: &a{i} [[[[[*a{i - 1}]]]]]" for i in range(1, 400))]
     with pytest.raises(
-        InputError, match=r"<text>:\d+:\d+: with aliases \(\*\) repeated, nested more than 20"
+        InputError, match=r"<text>:\d+:\d+: with aliases \(\*\) expanded, nested more than 20"
     ):
         parse("\n".join(lines))
 

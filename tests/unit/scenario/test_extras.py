@@ -50,7 +50,7 @@ def test_cross_traffic_throughout_is_no_extra() -> None:
     [
         (profile_of("mixed: ['1:50;99']"), r"t:3:11: profile.mixed\[0\]: matching positions"),
         (profile_of("stateful: [true]"), r"profile.stateful: write \[false, true\] to compare"),
-        (profile_of("arrivals: [poisson]"), "must have 'constant' in it"),
+        (profile_of("arrivals: [poisson]"), "must contain 'constant'"),
         (profile_of("rate_step: [0.5]"), "profile.rate_step"),
         (profile_of("cross_traffic: [true, true]"), "listed twice"),
         (

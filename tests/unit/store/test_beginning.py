@@ -82,7 +82,7 @@ def test_last_passes_over_the_empty_folder_that_an_earlier_version_left(
     (empty / ".writer").touch()
     assert store.open("last").run_id == writer.run_id
     assert [run.status for run in store.runs()] == ["corrupt", "complete"]
-    assert "nothing written into it" in store.runs()[0].problem
+    assert "nothing was written into" in store.runs()[0].problem
     with pytest.raises(StoreError, match=r"manifest\.json"):
         store.open(empty.name)
 

@@ -61,7 +61,7 @@ def test_a_prefix_of_several_runs_is_refused_with_their_ids(store: Store, clock:
     first = make_run(store)
     clock.advance(60)
     second = make_run(store)
-    with pytest.raises(StoreError, match="fits 2 runs") as caught:
+    with pytest.raises(StoreError, match="matches 2 runs") as caught:
         store.open("20261121")
     assert first in str(caught.value)
     assert second in str(caught.value)

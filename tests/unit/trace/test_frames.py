@@ -120,7 +120,7 @@ def test_no_file_and_a_folder_that_cannot_be_are_refused(answer: Answer, tmp_pat
     with pytest.raises(InputError, match="no capture file"):
         trace.read([])
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="that is no folder"):
+    with pytest.raises(InputError, match="that is not a folder"):
         trace.read("made.pcap", series=tmp_path / "file" / "sub")
 
 

@@ -1,1 +1,1 @@
-"""The face of the link monitor."""
+"""The user interface of the link monitor."""

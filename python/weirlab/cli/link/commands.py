@@ -1,4 +1,4 @@
-"""``weir tap`` and ``weir log``."""
+"""The commands ``weir tap`` and ``weir log``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Examples:
 
 @dataclass(frozen=True)
 class TapOptions:
-    """The link that is tapped, and where copies go beside the file."""
+    """The link that is tapped, and where copies go besides the file."""
 
     PANEL: ClassVar = LINK
 

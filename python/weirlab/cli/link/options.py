@@ -1,4 +1,4 @@
-"""Options that ``weir tap`` and ``weir log`` share, and what is made of them."""
+"""Options that ``weir tap`` and ``weir log`` share, and the settings built from them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from weirlab.link.settings import Recording
 
 LINK: Final = "Link"
-"""Panel of what is recorded."""
+"""Help panel for what is recorded."""
 RECORD: Final = "Record"
-"""Panel of how."""
+"""Help panel for how it is recorded."""
 
 NetnsOption = Annotated[
     str | None, typer.Option("--netns", help="Network namespace of the interfaces.", metavar="NS")
@@ -78,11 +78,11 @@ class RecordOptions:
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False
 
     def files(self, write: Path | None, most_ring_bytes: int, *, mirrored: bool = False) -> Files:
-        """What the options say of files, which can be written.
+        """The files that the options name, after checking that they can be written.
 
-        Nothing is changed yet: the recorder replaces the record when it begins, and the first manifest the
-        old one. No ring is larger than ``most_ring_bytes``. ``mirrored``: copies leave by an interface, too,
-        and need memory for that.
+        Nothing is changed yet: the recorder replaces the record when it starts, and the first manifest
+        replaces the old one. The ring may have at most ``most_ring_bytes``. ``mirrored``: copies also leave
+        by an interface, which needs a ring, too.
         """
         from weirlab.link import settings
 
@@ -99,7 +99,7 @@ class RecordOptions:
         return Files(recording, account, ring_bytes)
 
     def _unused(self, mirrored: bool) -> list[str]:
-        """Options that mean nothing where nothing is recorded."""
+        """The given options that have no effect if nothing is recorded."""
         given = {
             "--filter": bool(self.filter),
             "--snap": self.snap,

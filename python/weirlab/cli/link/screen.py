@@ -1,4 +1,4 @@
-"""A running tap on a terminal: one sentence, and every stage below it; elsewhere a line now and then."""
+"""Display of a running tap: on a terminal one sentence and every stage, elsewhere an occasional line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOW_EVERY_S = 0.25
 
 @contextmanager
 def screen(stream: TextIO) -> Iterator[Watcher]:
-    """Whatever suits ``stream``, for as long as the tap runs."""
+    """The display that suits ``stream``, while the tap runs."""
     if not stream.isatty():
         yield Lines(stream)
         return
@@ -35,7 +35,7 @@ def screen(stream: TextIO) -> Iterator[Watcher]:
 
 
 class Screen(live.Screen):
-    """Drawn anew four times a second."""
+    """A screen that is redrawn four times a second."""
 
     def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream, SHOW_EVERY_S * 0.9, now_s)
@@ -45,7 +45,7 @@ class Screen(live.Screen):
 
 
 class Lines(live.Lines):
-    """The sentence."""
+    """Plain lines with the rates and the sentence."""
 
     def show(self, snapshot: Snapshot) -> None:
         self.line(lambda: line(snapshot))

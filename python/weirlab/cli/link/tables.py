@@ -18,7 +18,7 @@ _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
 def of(outcome: Outcome) -> list[Table]:
-    """What is shown at the end."""
+    """The tables that are shown at the end."""
     shown = [
         table
         for table in (
@@ -52,7 +52,7 @@ def of(outcome: Outcome) -> list[Table]:
 
 
 def link(snapshot: Snapshot, *, live: bool) -> Table | None:
-    """The two ends; None where there is only a logger."""
+    """The counters of the two ends; None if there is only a logger."""
     account = snapshot.account
     if not account.sides:
         return None
@@ -76,7 +76,7 @@ def link(snapshot: Snapshot, *, live: bool) -> Table | None:
 
 
 def mirror(account: Account) -> Table | None:
-    """Copies to the logger."""
+    """The counters of the copies to the logger."""
     if account.mirror is None:
         return None
     columns = ["Interface", "Sent", "Not sent", "Waiting"]
@@ -88,7 +88,7 @@ def mirror(account: Account) -> Table | None:
 
 
 def record(account: Account) -> Table | None:
-    """What became of frames in the recorder."""
+    """What happened to frames in the recorder."""
     if not account.recorded:
         return None
     columns = ["Interface", "Seen", "Lost before", "Filtered", "Written", "Not written"]
@@ -100,7 +100,7 @@ def record(account: Account) -> Table | None:
 
 
 def size(size_bytes: float) -> str:
-    """``1.24 GB``."""
+    """A size such as ``1.24 GB``."""
     return scaled(size_bytes, _BYTES)
 
 

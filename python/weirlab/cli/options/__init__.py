@@ -1,8 +1,8 @@
-"""Options that several commands share, and how their text is read.
+"""Options that several commands share, and the parsing of their text.
 
-``groups`` makes options of the fields of dataclasses. ``device``, ``traffic``, ``trials`` and ``results``
-hold the groups that commands share; ``reading``, ``sockets`` and ``buffers`` read their text. ``coercion`` is
-about the values of all options, ``shapes`` about what the help shows of them.
+``groups`` turns the fields of dataclasses into options. ``device``, ``traffic``, ``trials`` and ``results``
+hold the groups that commands share; ``reading``, ``sockets`` and ``buffers`` parse their text. ``coercion``
+converts the values of all options, and ``shapes`` is about how the help shows them.
 """
 
 from __future__ import annotations

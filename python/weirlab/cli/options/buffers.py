@@ -1,4 +1,4 @@
-"""How the text of ``--jitter-buffer`` is read."""
+"""The parser for ``--jitter-buffer``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BUFFER: Final = re.compile(r"(?P<kind>best|fixed|adaptive)(?::(?P<depth>\d+(?:\
 
 
 def jitter_buffer(text: str) -> tuple[BufferChoice, Buffers]:
-    """``best``, ``fixed``, ``fixed:60ms`` or ``adaptive``.
+    """Parse ``best``, ``fixed``, ``fixed:60ms`` or ``adaptive``.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Plain values of options without pydantic.
+"""Converts plain values of options without pydantic.
 
-Typer checks every option by pydantic, whose import takes longer than the summary of a capture. Text, whole
-numbers, paths and choices that are as they should be need none of it. Everything else, and every mistake,
-is left to typer, so that values and messages are the same.
+Typer validates every option with pydantic, whose import takes longer than the summary of a capture. Valid
+text, integers, paths and choices do not need it. Everything else, and every mistake, is left to Typer, so
+values and messages are the same.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import typer
 _ALIKE: Final = (str, int, bool)
 
 _DIGITS: Final = re.compile("[0-9]{1,20}")
-"""Not any number: those of thousands of digits Python refuses to read, which typer tells."""
+"""Limited in length: Python refuses to parse thousands of digits, and Typer has a message for that."""
 
 
 def quicken(parameters: Iterable[Any]) -> None:
-    """Let the parameters of a command take plain values the short way."""
+    """Let the parameters of a command convert plain values without pydantic."""
     for parameter in parameters:
-        # Made by typer when it is first used, and only then. A typer that knows no such attribute ignores it.
+        # Typer creates it on first use. A version of Typer without this attribute ignores it.
         if getattr(parameter, "_runtime_param", parameter) is None:
             parameter._runtime_param = _Short()
 
 
 class _Short:
-    """In place of typer's ``RuntimeParam``."""
+    """Replaces Typer's ``RuntimeParam``."""
 
     def coerce(self, value: Any, param: Any, ctx: typer.Context) -> Any:
         """``value`` as the type of ``param``."""
@@ -45,7 +45,7 @@ class _Short:
 
 
 def _taken(value: Any, kind: Any, info: Any) -> Any:
-    """``value`` as a ``kind``; None where that takes more than a look."""
+    """``value`` as a ``kind``; None if it needs Typer's full validation."""
     if info.parser is not None:
         return None
     if get_origin(kind) is list:
@@ -64,7 +64,7 @@ def _taken(value: Any, kind: Any, info: Any) -> Any:
 
 
 def _is_usual(path: str, info: Any) -> bool:
-    """Is there nothing about ``path`` that typer would complain of or change?"""
+    """Whether Typer would neither reject nor change ``path``."""
     special = info.resolve_path or info.allow_dash or info.path_type or info.writable
     if special or not (info.file_okay and info.dir_okay):
         return False

@@ -1,4 +1,4 @@
-"""What shells complete: values of options and arguments. Nothing here may be slow: a key was pressed."""
+"""Shell completion for values of options and arguments. It must be fast: the user has pressed a key."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def runs(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def scenarios(incomplete: str) -> list[str]:
-    """Names of the ready-made scenarios; files are for the shell to complete."""
-    # Studies stand above this package.
+    """Names of the ready-made scenarios; the shell itself completes files."""
+    # Studies are in a layer above this package.
     names = import_module("weirlab.studies.ready").names()
     return [name for name in names if name.startswith(incomplete)]
 
@@ -33,6 +33,6 @@ def kinds(incomplete: str) -> list[str]:
 
 
 def _store(ctx: typer.Context) -> Path:
-    """The store that is named on the line so far or by ``WEIR_STORE``, or else the default one."""
+    """The store named on the line so far or by ``WEIR_STORE``, otherwise the default one."""
     named = ctx.params.get("store") or ctx.find_root().params.get("store")
     return Path(named) if named else default_root()

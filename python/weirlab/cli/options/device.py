@@ -1,4 +1,4 @@
-"""Options about the device under test: which one, where, and what it has to do."""
+"""Options about the device under test: which one, in which lab, and with which rules."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class DeviceOptions:
         given = {"ruleset": self.ruleset, "image": self.image}
         names = [name for name, path in given.items() if path is not None]
         if len(names) > 1:
-            raise InputError("--ruleset and --image are two devices: give one of them")
+            raise InputError("--ruleset and --image exclude each other: give one of them")
         chosen = self.dut if self.dut is not None else names[0] if names else "iptables"
         if "image" in names and chosen != "image":
             raise InputError(f"--image goes with the device 'image', not with {chosen!r}")
@@ -137,7 +137,7 @@ class DeviceOptions:
         return found
 
     def rule_setup(self, steps: Sequence[Step] = ()) -> RuleSetup:
-        """The setup that ``--rules`` or ``--places`` gives, with a rule wherever a step goes to."""
+        """The setup that ``--rules`` or ``--places`` gives, with a rule at each position of a step."""
         return reading.rule_setup(self.rules, self.places, steps, self.stateful)
 
     def listed_positions(self) -> tuple[int, ...] | None:

@@ -1,7 +1,7 @@
 """Groups of options: a dataclass whose fields are options of a command.
 
-A command that takes a group has one parameter in place of many, and gets one typed object. Name, type, range,
-default and help of an option stand at its field and nowhere else::
+A command that takes a group has one parameter instead of many, and gets one typed object. The name, type,
+range, default and help of an option are defined at its field and nowhere else::
 
     @dataclass(frozen=True)
     class LabOptions:
@@ -16,7 +16,7 @@ default and help of an option stand at its field and nowhere else::
 
     app.command("calibrate")(grouped(calibrate))
 
-``PANEL`` is the panel of the help for options that name none. A field may be a group, too: its options
+``PANEL`` is the help panel for options that do not name one. A field may itself be a group: its options
 take its place. ``Annotated[LabOptions, only("lab")]`` takes some of the options; the others keep their
 defaults.
 """
@@ -38,38 +38,38 @@ _ANNOTATED: Final[Any] = Annotated
 
 @dataclass(frozen=True)
 class Choice:
-    """Which options of a group a command has."""
+    """A selection of the options of a group for a command."""
 
     names: tuple[str, ...]
     leaves_out: bool
 
     def of(self, known: list[str]) -> list[str]:
-        """Those of the fields that are called ``known``."""
+        """The selected ones of the fields ``known``."""
         if unknown := [name for name in self.names if name not in known]:
             raise TypeError(f"no such option in the group: {', '.join(unknown)}; it has {', '.join(known)}")
         return [name for name in known if name not in self.names] if self.leaves_out else list(self.names)
 
 
 def only(*names: str) -> Choice:
-    """Of a group's options those of these fields alone, in this order."""
+    """Select only the options of these fields, in this order."""
     return Choice(names, leaves_out=False)
 
 
 def without(*names: str) -> Choice:
-    """All options of a group but those of these fields."""
+    """Select all options of a group except those of these fields."""
     return Choice(names, leaves_out=True)
 
 
 def given(said: Any) -> dict[str, Any]:
-    """What is not None of a mapping, or of the fields of a group by name."""
+    """The entries of a mapping, or the fields of a group by name, that are not None."""
     values = dict(said) if isinstance(said, Mapping) else _fields(said)
     return {name: value for name, value in values.items() if value is not None}
 
 
 def typed(said: Any, **options: str) -> dict[str, Any]:
-    """What is not None of a mapping or a group, each with the option that users type for it.
+    """The entries of a mapping or a group that are not None, each with the option that users type for it.
 
-    ``options`` has those of a mapping's keys; a group's fields have their own. Made for
+    ``options`` gives the options of a mapping's keys; a group's fields define theirs. The result is for
     ``weirlab.scenario.from_options``.
     """
     from weirlab.scenario import Typed
@@ -98,21 +98,21 @@ def _fields(group: Any) -> dict[str, Any]:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` as Typer is to see it: with the options of its groups in place of the groups.
+    """``command`` for Typer: with the options of its groups instead of the groups.
 
-    They are made when its signature is asked for. ``inspect.signature`` then raises ``TypeError`` where a
-    group has no such option as is chosen, and ``ValueError`` where two options have one name.
+    The options are built when the signature is read. ``inspect.signature`` then raises ``TypeError`` if a
+    selected option is not in its group, and ``ValueError`` if two options have the same name.
     """
     return _Grouped(command)
 
 
 class _Grouped:
-    """Calls ``command`` with its groups; the overview of all commands has no need of their options."""
+    """Calls ``command`` with its groups; builds their options lazily, as the overview does not need them."""
 
     def __init__(self, command: Callable[..., None]) -> None:
         self._command = command
         update_wrapper(self, command, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
-        # Those of the signature are no names to be looked up.
+        # The annotations in the signature are not names to look up.
         self.__annotations__ = {}
 
     def __call__(self, **values: Any) -> None:
@@ -120,7 +120,7 @@ class _Grouped:
 
     @property
     def __signature__(self) -> Signature:
-        """What inspect.signature() returns, and so what Typer makes options of."""
+        """The result of inspect.signature(), from which Typer makes the options."""
         return Signature(list(self._everything.parameters()))
 
     @cached_property
@@ -135,14 +135,14 @@ class _Grouped:
 
 @dataclass(frozen=True)
 class _Group:
-    """What makes the group, and by name the options and groups that it is made of."""
+    """A group's constructor, and its options and inner groups by name."""
 
     make: Callable[..., Any]
     members: Mapping[str, Parameter | _Group]
 
     @classmethod
     def of(cls, annotation: Any) -> _Group | None:
-        """The group that ``annotation`` stands for; None where it is an option."""
+        """The group that ``annotation`` stands for; None if it is an option."""
         kind, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
         if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
             return None
@@ -160,7 +160,7 @@ class _Group:
         return cls(kind, members)
 
     def parameters(self) -> Iterator[Parameter]:
-        """Every option in it, in order."""
+        """All options in the group, in order."""
         for member in self.members.values():
             if isinstance(member, _Group):
                 yield from member.parameters()
@@ -168,7 +168,7 @@ class _Group:
                 yield member
 
     def made(self, values: Mapping[str, Any]) -> Any:
-        """The group from the values of its options."""
+        """Build the group from the values of its options."""
         return self.make(
             **{
                 name: member.made(values) if isinstance(member, _Group) else values[name]

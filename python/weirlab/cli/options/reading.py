@@ -1,4 +1,4 @@
-"""How the text of options is read."""
+"""Parsers for the text of options."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def position_step(text: str) -> Step:
 
 
 def steps(loads: list[str], positions: list[str]) -> tuple[Step, ...]:
-    """All ``--step`` and ``--position-step`` in order of time; those at one time are one."""
+    """All ``--step`` and ``--position-step`` in order of time; those at the same time are merged."""
     found: dict[float, Step] = {}
     for each in (*map(step, loads), *map(position_step, positions)):
         other = found.get(each.at_s, each)
@@ -89,12 +89,12 @@ def steps(loads: list[str], positions: list[str]) -> tuple[Step, ...]:
 
 
 def rule_setup(rules: int | None, places: str | None, steps: Sequence[Step], stateful: bool) -> RuleSetup:
-    """The setup that ``--rules`` or ``--places`` gives, with a rule wherever a step goes to.
+    """The setup that ``--rules`` or ``--places`` gives, with a rule at each position of a step.
 
     Raises
     ------
     InputError
-        Both are given, or a step goes to a position and there are no rules to begin with.
+        Both are given, or a step changes the position although there are no rules at the start.
     """
     from weirlab.records import RuleSetup
     from weirlab.traffic.places import parse_places
@@ -139,6 +139,6 @@ def one_share(text: str, option: str, example: str) -> float:
     values = listed(text, share, option, example)
     if len(values) != 1:
         raise InputError(
-            f"{option}: one share is needed, {quoted(text)} holds {len(values)}; e.g. {option} {example}"
+            f"{option}: one share is needed, but {quoted(text)} has {len(values)}; e.g. {option} {example}"
         )
     return values[0]

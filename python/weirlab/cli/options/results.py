@@ -1,4 +1,4 @@
-"""Options about what becomes of a result: where it is kept, how it is shown, what is required of it."""
+"""Options about results: where they are kept, how they are shown, what is required of them."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class ResultOptions:
     json: JsonOption = False
 
     def session(self, ctx: typer.Context) -> Session:
-        """The command's way to the user."""
+        """The session through which the command talks to the user."""
         return Session(ctx, as_json=self.json, store=self.store)
 
 
 @dataclass(frozen=True)
 class JudgedOptions(ResultOptions):
-    """The same for a result of which something can be required."""
+    """The same for results that can be checked against requirements."""
 
     require: RequireOption = None
 
@@ -73,13 +73,13 @@ class ReportOptions:
     plots: PlotsOption = None
 
     def check(self) -> None:
-        """Raises ``InputError`` for plots without a report."""
+        """Raise ``InputError`` for plots without a report."""
         if self.plots is not None and self.out is None:
             raise InputError("--plots needs --out: plots belong to a report")
 
 
 def work_of(session: Session) -> Work:
-    """What the jobs of a command are given."""
+    """The store and the progress reporter for the jobs of a command."""
     from weirlab.jobs.work import Work
 
     return Work(session.store, session.progress, session.command)

@@ -1,4 +1,4 @@
-"""What the help shows of an option's value: words in place of the types of a programming language."""
+"""How the help shows an option's value: words instead of the types of a programming language."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST: Final = re.compile(r"x>=(\S+)")
 
 
 def reshape(parameters: Iterable[Any]) -> None:
-    """Let the help show shapes. A typer that has no such methods shows what it did."""
+    """Let the help show shapes. A version of Typer without these methods shows types as before."""
     for parameter in parameters:
         for name, shown in (("display_type_rich", shape), ("_get_number_range_help_str", limits)):
             if (ask := getattr(parameter, name, None)) is not None and name not in vars(parameter):
@@ -36,7 +36,7 @@ def shape(text: str | None) -> str | None:
 
 
 def limits(text: str | None) -> str | None:
-    """``0<=x<=3600.0`` as ``0 to 3,600``; what no value can exceed in practice is no limit worth showing."""
+    """``0<=x<=3600.0`` as ``0 to 3,600``; an upper limit that no value reaches in practice is not shown."""
     if text is None:
         return None
     if (both := _RANGE.fullmatch(text)) is not None:

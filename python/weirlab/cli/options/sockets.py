@@ -1,4 +1,4 @@
-"""Ends of connections and socket options, as text: read from options, and shown."""
+"""Addresses and socket options as text: parsing them from options, and showing them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from weirlab.quoting import quoted
 
 
 def parse_address(text: str, option: str = "--bind") -> str:
-    """An IP address as it is written; raises ``InputError`` naming ``option`` for what is none."""
+    """The IP address in ``text``; raises ``InputError`` naming ``option`` if it is not one."""
     try:
         found = ip_address(text.strip())
     except ValueError:
-        raise InputError(f"{option} {quoted(text)} is no IP address, such as 192.0.2.1 or ::1") from None
+        raise InputError(f"{option} {quoted(text)} is not an IP address such as 192.0.2.1 or ::1") from None
     if getattr(found, "scope_id", None):
         raise InputError(f"{option} {quoted(text)}: an address with a zone cannot be used; leave %zone out")
     return str(found)
@@ -25,7 +25,7 @@ def parse_option(text: str, option: str = "--option") -> tuple[str, str]:
     Raises
     ------
     InputError
-        One of the two is missing. Whether there is such an option, the engine says.
+        One of the two is missing. The engine checks whether the option exists.
     """
     name, _, value = (part.strip() for part in text.partition("="))
     if not (name and value):
@@ -37,6 +37,6 @@ def parse_option(text: str, option: str = "--option") -> tuple[str, str]:
 
 
 def shown(end: tuple[str, int]) -> str:
-    """``192.0.2.1:443``, ``[2001:db8::1]:443``."""
+    """An address and port as text: ``192.0.2.1:443``, ``[2001:db8::1]:443``."""
     address, port = end
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

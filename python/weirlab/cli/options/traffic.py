@@ -57,7 +57,7 @@ class SizeOptions:
     ] = None
 
     def mix(self) -> SizeMix:
-        """64 bytes where nothing is given."""
+        """The chosen frame sizes; 64 bytes by default."""
         return reading.size_mix(self.frame, self.sizes)
 
 
@@ -73,13 +73,13 @@ class SeveralSizesOptions:
     )
 
     def listed(self) -> list[str]:
-        """Each as text, single sizes first."""
+        """All sizes as text, single sizes first."""
         return [*map(str, reading.frames(self.frame) or ()), *(self.sizes or ())]
 
 
 @dataclass(frozen=True)
 class FlowOptions:
-    """What all traffic has in common; the keys of the section ``traffic`` of scenarios."""
+    """Options that apply to all traffic: the keys of the section ``traffic`` of scenarios."""
 
     PANEL: ClassVar = PANEL
 
@@ -102,14 +102,14 @@ class FlowOptions:
     seed: SeedOption = 1
 
     def chosen(self) -> Flows:
-        """The flows."""
+        """The chosen flows."""
         from weirlab.traffic.spec import Flows
 
         version: Literal[4, 6] = 4 if self.ip == "4" else 6
         return Flows(count=self.flows, l4=self.l4, ip=version, order=self.order, seed=self.seed)
 
     def section(self) -> dict[str, Any]:
-        """The section of a scenario, for ``scenario.from_options``."""
+        """The section ``traffic`` of a scenario, for ``scenario.from_options``."""
         chosen = {field.name: getattr(self, field.name) for field in fields(FlowOptions)}
         spelled = {name: f"--{name}" for name in chosen}
         return typed({**chosen, "ip": int(self.ip)}, **spelled)

@@ -26,7 +26,7 @@ LoadsOption = Annotated[
 
 @dataclass(frozen=True)
 class TrialsOptions:
-    """The trials of a plan; the fields are called as the keys of scenarios, None where nothing was said."""
+    """The trials of a plan; the fields have the names of the scenario keys and are None if not given."""
 
     PANEL: ClassVar = PANEL
 

@@ -1,4 +1,4 @@
-"""The commands put together, and the one place where exceptions become exit codes."""
+"""The assembled commands, and the one place where exceptions become exit codes."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ PARTS: Final[Mapping[str, Sequence[str]]] = {
     "weirlab.studies.commands.machine": ("doctor", "lab"),
     "weirlab.cli.program.completion": ("completion",),
 }
-"""Modules and the commands that their ``add_to`` adds, beside those that studies name.
+"""Modules and the commands that their ``add_to`` adds, besides those that studies name.
 
-A module is imported when one of its commands is wanted: the others would only delay the start.
+A module is imported only when one of its commands is used: the others would delay the start.
 """
 
 _SECRETS: Final = ("--token", "--client-token")
@@ -48,7 +48,7 @@ def parts(only_own: bool = False) -> Mapping[str, Sequence[str]]:
 
     ``only_own`` leaves out studies of other packages, which take time to find.
     """
-    # The registry stands above this package.
+    # The registry is in a layer above this package.
     registry = import_module("weirlab.studies.registry")
     known = registry.own() if only_own else registry.studies()
     of_studies = [study.commands for study in known.values()]
@@ -78,9 +78,9 @@ class Weir(TyperGroup):
     """The group of all commands."""
 
     argv: Sequence[str] = ()
-    """What the user typed behind ``weir``."""
+    """What the user typed after ``weir``."""
     _listed: Mapping[str, Any] | None = None
-    """Every command without options, while they are wanted for their names and first lines alone."""
+    """All commands without options, while only their names and first lines are needed."""
 
     def get_params(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Options before the command's name, ``--help`` among them."""
@@ -90,11 +90,11 @@ class Weir(TyperGroup):
         return params
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-        """In the order of work."""
+        """The commands' names, in the order in which they are used."""
         return [name for names in parts().values() for name in names]
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
-        """The command, its module imported; for a name that is none all are, to suggest one of them."""
+        """The command, after importing its module; for an unknown name, all modules, to suggest a command."""
         if self._listed is not None:
             return self._listed.get(cmd_name)
         if cmd_name not in self.commands:
@@ -112,7 +112,7 @@ class Weir(TyperGroup):
         return found
 
     def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
-        """The overview, for which no command's options are built: that takes longer than all the rest."""
+        """The overview, without building any command's options, which takes longer than everything else."""
         self._listed = _summaries()
         try:
             super().format_help(ctx, formatter)
@@ -157,7 +157,7 @@ class Weir(TyperGroup):
 
 
 def _having(name: str, modules: Mapping[str, Sequence[str]]) -> list[str]:
-    """Those of ``modules`` that have the command ``name``."""
+    """The ``modules`` that have the command ``name``."""
     return [module for module, names in modules.items() if name in names]
 
 
@@ -190,7 +190,7 @@ def _summaries() -> Mapping[str, Any]:
 
 
 def _each(*, options: bool = True) -> Mapping[str, Mapping[str, Any]]:
-    """The commands of every module, without those of other packages that fail; see :func:`broken`."""
+    """The commands of every module, except modules of other packages that fail; see :func:`broken`."""
     own, found = parts(only_own=True), {}
     for part in parts():
         try:
@@ -202,7 +202,7 @@ def _each(*, options: bool = True) -> Mapping[str, Mapping[str, Any]]:
 
 
 def broken() -> Sequence[str]:
-    """Why commands of other packages are missing, a sentence each."""
+    """Why commands of other packages are missing, one sentence each."""
     problems = []
     own = parts(only_own=True)
     for part, names in parts().items():
@@ -228,7 +228,7 @@ def _without_options(commands: typer.Typer) -> None:
 
 
 def _like(callback: Any) -> Any:
-    """A function that takes nothing and is called and described as ``callback`` is."""
+    """A function without parameters that has the name and docstring of ``callback``."""
 
     def nothing() -> None: ...
 
@@ -245,7 +245,7 @@ def _show_version(wanted: bool) -> None:
 
 
 def _unsecret(typed: Sequence[str]) -> Iterator[str]:
-    """What was typed without secrets: it is kept with runs, and shown on pages that are passed on."""
+    """The typed words without secrets: they are kept with runs and shown on pages that users share."""
     hidden = False
     for word in typed:
         if hidden:

@@ -1,4 +1,4 @@
-"""``weir completion``."""
+"""The command ``weir completion``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Examples:
 """
 
 VARIABLE: Final = "_WEIR_COMPLETE"
-"""Set by these scripts when they ask ``weir`` what could come next."""
+"""Set by these scripts when they ask ``weir`` for completions."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -49,7 +49,7 @@ def completion(
 
 
 def answer() -> None:
-    """Let typer answer such a script: it knows the shells' ways from then on."""
+    """Register Typer's completion classes, so that it can answer such a script."""
     from typer._completion_classes import completion_init
 
     completion_init()

@@ -1,4 +1,4 @@
-"""From exceptions to a message, an exit code and, with ``--json``, an error document."""
+"""Turns exceptions into a message, an exit code and, with ``--json``, an error document."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ EXIT_CODES: Final = {
 
 
 class Stopped(Exception):
-    """Carries a ``KeyboardInterrupt`` past typer, which would swallow it."""
+    """Carries a ``KeyboardInterrupt`` past Typer, which would swallow it."""
 
     def __init__(self, interrupt: KeyboardInterrupt) -> None:
         self.interrupt = interrupt
 
 
 class Broken(Exception):
-    """Carries an ``OSError`` past typer, which ends with 1, silently, for a pipe that broke anywhere."""
+    """Carries an ``OSError`` past Typer, which exits silently with 1 for any broken pipe."""
 
     def __init__(self, error: OSError) -> None:
         self.error = error
@@ -58,7 +58,7 @@ class Failure:
     details: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """No line is longer than a sentence can be: it may quote what somebody supplied."""
+        """Shorten each line of the message, which may quote text from the user or a file."""
         object.__setattr__(self, "message", "\n".join(map(shortened, self.message.split("\n"))))
 
     def to_json(self) -> dict[str, Any]:
@@ -91,9 +91,9 @@ def explain(error: BaseException) -> Failure:
 
 
 def _interrupted(interrupt: KeyboardInterrupt) -> Failure:
-    """What is kept of the work, and how to go on."""
+    """The failure for an interruption: what was kept, and how to continue."""
     code = interrupts.exit_code()
-    # A command that has not got as far as to know jobs has not begun anything.
+    # A command that has not yet imported the jobs has not begun anything.
     if (progress := sys.modules.get("weirlab.jobs.progress")) is None:
         return Failure("Interrupted", "interrupted", code)
     if isinstance(interrupt, progress.Interrupted):
@@ -107,7 +107,7 @@ def _interrupted(interrupt: KeyboardInterrupt) -> Failure:
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
-    """Show ``error`` and return the exit code: always on stderr, and as JSON on stdout if wanted."""
+    """Show ``error`` on stderr, and as JSON on stdout if ``as_json``; return the exit code."""
     failure = explain(error)
     lines = [f"weir: {failure.message}"] if failure.message else []
     if debug:
@@ -117,23 +117,23 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     if lines:
         tell("\n".join(lines), sys.stderr)
     if as_json:
-        # The error on stderr counts, whatever becomes of stdout.
+        # The error on stderr is what matters, even if stdout cannot be written.
         with suppress(OutputError):
             tell(json.dumps(failure.to_json()))
     return failure.exit_code
 
 
 def debugging(argv: list[str]) -> bool:
-    """Does the user want tracebacks?"""
+    """Whether the user wants tracebacks."""
     return "--debug" in argv or os.environ.get("WEIR_DEBUG", "") not in ("", "0")
 
 
 def _usage(error: TyperException) -> str:
-    """One line; empty where the help has just been shown."""
+    """A usage error as one line; empty if the help has just been shown."""
     if not error.format_message():
         return ""
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", "weir")
-    # What pydantic puts before a validator's own words.
+    # Pydantic puts this before a validator's message.
     message = error.format_message().rstrip(".").replace(": Value error, ", ": ")
     return f"{message}{'' if message.endswith('?') else '.'} See: {command} --help"

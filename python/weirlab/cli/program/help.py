@@ -1,4 +1,4 @@
-"""What the help is drawn with, without the parts of rich that take longest to import and draw none of it."""
+"""Imports what draws the help, without the unused parts of rich, which are the slowest to import."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Final
 HELP_OPTIONS: Final = ("-h", "--help")
 
 _UNUSED: Final = ("rich.markdown", "rich.traceback")
-"""Typer imports them with the rest, for texts in Markdown and for its own tracebacks; Weir has neither."""
+"""Typer imports them for Markdown texts and for its own tracebacks; Weir uses neither."""
 
 
 def prepare_help(argv: Sequence[str]) -> None:
-    """Import what draws the help, where ``argv`` asks for it."""
+    """Import what draws the help, if ``argv`` asks for help."""
     if "typer.rich_utils" in sys.modules or (argv and not any(option in argv for option in HELP_OPTIONS)):
         return
     absent = [name for name in _UNUSED if name not in sys.modules]
@@ -23,13 +23,13 @@ def prepare_help(argv: Sequence[str]) -> None:
     try:
         import_module("typer.rich_utils")
     finally:
-        # For everybody else they are what they are.
+        # Other importers get the real modules.
         for name in absent:
             del sys.modules[name]
 
 
 def _stand_in(name: str) -> ModuleType:
-    """A module with a class of every name."""
+    """A module that has a class under every name."""
     module = ModuleType(name)
 
     def find(wanted: str) -> Any:

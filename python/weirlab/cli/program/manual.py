@@ -17,7 +17,7 @@ _CONTROL: Final = re.compile(r"^([.'])", re.MULTILINE)
 
 
 def page() -> str:
-    """The page in the language of man(7)."""
+    """The page in the man(7) format."""
     from weirlab.cli.program.app import OVERVIEW, app, parts
 
     weir: Any = get_command(app)
@@ -37,7 +37,7 @@ def page() -> str:
         *_parameters(weir, root),
         ".SH COMMANDS",
     ]
-    # Those of other packages are not everybody's.
+    # Commands of other packages are not installed everywhere.
     own = [name for names in parts(only_own=True).values() for name in names]
     for command, context in _commands(weir, root, own):
         lines += [f".SS {_text(context.command_path)}", *_usage(command, context)]
@@ -57,7 +57,7 @@ def page() -> str:
 
 
 def _commands(group: Any, above: typer.Context, names: Sequence[str]) -> Iterator[tuple[Any, typer.Context]]:
-    """The commands called ``names``, and those of the groups among them."""
+    """The commands called ``names``, and the commands of groups among them."""
     for name in names:
         command = group.get_command(above, name)
         context = typer.Context(command, info_name=name, parent=above)
@@ -73,7 +73,7 @@ def _usage(command: Any, context: typer.Context) -> Iterator[str]:
 
 
 def _prose(text: str) -> Iterator[str]:
-    """Paragraphs; lines that are set in stay as they are."""
+    """Format paragraphs; indented lines stay as they are."""
     for paragraph in text.strip("\n").split("\n\n"):
         lines = paragraph.split("\n")
         fixed = [line.startswith(" ") for line in lines]
@@ -87,7 +87,7 @@ def _prose(text: str) -> Iterator[str]:
 
 
 def _parameters(command: Any, context: typer.Context) -> Iterator[str]:
-    """Arguments and options with what they are for."""
+    """Arguments and options with their help."""
     for parameter in command.get_params(context):
         if getattr(parameter, "hidden", False) or (context.parent and parameter.name == "help"):
             continue
@@ -105,7 +105,7 @@ def _parameters(command: Any, context: typer.Context) -> Iterator[str]:
 
 
 def _value(parameter: Any, context: typer.Context) -> str:
-    """What stands behind an option; empty for a flag."""
+    """The value shown after an option; empty for a flag."""
     if parameter.is_flag:
         return ""
     return str(parameter.metavar or shape(parameter.display_type(context)) or "")
@@ -118,6 +118,6 @@ def _default(parameter: Any, context: typer.Context) -> str:
 
 
 def _text(text: str) -> str:
-    """``text`` without what man(7) would obey."""
+    """``text`` with everything escaped that man(7) would interpret."""
     plain = text.replace("\\", "\\e").replace("-", "\\-")
     return _CONTROL.sub(r"\\&\1", plain)

@@ -36,7 +36,7 @@ WITHOUT_TABLES: Final = frozenset(
 
 
 def add_to(commands: Mapping[str, Any]) -> None:
-    """Give the options to ``commands``, by name, and to those of the groups among them."""
+    """Add the options to ``commands``, given by name, and to the commands of groups among them."""
     for name, command in commands.items():
         if inner := getattr(command, "commands", None):
             add_to(inner)
@@ -68,7 +68,7 @@ def _options(
 
 @cache
 def _parameters() -> list[Any]:
-    """As typer makes them for a command."""
+    """The options, as Typer builds them for a command."""
     alone = typer.Typer(add_completion=False)
     alone.command()(_options)
     return list(get_command(alone).params)

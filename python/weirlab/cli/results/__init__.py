@@ -1,1 +1,1 @@
-"""Results as several commands give them: tables, phrases, verdicts on requirements, files."""
+"""Parts of results that several commands share: tables, phrases, verdicts on requirements, files."""

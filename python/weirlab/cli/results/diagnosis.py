@@ -1,4 +1,4 @@
-"""A diagnosis for a terminal."""
+"""Tables and sentences that show a diagnosis on a terminal."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def tables(found: Diagnosis) -> list[Table]:
 def sentences(found: Mapping[int, Diagnosis]) -> Table:
     """A sentence per connection, by its number."""
     rows = [(str(number), each.sentence) for number, each in found.items()]
-    return Table("Why not faster (--connection tells the rest)", ("#", ""), rows)
+    return Table("Why not faster (--connection shows the rest)", ("#", ""), rows)
 
 
 def remarks(found: Diagnosis) -> list[str]:
-    """Settings to change, what cannot be told, and where the kernel's counters are wrong; a sentence each."""
+    """Settings to change, what cannot be determined, and where the kernel's counters are wrong."""
     said = [f"Setting: {note}." for note in found.notes]
     said += [f"Cannot be told from here: {each.what}; {each.why}." for each in found.blind]
     said += [
@@ -75,7 +75,7 @@ def _summary(found: Diagnosis) -> list[tuple[str, str]]:
 
 
 def between(found: Diagnosis) -> list[Table]:
-    """What the captures at both ends show together; nothing without both."""
+    """What the captures at both ends show together; empty without both."""
     if found.between is None:
         return []
     return [Table("Between the captures at both ends", ("", ""), _fates(found.between))]

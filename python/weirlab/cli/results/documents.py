@@ -1,4 +1,4 @@
-"""Tables as a file: Markdown to read, CSV to go on with."""
+"""Tables as a file: Markdown for reading, CSV for further processing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FORMATS = (".md", ".csv")
 
 
 def check(path: Path | None) -> None:
-    """Raise ``InputError`` for a file that cannot be written later, before anything is measured."""
+    """Raise ``InputError`` before anything is measured if the file could not be written later."""
     if path is None:
         return
     if path.suffix.lower() not in FORMATS:
-        raise InputError(f"--out {path}: the name must end in {' or '.join(FORMATS)}, which says the format")
+        raise InputError(f"--out {path}: the name must end in {' or '.join(FORMATS)}, which sets the format")
     files.check_output(path, "--out")
 
 

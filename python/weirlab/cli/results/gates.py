@@ -1,4 +1,4 @@
-"""Requirements on the command line: read before the work, told after it, and the exit code that follows."""
+"""Requirements on the command line: parsed before the work, reported after it, with an exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def demands(texts: Sequence[str] | None, known: Sequence[Quantity]) -> tuple[Demand, ...]:
-    """What ``--require`` asks for; raises ``InputError`` that names the ``known`` quantities."""
+    """The demands of ``--require``; raises an ``InputError`` that names the ``known`` quantities."""
     from weirlab.requirements import parse
 
     return tuple(parse(text, known) for text in texts or ())
@@ -29,10 +29,10 @@ def finish(
     judged: Sequence[Judgement],
     problem: WeirError | None = None,
 ) -> None:
-    """Print the result with what became of the requirements, and leave with the exit code.
+    """Print the result and the verdicts on the requirements, and exit with the resulting code.
 
-    A requirement that is not met counts more than a ``problem`` with the rest of the result, and a
-    problem more than what is undecided, since it is the cause.
+    A requirement that is not met takes precedence over a ``problem`` with the rest of the result, and
+    a problem takes precedence over an undecided requirement, since it is the cause.
     """
     if judged:
         document = {**document, "requirements": [one.document() for one in judged]}
@@ -48,7 +48,7 @@ def table(judged: Sequence[Judgement]) -> Table:
 
 
 def failure(judged: Sequence[Judgement]) -> WeirError | None:
-    """The error that it is if not every requirement is met."""
+    """The error if not every requirement is met, else None."""
     if missed := [one for one in judged if one.verdict == "not met"]:
         return NotMet(f"not met: {_told(missed)}")
     if left := [one for one in judged if one.verdict == "undecided"]:
@@ -57,12 +57,12 @@ def failure(judged: Sequence[Judgement]) -> WeirError | None:
 
 
 def worse(verdict: WeirError | None, problem: WeirError | None) -> WeirError | None:
-    """Of what requirements come to and a problem with the result, what the exit code tells."""
+    """Of the requirements' ``verdict`` and a ``problem`` with the result, the one that sets the exit code."""
     return verdict if isinstance(verdict, NotMet) else problem or verdict
 
 
 def _told(judged: Sequence[Judgement]) -> str:
-    """``p99<1ms (1.30 ms)``."""
+    """The requirements and their measured values: ``p99<1ms (1.30 ms)``."""
     parts = []
     for one in judged:
         known = "; ".join(part for part in (one.measured, one.because) if part not in ("", NOTHING))

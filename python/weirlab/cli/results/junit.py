@@ -1,4 +1,4 @@
-"""Verdicts as JUnit XML, which CI systems show: one test case each."""
+"""Verdicts as JUnit XML for CI systems: one test case each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Outcome = Literal["passed", "failure", "error"]
 
 @dataclass(frozen=True)
 class Case:
-    """One verdict. A failure is a definite no, an error what could not be decided."""
+    """One verdict. A failure is a definite no; an error means that it could not be decided."""
 
     name: str
     outcome: Outcome
@@ -23,7 +23,7 @@ class Case:
 
 
 def check(path: Path | None) -> None:
-    """Raise ``InputError`` for a file that cannot be written later."""
+    """Raise ``InputError`` if the file could not be written later."""
     if path is not None:
         files.check_output(path, "--junit")
 
@@ -55,5 +55,5 @@ def write(path: Path, suite: str, cases: Sequence[Case], properties: dict[str, s
 
 
 def _sound(text: str) -> str:
-    """``text`` without what XML 1.0 has no characters for."""
+    """``text`` without characters that XML 1.0 does not allow."""
     return printable(text).replace("\ufffe", "?").replace("\uffff", "?")

@@ -31,13 +31,13 @@ def thresholds(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
 
 
 def reasons(counts: Mapping[str, int]) -> Table:
-    """Why attempts are invalid, and how many of them."""
+    """The reasons for invalid attempts, and how many attempts each has."""
     rows = [(reason, count(n)) for reason, n in counts.items()]
-    return Table("Reasons of invalid attempts", ("Reason", "Attempts"), rows, details=True)
+    return Table("Reasons for invalid attempts", ("Reason", "Attempts"), rows, details=True)
 
 
 def effects(found: Sequence[Effect]) -> list[Table]:
-    """What was compared trial against trial; no table where nothing was."""
+    """Effects measured by comparing trials; no table if none were."""
     if not found:
         return []
     columns = ("Effect of", "At", "Regime", "Quantity", "Ratio", "95 % interval", "Loads", "Trials")

@@ -1,4 +1,4 @@
-"""Phrases that several commands end with."""
+"""Phrases at the end of the output of several commands."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MORE_TRIALS: Final = (
 
 
 def of_device(simulated: bool, said: str) -> str:
-    """``said``, which does not name the device; of a simulated one nobody may take it for a measurement."""
+    """``said``, marked as simulated if the device is, so that it is not taken for a measurement."""
     return f"Simulated, not measured: {said}" if simulated else said
 
 
 def machine(verdict: Verdict | None) -> str:
-    """What the machine was good for; empty for a simulated device."""
+    """The verdict on the machine as a sentence; empty for a simulated device."""
     return "" if verdict is None else verdict.sentence

@@ -15,7 +15,7 @@
     try {
       const { view } = await vegaEmbed(element, figure.spec, options);
       views.set(element.id, view);
-      // Vega makes a document of the element; its parts say nothing that the description does not.
+      // Vega gives the element the role of a document; its parts add nothing to the description.
       element.setAttribute("role", "img");
       element.removeAttribute("aria-roledescription");
       const drawing = element.querySelector("svg");
@@ -36,7 +36,7 @@
     }
   }
 
-  // Axes of numbers have a parameter for each end; what it is at first shows the whole.
+  // Numeric axes have a parameter for each end; the initial values show the whole.
   function ends(key, channel) {
     const value = (end) => figures[key].spec.params?.find((param) => param.name === `${channel}_${end}`)?.value;
     return value("from") === undefined ? null : [value("from"), value("to")];
@@ -44,7 +44,7 @@
   const channels = (key) => ["x", "y"].filter((channel) => ends(key, channel));
   const zoomable = (key) => channels(key).length > 0;
 
-  // Charts with one horizontal axis, `key` left out.
+  // The other charts that share a horizontal axis with `key`.
   const besides = (key) => Object.keys(figures).filter((other) => other !== key && figures[key].linked && figures[other].linked === figures[key].linked);
 
   // `ranges` has new ends by channel; null shows the whole. Charts with the same axis follow.
@@ -68,7 +68,7 @@
     view.signal("zoomed", zoomed).runAsync();
   }
 
-  // Half as much, or twice as much, of what lies around the middle of the axis as drawn.
+  // Shows half or twice the range around the middle of the axis.
   function step(key, factor) {
     const view = views.get(key), ranges = {};
     if (!view) return;
@@ -95,7 +95,7 @@
       view.planeLeft = () => plane().left;
     }
 
-    // Where the plane of the chart begins, and how large it is.
+    // The position and the size of the plot area.
     function plane() {
       const [left, top] = view.origin(), outer = element.getBoundingClientRect();
       const box = element.querySelector("svg").getBoundingClientRect(), padding = view.padding();
@@ -109,7 +109,7 @@
       const within = (value, most) => Math.min(Math.max(value, 0), most);
       return [within(event.clientX - outer.left - left, width), within(event.clientY - outer.top - top, height)];
     }
-    // A flat rectangle means all of the height.
+    // A flat rectangle selects the full height.
     function dragged(from, to) {
       const flat = Math.abs(to[1] - from[1]) < 24 || !ends(key, "y");
       const level = Math.abs(to[0] - from[0]) < 6 || !ends(key, "x");
@@ -178,7 +178,7 @@
     return [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name])).join(","))].join("\n") + "\n";
   }
 
-  // Saved images carry the title and the light colours as values: outside of this page no CSS colours them.
+  // Saved images contain the title and the light colours as values, because no CSS applies outside this page.
   async function image(figure, format) {
     const plain = JSON.parse(
       JSON.stringify({ ...figure.spec, config }).replace(/var\(--([a-z0-9-]+)\)/g, (all, name) => light[name] ?? all),

@@ -54,7 +54,7 @@ def test_what_stays_spoiled_is_an_error_after_the_result(weir: Weir, pairs: list
     pairs += [None, SwitchFault(away_ns=10**9)]
     answer = weir("failover", "--kinds", "hard", *SHORT, "--attempts", "1", "--no-find-load")
     assert answer.code == 5
-    assert "1 of 2 switches stayed without a valid attempt" in answer.err
+    assert "1 of 2 switches have no valid attempt" in answer.err
     assert "1 of 2 switches measured" in answer.out
 
 

@@ -174,7 +174,7 @@ def test_what_the_host_spoils_for_good_is_a_problem_with_advice(store: Store) ->
     assert len(outcome.found.missing) == 1
     problem = outcome.problem()
     assert problem is not None
-    assert "1 of 8 switches stayed without a valid attempt" in str(problem)
+    assert "1 of 8 switches have no valid attempt" in str(problem)
     assert f"weir run --resume {outcome.run.run_id}" in str(problem)
 
 

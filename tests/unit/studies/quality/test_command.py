@@ -112,4 +112,4 @@ def test_a_report_is_written_and_never_replaces_its_capture(weir: Weir, file: Pa
     answer = weir("quality", file, "--report", out)
     assert answer.code == 0, answer.err
     assert f"Report: {out}" in answer.err
-    assert "Do it again" in out.read_text()
+    assert "Reproduce" in out.read_text()
