@@ -70,6 +70,6 @@ class NotMet(WeirError):
 
 
 class NobodyReads(OutputError):
-    """The reader of standard output has closed it, as ``head`` does after its last line; no message follows."""
+    """The reader of standard output has closed it, as ``head`` does after its last line; prints nothing."""
 
     exit_code = 128 + signal.SIGPIPE
