@@ -35,7 +35,7 @@ def compile_calls(traffic: Traffic, endpoints: Endpoints | None = None) -> Plan:
     longest_ns = int(gap_ns.max())
     if longest_ns > MAX_GAP_NS:
         raise InputError(
-            f"nobody says a word for {longest_ns / NS_PER_S:.3g} s; up to {MAX_GAP_NS / NS_PER_S:.2f} s is "
+            f"nobody speaks for {longest_ns / NS_PER_S:.3g} s; up to {MAX_GAP_NS / NS_PER_S:.2f} s is "
             "possible; make more calls, or let them stand and talk all the time"
         )
     return Plan(
