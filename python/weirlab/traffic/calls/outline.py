@@ -93,9 +93,7 @@ def outline(
 
     zero_ns = _first_packet_ns(calls, units, runs)
     if zero_ns >= total_ns:
-        raise InputError(
-            f"nobody speaks for {total_ns / NS_PER_S:g} s; make more calls or a longer trial"
-        )
+        raise InputError(f"nobody speaks for {total_ns / NS_PER_S:g} s; make more calls or a longer trial")
     units, runs = _shifted(units, runs, ways, zero_ns, total_ns, calls.signalling)
     _check_amount(calls, warmup_ns, duration_ns, runs.total)
 

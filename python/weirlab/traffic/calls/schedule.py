@@ -187,9 +187,7 @@ def traffic_of(calls: Calls, duration_s: float, warmup_s: float = 0.5) -> Traffi
         add(framed_bytes(len(body), ip), 1)
     total = sum(counts.values())
     if total < 1:
-        raise InputError(
-            f"nobody speaks in the recorded {duration_s:g} s; make more calls or a longer trial"
-        )
+        raise InputError(f"nobody speaks in the recorded {duration_s:g} s; make more calls or a longer trial")
     return Traffic(
         rate=Rate(total * NS_PER_S / duration_ns),
         sizes=_mix(counts),

@@ -61,7 +61,7 @@ def esp_transport(voice: Voice, suite: Suite) -> Parts:
 
 
 def esp_rtp(voice: Voice, suite: Suite) -> Parts:
-    """As :func:`esp_transport`, but without UDP: RTP has no IP protocol number and uses an experimental one."""
+    """As :func:`esp_transport`, but without UDP: RTP has no IP protocol number, so an experimental one."""
     return _esp({"RTP": RTP_BYTES, "speech": voice.payload_bytes}, suite, voice.ip, voice.natt)
 
 
