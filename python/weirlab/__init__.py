@@ -1,16 +1,16 @@
 """Weir measures, models and predicts what network gear does to real-time traffic.
 
 For notebooks and scripts: :func:`run`, :func:`resume`, :func:`runs`, :func:`open_run`, :func:`fit` and
-:func:`predict`; captures are read by :mod:`weirlab.trace`. See ``docs/python.md``.
+:func:`predict`; :mod:`weirlab.trace` reads captures. See ``docs/python.md``.
 """
 
-# What type checkers see is in __init__.pyi: each module imports this package, which must not import them.
+# Type checkers read __init__.pyi. Every module imports this package, so it must not import them.
 
 __all__ = ("__version__", "fit", "open_run", "predict", "resume", "run", "runs")
 
 
 def __getattr__(name):
-    """What is asked for: to import it takes longer than many a command."""
+    """Import an attribute on first use: importing it takes longer than many commands."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name != "__version__":

@@ -3,7 +3,7 @@
 import os
 import sys
 
-# ``-m`` puts the current folder first, and what lies there is none of Weir's.
+# ``-m`` puts the current folder first in sys.path, and the modules there are not Weir's.
 if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
     del sys.path[0]
 

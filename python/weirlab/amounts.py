@@ -1,4 +1,4 @@
-"""Amounts as users write them: sizes, times and line rates, read in one way by every option."""
+"""Amounts as users write them: sizes, times and line rates, parsed the same way for every option."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LINE: Final = re.compile(r"(\d{1,12}(?:\.\d+)?)([kmg]?)(?:bit/s|bps|bit|b/s)?")
 
 
 def parse_size(text: str, option: str) -> int:
-    """Bytes of ``500MB`` (a thousand each, as a disk's), ``64MiB`` or ``64M`` (1024 each), ``65536``."""
+    """Bytes of ``500MB`` (powers of 1000, as for disks), ``64MiB`` or ``64M`` (powers of 1024), ``65536``."""
     match = _SIZE.fullmatch(text.strip())
     value = 0
     if match:
@@ -42,7 +42,7 @@ def parse_time(text: str, option: str) -> float:
 
 
 def parse_budget(text: str, option: str = "the time budget") -> float:
-    """The same, at most a week: more is a slip of the pen."""
+    """Seconds as :func:`parse_time` reads them, at most a week: more is a typing error."""
     value = parse_time(text, option)
     if value > _WEEK_S:
         raise InputError(f"{option} {quoted(text)} is more than a week")

@@ -1,4 +1,4 @@
-"""Columns of stored tables, each described once: as a field of a dataclass that stands for a row."""
+"""Columns of stored tables, each described once, as a field of the dataclass that represents a row."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Column:
     name: str
     type: str
     unit: str
-    """As the end of the name tells; empty for none."""
+    """From the suffix of the name; empty without one."""
     meaning: str
 
 
 def described(row: type) -> list[Column]:
-    """The columns of ``row`` with what the string below each field says, its bases' too; reads the source.
+    """The columns of ``row`` and its base classes, described by the string below each field in the source.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def described(row: type) -> list[Column]:
 
 
 def unit(name: str) -> str:
-    """The unit of a quantity by the end of its name; empty for none."""
+    """The unit of a quantity, from the suffix of its name; empty without one."""
     return next((text for end, text in _UNITS.items() if name.endswith(end)), "")
 
 

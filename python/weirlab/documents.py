@@ -1,11 +1,11 @@
-"""Dataclasses as JSON documents and back: how files, tables and ``--json`` hold them.
+"""Dataclasses as JSON documents and back, for files, tables and ``--json``.
 
 A document has the fields of its dataclass, in their order. A dataclass can say that
 
-- a field is left out where it is empty: ``field(default=None, metadata=SPARSE)``;
-- null stands for NaN, or infinity, in a field: ``Measured``, or ``Unlimited``, instead of ``float``;
+- a field is left out if it is empty: ``field(default=None, metadata=SPARSE)``;
+- null in a field means NaN, or infinity: ``Measured``, or ``Unlimited``, instead of ``float``;
 - a field holds an array: ``Array``;
-- its document deliberately differs: a method ``to_json`` returns it. What that adds is ignored when read.
+- its document deliberately differs: a method ``to_json`` returns it. Reading ignores the fields it adds.
 
 pydantic reads documents, and is imported when the first one is read; so is numpy for the first array.
 """
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SPARSE: Final[Mapping[str, Any]] = {"sparse": True}
-"""Metadata of a field that a document has only where it is not empty."""
+"""Metadata of a field that documents leave out while it is empty."""
 
 
 def plain(value: object) -> Any:
-    """``value`` as JSON knows it.
+    """``value`` in the types that JSON has.
 
     Dataclasses and mappings become objects, sequences, sets and arrays become arrays, paths and dates
-    become text; a number that is not finite becomes null, for which JSON has no word.
+    become text. A number that is not finite becomes null, since JSON cannot express it.
     """
     match value:
         case None | bool() | str():
@@ -53,7 +53,7 @@ def plain(value: object) -> Any:
             return sorted((plain(item) for item in value), key=str)
         case _ if is_dataclass(value) and not isinstance(value, type):
             return plain(value.to_json()) if hasattr(value, "to_json") else plain(document_of(value))
-        case _ if hasattr(value, "tolist"):  # Arrays and numbers of numpy, which stays out of this module.
+        case _ if hasattr(value, "tolist"):  # NumPy arrays and numbers; this module does not import NumPy.
             return plain(value.tolist())
         case _ if hasattr(value, "isoformat"):
             return value.isoformat()
@@ -74,14 +74,14 @@ def document_of(value: Any) -> dict[str, Any]:
 def typed(kind: type[T], document: object) -> T:
     """The inverse of :func:`plain`: ``document``, of JSON values, as a ``kind``.
 
-    Fields that are not there have their defaults. Nothing is converted but what JSON does not know: a text is
-    no number and 2.5 no count, but a list is a tuple and null a ``Measured`` NaN.
+    Missing fields get their defaults. Only what JSON cannot express is converted: a list becomes a tuple and
+    null a ``Measured`` NaN, but a string does not become a number, nor 2.5 a count.
 
     Raises
     ------
     ValueError
-        ``document`` is something else; the message names the place. What the dataclass itself raises for
-        impossible values, such as ``InputError``, passes.
+        ``document`` does not fit; the message names the place. Errors that the dataclass itself raises for
+        impossible values, such as ``InputError``, are passed on.
     """
     from pydantic import ValidationError
 
@@ -106,7 +106,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 _adapters: Final[dict[Any, TypeAdapter[Any]]] = {}
-"""Made once for each kind, which takes a while."""
+"""Made once for each kind, since it takes a while."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _array(value: Any) -> npt.NDArray[np.float64]:
     try:
         return np.asarray(value, dtype=np.float64)
     except TypeError as error:
-        # pydantic knows only ValueError for what a value is not.
+        # pydantic reports only a ValueError as an invalid value.
         raise ValueError(str(error)) from error
 
 

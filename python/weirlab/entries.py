@@ -1,4 +1,4 @@
-"""What other packages bring, by their entry points."""
+"""What other packages contribute through their entry points."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ T = TypeVar("T")
 def brought(
     group: str, noun: str, load: Callable[[EntryPoint], tuple[str, T]], own: Iterable[str]
 ) -> tuple[Mapping[str, T], Sequence[str]]:
-    """What other packages bring in ``group``, by key, and why the rest is missing, a sentence each.
+    """What other packages contribute to ``group``, by key, and a sentence for each one that is left out.
 
-    ``load`` returns the key and the thing of an entry point, and may raise anything. ``own`` are Weir's keys,
-    and ``noun`` is what sentences call one: ``study``.
+    ``load`` returns the key and the object of an entry point, and may raise anything. ``own`` has Weir's own
+    keys, and ``noun`` is the word for a contribution in messages: ``study``.
     """
-    # It takes as long to import as all that a quick command needs.
+    # Importing it takes as long as everything else that a quick command imports.
     from importlib.metadata import entry_points
 
     found: dict[str, T] = {}
     owners = dict.fromkeys(own, "Weir")
     problems: list[str] = []
-    # A package that is on the path twice names its things twice.
+    # A package that is on the path twice lists its entry points twice.
     for point in dict.fromkeys(entry_points(group=group)):
         package = point.dist.name if point.dist is not None else point.value
         try:

@@ -1,4 +1,4 @@
-"""What can go wrong, in few classes.
+"""Weir's errors, in a few classes.
 
 A message says what failed, where, what was expected and what to do. Packet loss is a
 result and never an error. ``exit_code`` is what the command line returns.
@@ -22,7 +22,7 @@ class InputError(WeirError):
 
 
 class MissingCapability(WeirError):
-    """The machine lacks a privilege, a tool or a kernel feature; the message names the way out."""
+    """The machine lacks a privilege, a tool or a kernel feature; the message names the remedy."""
 
     exit_code = 3
 
@@ -52,13 +52,13 @@ class ModelError(WeirError):
 
 
 class Undecided(WeirError):
-    """What was measured leaves open whether a requirement is met, or whether two runs differ."""
+    """The measurements leave open whether a requirement is met, or whether two runs differ."""
 
     exit_code = 7
 
 
 class OutputError(WeirError):
-    """The result cannot be written on standard output: it is closed, or its disk is full."""
+    """The result cannot be written to standard output: it is closed, or its disk is full."""
 
     exit_code = 8
 
@@ -70,6 +70,6 @@ class NotMet(WeirError):
 
 
 class NobodyReads(OutputError):
-    """Whoever read standard output is gone, as ``head`` is after its last line; there is nothing to tell."""
+    """The reader of standard output has closed it, as ``head`` does after its last line; prints nothing."""
 
     exit_code = 128 + signal.SIGPIPE

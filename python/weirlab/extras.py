@@ -1,4 +1,4 @@
-"""What an installation may lack: extras of the package, or the engine; and what to say then."""
+"""Optional parts of an installation (extras of the package, the engine), and the error if one is missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def engine_needed() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise LabError(f"the engine is not built ({error}); make build builds it") from error
+        raise LabError(f"the engine is not built ({error}); build it with 'make build'") from error
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Extra:
     purpose: str
     """What needs them, in the plural."""
     packages: Mapping[str, str]
-    """Modules and the names by which people know them."""
+    """Modules, and the names that people know them by."""
 
     @property
     def remedy(self) -> str:
@@ -38,7 +38,7 @@ class Extra:
         return f"pip install 'weirlab[{self.name}]'"
 
     def missing(self) -> list[str]:
-        """Those that are not installed; none is imported to find out."""
+        """The packages that are not installed; none is imported to find out."""
         return [name for module, name in self.packages.items() if find_spec(module) is None]
 
     def require(self) -> None:
@@ -50,7 +50,7 @@ class Extra:
             )
 
     def deferred(self, module: str) -> Any:
-        """``module``, imported when it is first used; then ``MissingCapability`` where it is missing."""
+        """``module``, imported on first use; that raises ``MissingCapability`` if it is not installed."""
         return _Deferred(module, self)
 
 
@@ -60,17 +60,17 @@ class _Deferred(ModuleType):
         self._extra = extra
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # Looking at the module is no use of it.
+        if name.startswith("__"):  # Inspecting the module does not count as using it.
             raise AttributeError(name)
         self._extra.require()
         return getattr(import_module(self.__name__), name)
 
 
 MANAGE: Final = Extra("manage", "numbering plans in a database", {"sqlalchemy": "SQLAlchemy"})
-"""SQLite and PostgreSQL alike."""
+"""For SQLite and PostgreSQL."""
 
 REPORT: Final = Extra("report", "the charts of a report", {"altair": "Altair", "vl_convert": "vl-convert"})
-"""A third of the installation's size, for the charts of pages and their images."""
+"""For the charts of pages and their images; a third of the installation's size."""
 
 VOICE: Final = Extra(
     "voice", "gatekeepers, and imports of zones,", {"dns": "dnspython", "pycrate_asn1dir": "pycrate"}

@@ -1,10 +1,10 @@
-"""Ctrl-C, SIGTERM and SIGHUP as ``KeyboardInterrupt``, but never in the middle of what must be done whole.
+"""Ctrl-C, SIGTERM and SIGHUP as ``KeyboardInterrupt``, but never in the middle of work that must complete.
 
-A signal may arrive between any two instructions: while a test bed is being removed, between making a
-run and writing down who owns it. Instead of a ``try`` around each such place, the function that must
-not be cut short says so (:func:`shielded`), and the handler looks at the frames that it would interrupt.
-The innermost one that says anything decides; ``with`` statements and ``close`` methods count as shielded
-without being told. What is put off is delivered as soon as nothing shields any more.
+A signal may arrive between any two instructions: while a test bed is being removed, or between creating
+a run and recording its owner. Instead of a ``try`` around each such place, a function that must not be
+interrupted is marked (:func:`shielded`), and the handler inspects the frames that it would interrupt.
+The innermost marked frame decides; ``with`` statements and ``close`` methods count as shielded without
+a mark. A deferred signal is delivered as soon as no frame is shielded any more.
 
 Trio protects its internals in the same way (``trio/_core/_ki.py``): a mark on the code, not a switch that
 is thrown when the function runs, leaves no gap before its first and after its last instruction.
@@ -25,13 +25,14 @@ from weirlab.errors import WeirError
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 REPEAT_S: Final = 2.0
-"""Signals that follow another one sooner are the same: shells and runners often deliver one Ctrl-C twice."""
+"""A signal that follows another one sooner counts as the same: shells and runners often deliver one Ctrl-C
+twice."""
 
 _AGAIN_S: Final = 0.001
 _ANEW_S: Final = 0.02
-"""An alarm just before a system call that waits is not seen: another one ends the call."""
+"""An alarm just before a blocking system call goes unnoticed: another one ends the call."""
 _SHIELDED_NAMES: Final = frozenset({"__enter__", "__exit__", "__del__", "close"})
-# A module that was broken off while it was imported fails later, in ways that nobody expects.
+# A module whose import was interrupted fails later, in unexpected ways.
 _IMPORT: Final = ("<frozen importlib._bootstrap>", "_find_and_load")
 # Rust calls it when it first meets an array (rust-numpy, npyffi/array.rs), and panics when it raises.
 _CALLED_BY_RUST: Final = "NumpyVersion.__init__"
@@ -43,7 +44,7 @@ _marks: dict[CodeType, bool] = {}
 
 
 class _State:
-    """What this process has been told by signals."""
+    """The signals that this process has received."""
 
     number: int = signal.SIGINT
     at_s: float = float("-inf")
@@ -56,17 +57,17 @@ _state = _State()
 
 
 def shielded(function: F) -> F:
-    """``function`` is not interrupted, nor is what it calls; a signal waits until it returns.
+    """Mark ``function``: neither it nor what it calls is interrupted; a signal waits until it returns.
 
-    Of a generator only what it does itself is shielded: put below ``contextmanager``, the set-up and the
-    clean-up are, and the block of the ``with`` is not.
+    In a generator only its own code is shielded: below ``contextmanager``, that is the set-up and the
+    clean-up, but not the block of the ``with``.
     """
     _marks[function.__code__] = True
     return function
 
 
 def interruptible(function: F) -> F:
-    """``function`` may be interrupted even when something shielded calls it: it waits for long."""
+    """Mark ``function``, which waits for long: it may be interrupted even if a shielded function calls it."""
     _marks[function.__code__] = False
     return function
 
@@ -74,13 +75,13 @@ def interruptible(function: F) -> F:
 @contextmanager
 @shielded
 def owned(make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
-    """``with make()``, without a moment in which what was made has nobody to remove it."""
+    """``with make()``, without a moment in which an interrupt would leave its result without clean-up."""
     with make() as thing:
         yield thing
 
 
 def catch() -> None:
-    """Turn signals into ``KeyboardInterrupt`` from here on; ignored ones stay so. May be called again."""
+    """Turn signals into ``KeyboardInterrupt`` from here on, but not ignored ones. May be called again."""
     _state.caught = True
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -89,9 +90,9 @@ def catch() -> None:
 
 
 def catch_again() -> None:
-    """After an import that may have put a handler in front of ours, as Polars does for SIGINT.
+    """Catch signals again after an import that may have replaced the handler, as Polars does for SIGINT.
 
-    It raises ``KeyboardInterrupt`` out of whatever Polars is doing, also where that is shielded.
+    Polars' handler raises ``KeyboardInterrupt`` out of whatever Polars is doing, even in shielded code.
     """
     if _state.caught:
         catch()
@@ -99,29 +100,29 @@ def catch_again() -> None:
 
 @shielded
 def ignore() -> None:
-    """The work is done: there is nothing left to interrupt."""
+    """Ignore signals from here on: the work is done, and there is nothing left to interrupt."""
     signal.setitimer(signal.ITIMER_REAL, 0.0)
     for number in (*SIGNALS, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN)
     _state.caught = False
-    # Python kills itself by SIGINT at its end, whatever the exit code is to be, once a KeyboardInterrupt has
-    # come out of a text that was evaluated, as annotations are; the next such text makes it forget that
-    # (run_eval_code_obj in CPython's pythonrun.c).
+    # Python kills itself with SIGINT on exit, whatever the exit code, once a KeyboardInterrupt has come out
+    # of evaluated source text such as annotations. Evaluating another text clears this (run_eval_code_obj
+    # in CPython's pythonrun.c).
     eval("None")
 
 
 def pending() -> bool:
-    """Whether a signal has been put off and not delivered yet."""
+    """Whether a signal has been deferred and not delivered yet."""
     return _state.pending
 
 
 def behind(error: BaseException) -> bool:
-    """Is ``error`` an interruption, or what native code that called Python made of one?"""
+    """Is ``error`` an interruption, or an error into which native code that called Python turned one?"""
     return isinstance(error, KeyboardInterrupt) or (_state.delivered and not isinstance(error, WeirError))
 
 
 def exit_code() -> int:
-    """What a command returns that was interrupted: 130 for Ctrl-C, 143 for SIGTERM."""
+    """The exit code of an interrupted command: 130 for Ctrl-C, 143 for SIGTERM."""
     return 128 + _state.number
 
 
@@ -129,7 +130,7 @@ def _caught(number: int, frame: FrameType | None) -> None:
     now_s = time.monotonic()
     repeated = now_s - _state.at_s < REPEAT_S
     _state.at_s = now_s
-    # Whoever is on the way out already is not to be cut short, and says what it was told first.
+    # A process already on its way out is not interrupted again, and reports the first signal.
     if not repeated and not isinstance(sys.exception(), KeyboardInterrupt):
         _state.number = number
         _state.pending = True

@@ -1,7 +1,7 @@
-"""How much may be asked for, stated once: for options, scenario files and the plans made of them.
+"""Upper limits on requests, stated once for options, scenario files and the plans made from them.
 
-Beyond these numbers nothing useful can be measured; they are there so that a slip of the pen is
-refused at once, with its place, and does not end in memory or patience running out.
+Nothing useful can be measured beyond them. They exist so that a typing error is refused at once, with its
+place, and does not exhaust memory or patience.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 MOST_RULES: Final = 1_000_000
-"""Matching positions: rules up to and with the one that accepts."""
+"""Matching positions: rules up to and including the one that accepts."""
 
 MOST_FLOWS: Final = 1_000_000
 
@@ -19,7 +19,7 @@ LONGEST_LOSS_RUN: Final = 10_000
 """Packets lost in a row, on average: more than three minutes of a call."""
 
 LONGEST_S: Final = 3600.0
-"""Of anything that lasts within a trial, in s; in ns it is the most for a time of a simulated device."""
+"""Of anything within a trial, in s; in ns, the limit for any time of a simulated device."""
 
 LONGEST_ADVERT_S: Final = 255
 """Between two advertisements of VRRP version 2 (RFC 3768, section 5.3.7) or of CARP: 8 bits."""
@@ -49,7 +49,7 @@ MOST_LEVELS: Final = 20
 """Of nesting in a scenario file."""
 
 MOST_PLAN_BYTES: Final = 1_000_000
-"""Of a numbering plan's YAML file; long tables of prefixes belong into CSV files beside it."""
+"""Of a numbering plan's YAML file; long tables of prefixes belong in CSV files beside it."""
 
 MOST_PLAN_VALUES: Final = 100_000
 """In a numbering plan's YAML file."""

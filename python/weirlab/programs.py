@@ -1,7 +1,7 @@
 """Programs that Weir starts: those of the system from the system's folders, its own in isolation.
 
-Weir mostly runs as root, and somewhere: in a folder that others can write, with a PATH that leads there or
-that lacks ``/usr/sbin``. So neither the current folder nor PATH decide what is started.
+Weir mostly runs as root, and from anywhere: perhaps in a folder that others can write to, with a PATH that
+leads there or lacks ``/usr/sbin``. So neither the current folder nor PATH decides which program is started.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOLDERS: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where the system's programs are looked for, and what they get as PATH."""
 
 Program = subprocess.Popen
-"""One that was started."""
+"""A program that was started."""
 
 _HOME: Final = str(Path(__file__).absolute().parent.parent)
 
@@ -42,8 +42,8 @@ def find(name: str, folders: str = FOLDERS) -> str | None:
 def own(module: str, *arguments: str) -> list[str]:
     """The command that runs a module of Weir.
 
-    It finds the packages where this process does, but nothing in the current folder, and nothing that has the
-    name of a module of the standard library.
+    It finds packages where this process does, but none in the current folder, and none that has the name of
+    a module of the standard library.
     """
     return [sys.executable, *_ISOLATED, "-c", _MODULE, json.dumps(_search_path()), module, *arguments]
 
@@ -54,7 +54,7 @@ def script(path: Path, *arguments: str) -> list[str]:
 
 
 def located(command: Sequence[str]) -> list[str]:
-    """``command`` with the path of its program; raises ``MissingCapability`` where that is not installed."""
+    """``command`` with the path of its program; raises ``MissingCapability`` if that is not installed."""
     name, *arguments = command
     if (path := name if os.path.isabs(name) else find(name)) is None:
         raise MissingCapability(
@@ -64,15 +64,15 @@ def located(command: Sequence[str]) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """What a program gets: the environment of this one, with the system's folders as PATH."""
+    """The environment of a started program: that of this process, with the system's folders as PATH."""
     return {**os.environ, "PATH": FOLDERS, **more}
 
 
 def start(command: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any) -> Program[Any]:
     """``subprocess.Popen`` of one of the system's programs, of :func:`own` or of :func:`script`.
 
-    It has a process group of its own: Ctrl-C at a terminal reaches Weir alone, which ends it in good order.
-    Raises ``MissingCapability`` where it is not installed.
+    It has its own process group: Ctrl-C at a terminal reaches only Weir, which ends it in good order.
+    Raises ``MissingCapability`` if it is not installed.
     """
     return Program(located(command), env=environment() if env is None else env, **_apart(options))
 
@@ -80,13 +80,13 @@ def start(command: Sequence[str], *, env: Mapping[str, str] | None = None, **opt
 def run(
     command: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any
 ) -> subprocess.CompletedProcess[Any]:
-    """``subprocess.run``, as :func:`start`. A failure shows in ``returncode`` unless ``check`` is set."""
+    """``subprocess.run`` as in :func:`start`. A failure shows in ``returncode`` unless ``check`` is set."""
     options.setdefault("check", False)
     return subprocess.run(located(command), env=environment() if env is None else env, **_apart(options))
 
 
 def _apart(options: dict[str, Any]) -> dict[str, Any]:
-    """``options`` with a process group of the program's own; a session of its own has one."""
+    """``options`` with a new process group, which a new session has already."""
     return options if options.get("start_new_session") else {"process_group": 0, **options}
 
 

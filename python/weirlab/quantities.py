@@ -19,7 +19,7 @@ _ZEROS: Final = re.compile(r"\.0+ ")
 NOTHING: Final = "–"
 
 FINEST: Final = 9
-"""Decimals at most: what is smaller is what arithmetic leaves behind, and shown as 0."""
+"""Decimals at most: anything smaller is rounding error and shown as 0."""
 _NEARLY_ALL: Final = 0.9
 _FINEST_TIME: Final = 2
 """Decimals of a ns at most, of means over many."""
@@ -37,7 +37,7 @@ def significant(value: float, digits: int = 3, finest: int = FINEST) -> str:
 
 
 def scaled(value: float, units: Units, digits: int = 3, finest: int = FINEST, space: str = " ") -> str:
-    """``value`` in the greatest of ``units`` of which it is at least one; ``finest`` is about the least."""
+    """``value`` in the greatest of ``units`` of which it is at least one; ``finest`` is for the smallest."""
     if not math.isfinite(value):
         return NOTHING
     # Rounding first keeps 999,999 from becoming "1,000 kpps".
@@ -79,7 +79,7 @@ def count(value: float) -> str:
 
 
 def plural(n: int, noun: str, many: str = "", space: str = " ") -> str:
-    """``1 trial``, ``3 trials``; ``many`` where that is no mere ``s``."""
+    """``1 trial``, ``3 trials``; ``many`` is the plural if that takes more than an ``s``."""
     return f"{n:,}{space}{noun if n == 1 else many or noun + 's'}"
 
 

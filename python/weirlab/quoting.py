@@ -1,6 +1,6 @@
 """Text from elsewhere (names, paths, files, what a tool printed) in messages and on terminals.
 
-What a user, a file or a program supplied may hold what a terminal obeys, and may be of any length.
+Such text may contain control sequences that a terminal obeys, and may be of any length.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def quoted(value: object, limit: int = MOST_QUOTED) -> str:
 
 
 def shortened(line: str, limit: int = MOST_IN_LINE) -> str:
-    """``line`` with its middle left out where it is longer than ``limit``: beginning and end tell most."""
+    """``line`` with its middle left out if it is longer than ``limit``: beginning and end say most."""
     if len(line) <= limit:
         return line
     tail = limit // 4

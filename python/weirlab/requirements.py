@@ -1,6 +1,6 @@
-"""What a result is required to be, as in ``p99<1ms``: read, and judged by what was measured.
+"""Requirements on a result, such as ``p99<1ms``: parsed, and judged by what was measured.
 
-Pure. A requirement that no measurement decides is undecided, which is neither met nor not met.
+Pure. A requirement that the measurements do not decide is undecided: neither met nor not met.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
 
 @dataclass(frozen=True)
 class Demand:
-    """``quantity`` must compare like this with ``value``, which is in ``unit``."""
+    """A requirement: how ``quantity`` must compare with ``value``, which is in ``unit``."""
 
     text: str
     quantity: Quantity
@@ -101,37 +101,37 @@ class Demand:
 class Case:
     """One measurement that a demand must hold for.
 
-    ``value``, ``low`` and ``high`` are in ns, a ratio, packets/s, MOS or a count. The last two bound what
-    the value may be, infinite where that is not known; they are the value itself unless given.
+    ``value``, ``low`` and ``high`` are in ns, a ratio, packets/s, MOS or a count. The last two bound the true
+    value, and are infinite if a bound is not known; by default both are the value itself.
     """
 
     value: float
     low: float = math.nan
     high: float = math.nan
     where: str = ""
-    """Which of several settings, streams or callers; empty where there is one."""
+    """Which of several settings, streams or callers; empty if there is only one."""
     note: str = ""
     """What the value was counted from: ``of 20,000 packets``."""
     why: str = ""
-    """What keeps it from being decided, and what would decide."""
+    """Why it is undecided, and what would decide it."""
     frame_bytes: float = math.nan
     """Mean frame size, for rates in bit/s."""
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Lowest and highest that the value may be."""
+        """The lowest and the highest possible value."""
         low, high = (self.value if math.isnan(end) else end for end in (self.low, self.high))
         return low, high
 
     @classmethod
     def unknown(cls, why: str, where: str = "") -> Case:
-        """Nothing was measured that counts."""
+        """A case without a valid measurement."""
         return cls(math.nan, -math.inf, math.inf, where=where, why=why)
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of a demand. It is met if it is in every case, not met if it is not in one."""
+    """The verdict on a demand: met if every case meets it, not met if one case does not."""
 
     demand: Demand
     verdict: Verdict
@@ -158,14 +158,14 @@ class Judgement:
         return f"{show(self.case.value, digits)} [{show(low, digits)}, {show(high, digits)}]"
 
     def _digits(self, *values: float) -> int:
-        """As many as it takes to tell the values from each other, and from a limit that they are not."""
+        """The fewest digits that distinguish the values from each other and from the limit."""
         apart = {*values, self.demand.value}
         texts = ({self.demand.show(value, digits) for value in apart} for digits in range(3, _MOST_DIGITS))
         return next((digits for digits, shown in enumerate(texts, 3) if len(shown) == len(apart)), 3)
 
     @property
     def because(self) -> str:
-        """What else has to be known: where, how much was counted, what would decide."""
+        """The context of the verdict: where, how much was counted, what would decide it."""
         why = self.case.why if self.verdict == "undecided" else ""
         where = self.case.where
         if where and self.cases > 1:
@@ -174,7 +174,7 @@ class Judgement:
         return "; ".join(part for part in (where, self.case.note, why) if part)
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``; what is not known or has no bound is null."""
+        """For ``--json``; unknown and unbounded values are null."""
         demand, (low, high) = self.demand, self.case.ends
         return {
             "requirement": demand.text,
@@ -200,7 +200,7 @@ def parse(text: str, known: Sequence[Quantity]) -> Demand:
     Raises
     ------
     InputError
-        The text is no such thing, names none of the ``known`` quantities, or no result could meet it.
+        The text is not a requirement, names none of the ``known`` quantities, or no result could meet it.
     """
     match = _TEXT.fullmatch(text.replace(" ", ""))
     names = ", ".join(quantity.name for quantity in known)
@@ -234,7 +234,7 @@ def judge(demand: Demand, cases: Sequence[Case]) -> Judgement:
 
 
 def decide(demand: Demand, low: float, high: float) -> Verdict:
-    """What can be said of a value that is known to lie from ``low`` to ``high``."""
+    """The verdict on a value that is known to lie between ``low`` and ``high``."""
     limit = demand.value
     if math.isnan(low) or math.isnan(high):
         return "undecided"
@@ -247,7 +247,7 @@ def decide(demand: Demand, low: float, high: float) -> Verdict:
 
 
 def _excess(demand: Demand, case: Case) -> float:
-    """How far the case is on the wrong side, or how little on the right one; most where nothing is known."""
+    """How far the case is on the wrong side, negative on the right one; infinite if nothing is known."""
     if math.isnan(case.value):
         return math.inf
     off = case.value - demand.value
@@ -291,7 +291,7 @@ def _value(text: str, quantity: Quantity, value: str) -> tuple[float, Unit]:
 
 
 def _refuse_pointless(text: str, quantity: Quantity, comparison: Comparison, value: float) -> None:
-    """Raise ``InputError`` for what every result meets, or none."""
+    """Raise ``InputError`` for a requirement that every result meets, or none."""
     said = f"requirement {quoted(text)}"
     below = comparison in ("<", "<=")
     if quantity.kind == "share":

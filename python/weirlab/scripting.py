@@ -1,6 +1,6 @@
 """Weir for notebooks and scripts: studies from a dict or a file, stored runs, models.
 
-All of this is to be had from ``weirlab`` itself. What fails raises an error of :mod:`weirlab.errors`.
+All of it is available from ``weirlab`` itself. Failures raise the errors of :mod:`weirlab.errors`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def run(
     out: PathText | None = None,
     progress: Progress = QUIET,
 ) -> Outcome[Any]:
-    """Carry out a scenario; its findings are in ``found``, the run in ``run``.
+    """Run a scenario; its findings are in ``found``, the run in ``run``.
 
     Parameters
     ----------
     scenario:
-        A file, the name of a ready-made scenario, or what a file would say as a dict.
+        A file, the name of a ready-made scenario, or the content of such a file as a dict.
     out:
         HTML file of the report; by default as the scenario says, beside the run.
     """
@@ -51,7 +51,7 @@ def run(
 
 
 def resume(run_id: str, *, store: AnyStore = None, progress: Progress = QUIET) -> Outcome[Any]:
-    """Go on with an interrupted run of a scenario; ``last`` is the newest."""
+    """Continue an interrupted run of a scenario; ``last`` is the newest."""
     return runner.resume_scenario(_store(store), run_id, progress)
 
 
@@ -63,7 +63,7 @@ def runs(store: AnyStore = None) -> list[RunSummary]:
 def open_run(run_id: str = "last", *, kind: str | None = None, store: AnyStore = None) -> Run:
     """A stored run: an ID, the beginning of one, or ``last``, of ``kind`` if given.
 
-    ``trials()``, ``histograms()``, ``series()``, ``flows()`` and ``calls()`` are its Polars frames,
+    ``trials()``, ``histograms()``, ``series()``, ``flows()`` and ``calls()`` return its Polars frames,
     ``table(name)`` those of its study.
     """
     return _store(store).open(run_id, kind=kind)
@@ -78,7 +78,7 @@ def fit(run: str | Run = "last", *, store: AnyStore = None) -> FitOutcome:
 def predict(
     source: PathText | Run, *, rate: str, frame: int | str = 64, rules: int = 0, store: AnyStore = None
 ) -> PredictionOutcome:
-    """What the models of a run or of a model file say about one setting.
+    """Predict one setting from the models of a run or of a model file.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where runs are kept, and how they are called: what can be told without reading one."""
+"""Where runs are kept and how they are named: what is known without reading any of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def default_root() -> Path:
 
 
 def run_ids(root: Path) -> list[str]:
-    """The folders in ``root`` that are called like runs, in no order; raises ``OSError``."""
+    """The folders in ``root`` that are named like runs, in no order; raises ``OSError``."""
     if not root.exists():
         return []
     return [entry.name for entry in root.iterdir() if RUN_ID.fullmatch(entry.name) and entry.is_dir()]

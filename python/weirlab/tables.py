@@ -10,7 +10,7 @@ from typing import Final
 from weirlab.quantities import NOTHING
 from weirlab.quoting import printable
 
-# No text can be read in two ways, so that foreign ones take no time.
+# The pattern is unambiguous, so that no text from elsewhere makes it backtrack for long.
 _NUMBER: Final = (
     r"(?:[≥≤<>~]\s?|at least |at most |up to |below )?[+−-]?\d+(?:,\d{3})*(?:\.\d+)?"
     r"(?:\s?(?:%(?:-points)?|[A-Za-zµ°]{1,10}(?:/[A-Za-z]+)?))?"
@@ -33,15 +33,15 @@ class Table:
     rows:
         Cells, as many per row as there are headings.
     spare:
-        Headings of the columns that a narrow terminal does without, the first to go first.
+        Headings of the columns that a narrow terminal leaves out, in the order in which they go.
     details:
         Whether the table is shown on request only (``--details``; folded away on a page).
 
     Attributes
     ----------
     numeric:
-        Indices of the columns that are set flush right and never broken over lines: every cell is a number,
-        with a unit, or several of them.
+        Indices of the columns that are aligned right and never wrapped: every cell is a number, with a unit,
+        or several of them.
     """
 
     caption: str
@@ -52,7 +52,7 @@ class Table:
     numeric: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Cells hold names and other foreign text, and there are several ways to draw them."""
+        """Make all text printable here: cells contain text from elsewhere, and are drawn in several ways."""
         object.__setattr__(self, "caption", printable(self.caption))
         object.__setattr__(self, "columns", tuple(map(printable, self.columns)))
         object.__setattr__(self, "rows", tuple(tuple(map(printable, row)) for row in self.rows))

@@ -1,6 +1,6 @@
 """From a test bed to records: trials, profiles, verification, calibration.
 
-``trial`` does one trial and ``validity`` judges it; ``profile``, ``verify`` and
+``trial`` makes one trial and ``validity`` judges it; ``profile``, ``verify`` and
 ``calibrate`` plan many, which ``sequence`` carries out and keeps.
 """
 

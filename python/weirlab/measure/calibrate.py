@@ -2,7 +2,7 @@
 
 The test bed is a pair of interfaces without a device in between. Delay there is the error
 of every time stamp, loss there is false, and the difference of achieved and nominal load
-is the error of pacing. A calibration is a run of its own; results name the one in force.
+is the error of pacing. A calibration is a separate run; results name the one in force.
 """
 
 from __future__ import annotations
@@ -112,13 +112,13 @@ class Calibration:
 
     @property
     def max_pps(self) -> float:
-        """What the sender gets out unpaced; NaN when that was not measured."""
+        """The rate of the sender without pacing; NaN if that was not measured."""
         unpaced = [point.achieved_pps for point in self.points if math.isinf(point.nominal_pps)]
         return max(unpaced, default=math.nan)
 
     @property
     def paced_limit_pps(self) -> float:
-        """Highest load that was paced within the limits; NaN when none was."""
+        """Highest load that was paced within the limits; NaN if none was."""
         return max((point.nominal_pps for point in self._paced), default=math.nan)
 
     @property
@@ -136,7 +136,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which trials a calibration makes."""
+    """The trials of a calibration."""
 
     rates: Sequence[Rate] = RATES
     frame_bytes: int = 64
@@ -164,7 +164,7 @@ def calibrate(
 ) -> Calibration:
     """Measure the tool's own error over ``bed``, a plain pair of interfaces, into the run of ``writer``.
 
-    The run keeps the trials and the calibration itself; finishing it is the caller's part.
+    The run keeps the trials and the calibration itself; the caller finishes the run.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def calibrate(
         reasons = "; ".join(dict.fromkeys(reason for record in records for reason in record.invalid))
         raise TrialError(
             f"calibration {writer.run_id} failed, no paced trial was left undisturbed: {reasons}; "
-            "give the machine some quiet and run 'weir calibrate' again"
+            "stop other work on the machine and run 'weir calibrate' again"
         )
     writer.put_json(RESULT, calibration)
     return calibration
@@ -218,7 +218,7 @@ def current(
 ) -> Calibration | None:
     """The newest calibration that holds for this host and kernel, this lab and back end; None without one.
 
-    One that cannot be read is passed over: measuring does not depend on it.
+    One that cannot be read is skipped: measuring does not depend on it.
     """
     wanted = (host or this_host(), kernel or this_kernel(), lab, backend)
     for summary in store.runs():

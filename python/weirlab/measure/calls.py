@@ -39,7 +39,7 @@ def run_calls(
     hooks: Hooks = NOBODY,
     set_rules: bool = True,
 ) -> list[TrialRecord]:
-    """Make the calls of ``spec.traffic`` and tell what was heard in each.
+    """Make the calls of ``spec.traffic`` and assess what was heard in each.
 
     The rest is as for :func:`weirlab.measure.trial.run_trial`.
 

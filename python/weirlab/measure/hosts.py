@@ -16,7 +16,7 @@ _LOOK_EVERY_S: Final = 0.2
 class Patience:
     """Time that may be spent on waiting and repeating; ``clock`` and ``sleep`` in s.
 
-    ``run_left_s`` tells how long the run may still take: it is never exceeded.
+    ``run_left_s`` returns how long the run may still take, which is never exceeded.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Patience:
 
     @contextmanager
     def spending(self) -> Iterator[None]:
-        """What is done inside counts."""
+        """Count the time spent inside the ``with`` block."""
         begun_s = self._clock()
         try:
             yield

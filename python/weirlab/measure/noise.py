@@ -1,9 +1,9 @@
 """How quiet the CPUs of sender and device are, listened to before any trial.
 
-On the sender's CPU a thread reads the clock without pause, as a sender does; where the clock jumps the CPU
-was away, with other work or with the host of a virtual machine. On the device's CPU a thread wakes up ten
-times a millisecond, as a device does for its packets; when it wakes up late, something else had the CPU. From
-these times follows which share of trials would count, by the limits that their bins are judged by.
+On the sender's CPU a thread reads the clock without pause, as a sender does; if the clock jumps, the CPU did
+other work, or the host of a virtual machine took it. On the device's CPU a thread wakes up ten times a
+millisecond, as a device does for its packets; if it wakes up late, something else had the CPU. These times
+show what share of trials would count by the limits that judge their bins.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from weirlab.records import U64
 from weirlab.traffic.plan import BIN_NS
 
 TRIAL_S: Final = 0.1
-"""Length of the trials that are thought of: the shortest that profiles make."""
+"""Length of the trials that the verdict is about: the shortest that profiles make."""
 
 STRETCH_S: Final = 0.5
-"""Listened to at once: as long as a short trial, so that the threads can be real time."""
+"""Length of one stretch of listening: as long as a short trial, so that the threads can be real time."""
 
 STRETCHES: Final = 4
 PAUSE_S: Final = 0.06
-"""Between two stretches, for ordinary work that waits: it is due 50 ms in a second, or the kernel stops a
-real-time thread to give it that."""
+"""Between two stretches, for ordinary work that waits: it needs 50 ms in a second, or the kernel stops a
+real-time thread to give it that time."""
 
 THRESHOLD_NS: Final = 100_000
-"""Shorter ones are interrupts: a device that is measured has them as well, and does not count as waiting."""
+"""Shorter gaps are interrupts: a measured device has them as well, and they do not count as waiting."""
 
 NAME: Final = "CPU noise"
 _ROLES: Final = {"sender": "sender's CPU", "dut": "device's CPU"}
@@ -45,7 +45,7 @@ _ROLES: Final = {"sender": "sender's CPU", "dut": "device's CPU"}
 
 @dataclass(frozen=True)
 class Stretch:
-    """What one CPU was away for between two times, CLOCK_MONOTONIC ns; arrays of shape (gaps,), in order."""
+    """The gaps of one CPU between two times, CLOCK_MONOTONIC ns; arrays of shape (gaps,), in order."""
 
     start_ns: int
     end_ns: int
@@ -60,7 +60,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Noise:
-    """What was heard. Mappings are by role: ``sender``, ``dut``."""
+    """The result of listening. Mappings are by role: ``sender``, ``dut``."""
 
     seconds: float
     away_ratio: Mapping[str, float]
@@ -68,7 +68,7 @@ class Noise:
     longest_s: Mapping[str, float]
     """The longest time that it was away at once."""
     stolen_ratio: Mapping[str, float]
-    """Share that the host of a virtual machine took, as /proc/stat tells in ticks."""
+    """Share that the host of a virtual machine took, from the ticks in /proc/stat."""
     undisturbed_ratio: float
     """Share of trials of :data:`TRIAL_S` that neither CPU would spoil."""
     real_time: bool
@@ -80,9 +80,9 @@ class Noise:
 
 
 def listen(cores: Cores, sleep: Callable[[float], object] = time.sleep) -> Noise:
-    """Listen to the CPUs of ``cores`` for some two seconds, and take them for that time.
+    """Listen to the CPUs of ``cores`` for about two seconds, occupying them meanwhile.
 
-    Raises ``OSError`` for a CPU that cannot be used, ``ImportError`` where the engine is not built.
+    Raises ``OSError`` for a CPU that cannot be used, ``ImportError`` if the engine is not built.
     """
     from weirlab import _engine
 
@@ -134,7 +134,7 @@ def summarize(
 
 
 def finding(noise: Noise) -> Finding:
-    """What the doctor says of it."""
+    """The finding for ``weir doctor``."""
     share = f"{noise.undisturbed_ratio:.0%} of trials of {TRIAL_S:g} s would count"
     longest = ", ".join(f"{noise.longest_s[role] * 1e3:.1f} ms ({name})" for role, name in _ROLES.items())
     detail = f"{noise.verdict}: {share}; longest pause {longest}"
@@ -147,7 +147,7 @@ def lead(noise: Noise) -> str:
 
 
 def sentence(noise: Noise) -> str:
-    """What it means for measuring now; empty where the machine is quiet."""
+    """What it means for measuring now; empty if the machine is quiet."""
     share = f"{noise.undisturbed_ratio:.0%} of short trials would count"
     match noise.verdict:
         case "good":
@@ -157,8 +157,8 @@ def sentence(noise: Noise) -> str:
             return f"This machine is noisy now: only {share}, so measuring takes {times:.1f} times as long."
         case "not usable":
             return (
-                f"This machine is not usable to measure now: only {share}. {_remedy(noise).capitalize()}, or "
-                "measure for a noisy machine with wider intervals: weir profile --machine noisy."
+                f"This machine is not usable for measuring now: only {share}. {_remedy(noise).capitalize()}, "
+                "or measure for a noisy machine with wider intervals: weir profile --machine noisy."
             )
 
 
@@ -178,7 +178,7 @@ def _undisturbed(
     n_bins = max((last - first) // BIN_NS, 1)
     length = min(max(round(trial_s * 1e9) // BIN_NS, 1), n_bins)
     late_ns = TOLERANCE.late_ratio * BIN_NS
-    # What the device waited is seen in the bin behind; a late sender makes up for it.
+    # Waiting of the device shows in the next bin; a late sender makes up for its delay.
     touched = _touched(dut, first, n_bins, TOLERANCE.wait_ns, BIN_NS)
     touched |= _touched(sender, first, n_bins, late_ns, CATCH_UP * late_ns)
     left_out = np.convolve(touched, np.ones(length), mode="valid")
@@ -188,7 +188,7 @@ def _undisturbed(
 def _touched(
     stretch: Stretch, first_ns: int, n_bins: int, least_ns: float, after_ns: float
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which bins the gaps of at least ``least_ns`` spoil, and ``after_ns`` behind them."""
+    """Which bins are spoiled by gaps of at least ``least_ns`` and for ``after_ns`` after them."""
     touched = np.zeros(n_bins, np.bool_)
     begins = stretch.gap_start_ns.astype(np.float64) - first_ns
     for begin, gap in zip(begins, stretch.gap_ns.astype(np.float64), strict=True):

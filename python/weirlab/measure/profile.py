@@ -93,9 +93,9 @@ def plan(profile: Profile, scouted: Scouting | Iterable[Scouted]) -> list[TrialS
 
 
 def loads_at(profile: Profile, position: int, sizes: SizeMix) -> tuple[float, ...]:
-    """Those of the load shares that are measured at one position and size.
+    """The load shares that are measured at one position and size.
 
-    With extras to compare, the first size has their loads, too, so that each has its counterpart.
+    With extras to compare, the first size also has their loads, so that each extra has a counterpart.
     """
     place = profile.positions.index(position) + profile.sizes.index(sizes)
     # With fewer neighbours than the stride some loads would be measured nowhere.
@@ -138,7 +138,7 @@ def expected(profile: Profile) -> list[TrialSpec]:
 
 
 def estimate_s(profile: Profile) -> float:
-    """Expected wall time in s of ``profile``, trials that the host disturbs and are made again included."""
+    """Expected wall time in s of ``profile``, including repetitions of trials that the host disturbs."""
     return REPEATED * sum(map(trial_s, expected(profile)))
 
 
@@ -192,14 +192,14 @@ def measure(
 
 
 def usual_share(bed: TestBed) -> Share:
-    """What is assumed of ``bed`` before its first trial: nothing disturbs a simulated device."""
+    """The share assumed before the first trial on ``bed``: nothing disturbs a simulated device."""
     return Share(1.0 if bed.lab == SIMULATION else share.USUAL)
 
 
 def settled(name: str, kind: type[T], wanted: T | None, writer: RunWriter, what: str) -> T:
-    """What a run keeps under ``name``, or ``wanted`` where it keeps nothing yet; ``what`` that is, in words.
+    """What a run keeps under ``name``, or ``wanted`` if it keeps nothing yet; ``what`` is the word for it.
 
-    Raises ``InputError`` where the two differ, and where there is neither.
+    Raises ``InputError`` if the two differ, or if there is neither.
     """
     if writer.has(name):
         kept = writer.run.get_json(name, kind)
@@ -211,7 +211,7 @@ def settled(name: str, kind: type[T], wanted: T | None, writer: RunWriter, what:
             )
         return kept
     if wanted is None:
-        raise InputError(f"run {writer.run_id} holds no {what} to go on with; start a new run")
+        raise InputError(f"run {writer.run_id} has no {what} to continue with; start a new run")
     writer.put_json(name, wanted)
     return wanted
 

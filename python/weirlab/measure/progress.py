@@ -11,7 +11,7 @@ from weirlab.measure.attempts.share import HALF_LIFE, Share, attempts_per_trial
 from weirlab.records import TrialRecord, TrialSpec
 
 OVERHEAD_S: Final = 0.2
-"""What a trial takes beside its traffic (rules, arming, stragglers), until experience corrects it."""
+"""Time that a trial takes besides its traffic (rules, arming, stragglers), until experience corrects it."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ def trial_s(spec: TrialSpec) -> float:
 
 
 def estimate_s(specs: Iterable[TrialSpec]) -> float:
-    """Expected wall time in s of all ``specs`` when none has to be repeated."""
+    """Expected wall time in s of all ``specs`` if none has to be repeated."""
     return sum(trial_s(spec) for spec in specs)
 
 
 class Pace:
     """Wall time of attempts, learned from those made; recent ones weigh more.
 
-    An attempt takes as long as its traffic and something more. Where it takes less, as on a simulated
-    device, it takes a share of that time.
+    An attempt takes as long as its traffic plus an overhead. If it takes less, as on a simulated device,
+    it takes a share of the traffic's time.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Pace:
         self._took_s = 0.0
 
     def learn(self, expected_s: float, attempts: int, took_s: float) -> None:
-        """So many attempts at a trial of ``expected_s`` took ``took_s`` in all."""
+        """Record that ``attempts`` attempts at a trial of ``expected_s`` took ``took_s`` in all."""
         kept = 0.5 ** (attempts / HALF_LIFE)
         self._attempts = kept * self._attempts + attempts
         self._traffic_s = kept * self._traffic_s + attempts * _traffic_s(expected_s, 1)
@@ -78,10 +78,10 @@ def _traffic_s(expected_s: float, attempts: float) -> float:
 
 
 class Meter:
-    """Counts trials and tells ``on_progress``; ``clock`` gives seconds, as ``time.monotonic``.
+    """Counts trials and reports to ``told``; ``clock`` gives seconds, as ``time.monotonic`` does.
 
-    The rest is estimated from the time that an attempt takes and the ``share`` of attempts that count. It
-    never takes longer than what is left of the ``budget``.
+    The time left is estimated from the time that an attempt takes and the ``share`` of attempts that count.
+    It never exceeds what is left of the ``budget``.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Meter:
         self._rest_sum_s = sum(self._rest_s)
 
     def skip(self) -> None:
-        """The next trial was done in an earlier session."""
+        """Count the next trial as done in an earlier session."""
         self._done += 1
         if self._rest_s:
             self._rest_sum_s -= self._rest_s.pop(0)
@@ -128,7 +128,7 @@ class Meter:
         self._told(Progress(self._done, total, elapsed_s, left_s, last, text, soonest_s, latest_s))
 
     def learn(self, expected_s: float, attempts: Sequence[bool]) -> None:
-        """These attempts, valid or not, at a trial of ``expected_s`` filled the time since the last ones."""
+        """Record attempts, valid or not, at a trial of ``expected_s``, which took the time since the last."""
         now_s = self._clock()
         self.pace.learn(expected_s, len(attempts), now_s - self._mark_s)
         self._mark_s = now_s
@@ -137,9 +137,9 @@ class Meter:
             self.share.add(valid)
 
     def count(self, text: str, last: TrialRecord, expected_s: float | None = None) -> None:
-        """A trial of ``expected_s`` (the next one if None) is over, with ``last`` as its last attempt.
+        """Count a trial of ``expected_s`` (the next one if None) as over, with ``last`` as its last attempt.
 
-        If nothing was learned since the one before, its repetitions are not known: all its time counts.
+        Without a call of :meth:`learn` since the trial before, all the time counts as one attempt.
         """
         if self._rest_s:
             place = self._rest_s.index(expected_s) if expected_s in self._rest_s else 0
@@ -165,6 +165,6 @@ class Meter:
     def _work_s(self, ratio: float) -> float:
         """Time in s for the rest if this share of attempts counts."""
         most = self._max_attempts or self.share.failures_by_chance()
-        # What is left of a sum after its parts were taken away may be a little off 0.
+        # Rounding may leave the sum of no trials a little off 0.
         rest_s = self.pace.attempts_s(len(self._rest_s), self._rest_sum_s) if self._rest_s else 0.0
         return attempts_per_trial(ratio, most) * rest_s

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 MAX_RATE: Final = Rate(0.0, "max")
 
 OVERLOAD_LOSS: Final = 0.05
-"""Loss from which on a trial counts as overload: the forwarding rate is then the device's own."""
+"""Loss above which a trial counts as overload: the forwarding rate is then the device's own."""
 
 
 @dataclass(frozen=True)
 class Scouted:
-    """What a device forwards in overload, and what the sender got out at most."""
+    """What a device forwards in overload, and the highest rate of the sender."""
 
     position: int
     sizes: SizeMix
@@ -38,7 +38,7 @@ class Scouted:
 
     @property
     def overloaded(self) -> bool:
-        """False when even the sender's best was not too much: ``forwarding_pps`` is a lower bound."""
+        """False if even the sender's highest rate was not too much: ``forwarding_pps`` is a lower bound."""
         return self.forwarding_pps < (1 - OVERLOAD_LOSS) * self.sender_pps
 
 
@@ -105,11 +105,11 @@ def scout(
 ) -> Scouting:
     """Find the forwarding rate in overload for every size and position of ``profile``.
 
-    Every trial is the index of its point and has the role ``profile``: it shows the device
-    in deep overload. When all attempts at a point were disturbed,
-    the best of them counts, since a disturbance only lowers the forwarding rate.
+    Every trial has the index of its point and the role ``profile``: it shows the device
+    in deep overload. If all attempts at a point were disturbed, the best of them counts,
+    since a disturbance only lowers the forwarding rate.
 
-    Raises ``FailedTrial`` when the device forwards nothing.
+    Raises ``FailedTrial`` if the device forwards nothing.
     """
     known, clock = log.known, terms.clocks.seconds
     points = list(known.points)
@@ -152,7 +152,7 @@ def scout(
 
 
 def scout_into(bed: TestBed, profile: Profile, writer: RunWriter, *, meter: Meter, terms: Terms) -> Scouting:
-    """As :func:`scout`, with each attempt and each point kept in the run; what it has is not made again."""
+    """As :func:`scout`, but every attempt and point is kept in the run, and what is there is not repeated."""
     log = Log(
         writer.run_id,
         _kept(writer, scout_specs(profile)),
@@ -164,7 +164,7 @@ def scout_into(bed: TestBed, profile: Profile, writer: RunWriter, *, meter: Mete
 
 
 def _kept(writer: RunWriter, specs: Sequence[TrialSpec]) -> Scouting:
-    """The points in the run, and those of which it has a valid attempt alone: it was stopped in between."""
+    """The points in the run, and those of which an interrupted session left only a valid attempt."""
     known = writer.run.get_json(SCOUTING, Scouting) if writer.has(SCOUTING) else NOTHING_YET
     points = list(known.points)
     trials = writer.run.trials()

@@ -28,7 +28,7 @@ Stopped = Literal["", "time", "noise"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a sequence."""
+    """The outcome of a sequence."""
 
     trials: int
     """Trials planned."""
@@ -38,8 +38,8 @@ class Outcome:
     """Indices of trials without a valid attempt; resuming the run tries them again."""
     elapsed_s: float
     stopped: Stopped = ""
-    """Why it ended before all was tried: its ``time`` was used up, or the ``noise`` of the host left nothing
-    valid; empty otherwise."""
+    """Why it ended before every trial was tried: its ``time`` was used up, or the ``noise`` of the host left
+    almost nothing valid; empty otherwise."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Part:
     first_index: int = 0
     """Of the first of them in the run."""
     settle: bool = True
-    """False where more trials follow. The state of the host that counts is that of most of all trials, so it
-    is not decided yet, and no trial is repeated because of it."""
+    """False if more trials follow. The host's state that counts is that of most of all trials, so it is not
+    decided yet, and no trial is repeated because of it."""
 
 
 def keep_plan(writer: RunWriter, name: str, plan: TrialPlan) -> None:
@@ -92,20 +92,20 @@ def run(
     terms: Terms = USUAL,
     hooks: Hooks = NOBODY,
 ) -> Outcome:
-    """Do ``specs``, leaving out those with a valid attempt in the run.
+    """Carry out ``specs``, leaving out those with a valid attempt in the run.
 
-    In the order of :class:`~weirlab.measure.attempts.Queue`: every setting once before any twice, what the
-    host spoils again later. It ends with what it has when the budget of the ``terms`` is used up, or when
-    almost nothing is valid.
+    The order is that of :class:`~weirlab.measure.attempts.Queue`: every setting once before any twice, and
+    trials that the host spoiled again later. It ends early when the budget of the ``terms`` is used up, or
+    when almost nothing is valid.
 
-    Where the host changes its state on the way (:mod:`weirlab.store.states`), the state of
-    most trials becomes the run's, and trials of another one are done again: as long as the patience of the
-    ``terms`` lasts, waiting for the state included.
+    If the host changes its state meanwhile (:mod:`weirlab.store.states`), the state of most trials becomes
+    the run's, and trials in another state are repeated for as long as the patience of the ``terms`` lasts,
+    including the wait for the state.
 
-    The plan is kept in the run under the name of ``part``. When it is there already, ``specs``
-    may be None; others than the kept ones are refused with ``InputError``. A trial that
-    stays invalid does not stop the sequence. ``told`` is called with the progress; where the trials are part
-    of more, it is the meter that counts all of them.
+    The plan is kept in the run under the name of ``part``. If it is there already, ``specs``
+    may be None; specs that differ from the kept ones are refused with ``InputError``. A trial that
+    stays invalid does not stop the sequence. ``told`` is called with the progress; if the trials are part of
+    a longer run, it is the meter that counts all of them.
     """
     plan_name, budget, clocks = part.plan_name, terms.budget, terms.clocks
     if writer.has(plan_name):
@@ -168,7 +168,7 @@ def run(
         return budget.left_s if budget is not None else math.inf
 
     def affordable(spec: TrialSpec) -> int:
-        """Attempts that end before the time is over."""
+        """Attempts that fit into the time left."""
         each_s = meter.pace.attempts_s(1, trial_s(spec))
         return VISIT if left_s() >= VISIT * each_s else int(left_s() >= each_s)
 
@@ -196,7 +196,7 @@ def run(
         if queue.over(place, sum(not counts(record) for record in records), counts(last)):
             meter.count(describe_spec(spec), last, trial_s(spec))
         else:
-            meter.tell(f"later again: {describe_spec(spec)}", last)
+            meter.tell(f"again later: {describe_spec(spec)}", last)
         if budget is not None and budget.hopeless(
             meter.share, queue.settings, queue.without_valid, meter.pace.attempts_s(1, trial_s(spec))
         ):
@@ -251,5 +251,5 @@ def describe_spec(spec: TrialSpec) -> str:
 
 
 def again(spec: TrialSpec, last: TrialRecord) -> str:
-    """What is done after an attempt that does not count, and why."""
+    """The progress line after an attempt that does not count: what is repeated, and why."""
     return f"{describe_spec(spec)}, again: {last.invalid[0]}"

@@ -35,7 +35,7 @@ class Spread:
         return Spread(self.median / reference, self.low / reference, self.high / reference)
 
     def text(self, shown: Callable[[float], str]) -> str:
-        """``94.8 Mbit/s (94.7 to 94.9)``; the median alone where the others are no different."""
+        """``94.8 Mbit/s (94.7 to 94.9)``; the median alone if the others look the same."""
         middle, low, high = map(shown, (self.median, self.low, self.high))
         if low == high:
             return middle

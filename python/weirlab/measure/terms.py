@@ -43,7 +43,7 @@ class Terms:
 
     @property
     def attempts(self) -> int:
-        """Attempts per trial where no budget ends them."""
+        """Attempts per trial if no budget ends them."""
         return MAX_ATTEMPTS if self.max_attempts is None else self.max_attempts
 
 

@@ -16,7 +16,7 @@ from weirlab.records import EngineResult, HostSample, TrialRecord, TrialSpec, de
 from weirlab.traffic.load import offered_pps
 
 NO_DEVICE: Final = "none"
-"""What a test bed without a device calls it."""
+"""Name of the device in a test bed without one."""
 
 _RANGES: Final = "198.18.0.0/16 to 198.19.0.0/16, or 2001:2:0:1::/64 to 2001:2:0:2::/64"
 
@@ -39,7 +39,7 @@ class Entry:
     index: int = 0
     role: Role = "single"
     first_attempt: int = 1
-    """Number of the first attempt; above 1 when earlier ones are in the run already."""
+    """Number of the first attempt; above 1 if earlier ones are in the run already."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Hooks:
     on_record: Callable[[TrialRecord], object] | None = None
     """Called with each attempt as soon as it is over, so that none is lost to an error or Ctrl-C."""
     completed: Callable[[TrialRecord], TrialRecord] | None = None
-    """Called before ``on_record``; returns the attempt with what follows from its packets."""
+    """Called before ``on_record``; returns the attempt with the results computed from its packets."""
 
 
 NOBODY: Final = Hooks()
@@ -67,19 +67,19 @@ def run_trial(
     set_rules: bool = True,
     require_valid: bool = False,
 ) -> list[TrialRecord]:
-    """Carry out ``spec``, again when the host disturbed it, at most as often as ``terms`` allow.
+    """Carry out ``spec``, and repeat it if the host disturbed it, at most as often as ``terms`` allow.
 
     Parameters
     ----------
     set_rules:
-        False when the device is known to be set up as ``spec`` says.
+        False if the device is known to be set up as ``spec`` says.
     require_valid:
-        Whether to raise when no attempt was valid.
+        Whether to raise if no attempt was valid.
 
     Returns
     -------
     list of TrialRecord
-        Every attempt in order. All but the last are invalid, and the last one too when
+        Every attempt in order. All but the last are invalid, and the last one too if
         none succeeded.
 
     Raises
@@ -96,7 +96,7 @@ def run_trial(
 
     @shielded
     def keep(record: TrialRecord) -> TrialRecord:
-        # An attempt, and what other tables have of it: both, or none of them.
+        # An attempt and its rows in other tables are kept together or not at all.
         if hooks.completed is not None:
             record = hooks.completed(record)
         records.append(record)
@@ -122,7 +122,7 @@ def _attempt(bed: TestBed, spec: TrialSpec, entry: Entry, attempt: int, terms: T
         bed.settle()
     started_at = terms.clocks.now().isoformat(timespec="milliseconds")
     offered = offered_pps(spec.traffic)
-    # Innermost what is judged most finely: stolen time outside of the trial must not count.
+    # The most strictly judged reading is innermost: time stolen outside the trial must not count.
     counters_before = bed.counters()
     host_before = bed.host()
     result = bed.run(spec.traffic)
@@ -203,7 +203,7 @@ def _nothing_forwarded(records: list[TrialRecord]) -> str:
 
 
 def _what_to_check(counters: Mapping[str, int], result: EngineResult) -> str:
-    """Where most of the frames were seen last decides."""
+    """What to check depends on where most of the frames were seen last."""
     most = (result.sent + result.sent_warmup) / 2
     if counters.get("in_rx_packets", most) + counters.get("in_rx_dropped", 0) < most:
         return "frames do not reach the device: check the link from the sender and that nothing filters there"
@@ -226,7 +226,7 @@ def _never_valid(records: list[TrialRecord]) -> str:
     return (
         f"trial {records[-1].index} stayed invalid in {_attempts(records)}, "
         f"the last one because of: {reasons}; "
-        "lower the load, make the trial longer, or give the machine some quiet; the attempts are kept"
+        "lower the load, make the trial longer, or stop other work on the machine; the attempts are kept"
     )
 
 

@@ -1,7 +1,7 @@
-"""Was a trial the device's doing, or the host's?
+"""Whether a trial shows the device, or a disturbance by the host.
 
-Loss and delay of a disturbed trial say nothing about the device. What is checked, and why
-the limits are where they are, stands with each limit in :class:`Limits`.
+Loss and delay of a disturbed trial say nothing about the device. Each limit in
+:class:`Limits` says what is checked and why the limit is where it is.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ ROLES: Final = ("sender", "dut")
 
 @dataclass(frozen=True)
 class Limits:
-    """From where on the host has spoiled a trial."""
+    """The limits beyond which the host has spoiled a trial."""
 
     steal_ratio: float = 0.01
     """Share of the trial's wall time that may be stolen from the sender's or the device's CPU."""
 
     steal_ticks: int = 2
-    """Ticks of stolen time that pass whatever the trial's length, unless they show in the result.
+    """Ticks of stolen time that are allowed at any length of the trial, unless they show in the result.
 
     /proc/stat counts in ticks: a difference of n ticks stands for more than n - 1 and less
     than n + 1 ticks of real time. A single one may be next to nothing, and by the ratio
@@ -48,8 +48,8 @@ class Limits:
     """A bin shows a stall when it lost this much more (as a share of its packets) than the typical bin."""
 
     stall_bins_ratio: float = 0.2
-    """Stalls in more than this share of the bins (and in more than four) are the device's own manner,
-    not a host that was away for a moment."""
+    """Stalls in more than this share of the bins (and in more than four) are the device's own behaviour,
+    not a momentary disturbance by the host."""
 
     late_ratio: float = 0.01
     """Share of the recorded window by which the sender may have fallen behind its schedule in all."""
@@ -61,13 +61,13 @@ class Limits:
     """Share of the trial for which the device may wait while something else has its CPU."""
 
     wait_s: float = 0.0003
-    """So long it may wait in any trial."""
+    """Time for which it may wait in any trial."""
 
     overload_wait_ratio: float = 0.01
-    """The same share in overload, where waiting costs the device no more than that of its throughput."""
+    """The same share in overload, where waiting costs the device at most this share of its throughput."""
 
     overload_loss: float = 0.05
-    """Loss ratio from which on a trial is in overload for that purpose."""
+    """Loss ratio above which ``overload_wait_ratio`` applies."""
 
     handover_ratio: float = 1.3
     """By how much the time for a cache line to pass between the CPUs may change during a trial. A
@@ -91,7 +91,7 @@ millisecond in a trial of a third of a second doubles the mean delay."""
 
 @dataclass(frozen=True)
 class Sifted:
-    """A result without what the host disturbed, as far as that is known, and what is wrong with it."""
+    """A result without what the host disturbed, as far as that is known, and the reasons against it."""
 
     result: EngineResult
     invalid: tuple[str, ...]
@@ -109,8 +109,8 @@ def sift(
     counters: Mapping[str, int] | None = None,
     regular: bool = True,
 ) -> Sifted:
-    """Leave out what the host disturbed and judge the rest, where that is known bin by bin; judge the
-    whole trial elsewhere. Parameters as of :func:`judge`; an invalid trial is kept as it was."""
+    """Leave out what the host disturbed and judge the rest, if that is known bin by bin; otherwise judge
+    the whole trial. Parameters as of :func:`judge`; an invalid trial is kept as it was."""
     if not _is_windowed(result, host):
         return Sifted(result, judge(result, host, offered_pps, limits, counters=counters, regular=regular))
     waited_ns = None if host.dut_wait_s is None else host.dut_wait_s * 1e9
@@ -162,7 +162,7 @@ def judge(
 
 def _is_windowed(result: EngineResult, host: HostSample) -> bool:
     """Whether bins can be judged one by one. The work of a management session belongs to the device, and
-    waiting for it cannot be told from waiting for others. A call is heard from its beginning to its end."""
+    waiting for it cannot be told from waiting for others. A call is only judged as a whole."""
     looked = result.windows is not None and result.windows.looks is not None
     return looked and host.management_s is None and result.packets is None
 
@@ -178,7 +178,7 @@ def _too_much_left_out(result: EngineResult, limits: Limits) -> Iterator[str]:
 
 
 def stalls(series: Series, limits: Limits = DEFAULT_LIMITS) -> int:
-    """Number of bins that stick out as if a CPU had been away; 0 when most bins do."""
+    """Number of bins that stick out as if a CPU had been away; 0 if most bins do."""
     used = series.sent > 0
     bins = int(used.sum())
     if bins == 0:
@@ -220,7 +220,7 @@ def _waited(result: EngineResult, host: HostSample, limits: Limits) -> Iterator[
     """Waiting that a management session cannot account for.
 
     While a session is open, its work belongs to the device: the device waits for it at most
-    as long as it had the CPU, so only what it waited beyond that was anybody else's doing.
+    as long as it had the CPU, so only waiting beyond that has another cause.
     """
     if host.dut_wait_s is None:
         return
@@ -258,7 +258,7 @@ def _off_nominal(result: EngineResult, offered_pps: float, limits: Limits, regul
     if not math.isfinite(offered_pps):
         if result.backend == "xdp" and result.achieved_pps < SLOWEST_UNPACED_PPS:
             yield (
-                f"sender held up: {result.achieved_pps:,.0f} pps as fast as possible, where it makes more "
+                f"sender held up: {result.achieved_pps:,.0f} pps as fast as possible, but it reaches more "
                 f"than {SLOWEST_UNPACED_PPS:,} pps once its memory is backed by the host"
             )
         return

@@ -1,4 +1,4 @@
-"""What a machine is good for: words and limits, before a run (listening) and after it (its trials)."""
+"""How fit a machine is to measure: words and limits, before a run (listening) and after it (its trials)."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ Word = Literal["good", "usable", "not usable"]
 
 GOOD_RATIO: Final = 0.7
 USABLE_RATIO: Final = 0.3
-"""Shares of undisturbed trials: below the second, three of four attempts and more are spoiled."""
+"""Shares of undisturbed trials: below the second, more than seven of ten attempts are spoiled."""
 
 GAPS_RATIO: Final = 0.05
-"""Settings that may lack trials on a machine that is good."""
+"""Share of the settings that may lack trials on a good machine."""
 
 FALSE_LOSS: Final = 1e-4
-"""Loss ratio over a plain cable from which on small losses of a device are not its own."""
+"""Loss ratio over a plain cable above which small losses of a device are not its own."""
 
 RISE_RATIO: Final = 1.1
-"""Nothing forwards more by this factor behind more rules: the machine was not the same all the time."""
+"""No device forwards more by this factor behind more rules: the machine must have changed during the run."""
 
 _REASONS: Final = 3
 
-QUIETER: Final = "give it a quieter hour or a machine of its own (weir doctor listens to the CPUs)"
+QUIETER: Final = "measure at a quieter hour or on a dedicated machine (weir doctor listens to the CPUs)"
 
 _REAL: Final = "measure those on a machine where KVM works (/dev/kvm)"
 
 
 def word(undisturbed_ratio: float) -> Word:
-    """For a machine where this share of trials is undisturbed."""
+    """The word for a machine where this share of trials is undisturbed."""
     if undisturbed_ratio >= GOOD_RATIO:
         return "good"
     return "usable" if undisturbed_ratio >= USABLE_RATIO else "not usable"
@@ -71,21 +71,21 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Verdict:
-    """On the machine that a run was made on."""
+    """The verdict on the machine that a run was made on."""
 
     word: Word
     purpose: str
-    """What it was not usable for; empty where it was usable for all."""
+    """What it was not usable for; empty if it was usable for everything."""
     attempts: int
     valid: int
     coverage: Coverage
     moves: int
     """How often the host moved its CPUs from one attempt to the next."""
     why: tuple[str, ...]
-    """What was in the way, the worst first."""
+    """What stood in the way, the worst first."""
     remedy: str
     noisy: str = ""
-    """What the run bears, if it was made for a noisy machine."""
+    """What the run tolerates, if it was made for a noisy machine."""
 
     @property
     def sentence(self) -> str:
@@ -121,9 +121,9 @@ class Verdict:
 
 
 def of_run(run: Run, remedy: str = QUIETER, noisy: str = "") -> Verdict | None:
-    """The verdict that the trials of ``run`` and its calibration give; None without a real trial.
+    """The verdict from the trials of ``run`` and its calibration; None without a real trial.
 
-    ``remedy`` is what to do where the machine was not good.
+    ``remedy`` is what to do if the machine was not good.
     """
     trials = run.trials()
     if run.simulated or not trials.height:
@@ -172,7 +172,7 @@ def of_run(run: Run, remedy: str = QUIETER, noisy: str = "") -> Verdict | None:
 def undecided(run: Run) -> str:
     """Why the held-out trials of ``run`` are too few, or too odd, to judge a model; empty if they are not.
 
-    Trials of a simulated device hardly scatter: one of each setting tells enough.
+    Trials of a simulated device hardly scatter: one of each setting is enough.
     """
     if run.simulated:
         return ""
@@ -185,8 +185,8 @@ def undecided(run: Run) -> str:
         return f"{held_out.without} of {held_out.settings} held-out settings have no valid trial"
     if few > NEEDED_RATIO * held_out.settings:
         return (
-            f"{few} of {held_out.settings} held-out settings have fewer than two valid trials, so nothing "
-            "tells an error of the model from the scatter of trials"
+            f"{few} of {held_out.settings} held-out settings have fewer than two valid trials, so an error "
+            "of the model cannot be told from the scatter of trials"
         )
     return ""
 
@@ -210,7 +210,7 @@ def coverage(run: Run, plan_name: str, trials: pl.DataFrame) -> Coverage:
 
 
 def host_moves(trials: pl.DataFrame) -> int:
-    """How often the host was in another state than at the attempt before."""
+    """How often the host was in another state than at the previous attempt."""
     if "handover_ns" not in trials.columns:
         return 0
     known = trials.filter(pl.col("handover_ns").is_not_null()).sort("started_at")["handover_ns"].to_list()
@@ -218,7 +218,7 @@ def host_moves(trials: pl.DataFrame) -> int:
 
 
 def rising(trials: pl.DataFrame) -> str:
-    """Where a device forwards more behind more rules, which no device does; empty if nowhere."""
+    """Where the device seems to forward more behind more rules, which no device does; empty if nowhere."""
     for rows in _series(thresholds(trials).to_dicts()):
         for fewer, more in itertools.combinations(rows, 2):
             apart = more["low_pps"] > fewer["high_pps"]
@@ -232,7 +232,7 @@ def rising(trials: pl.DataFrame) -> str:
 
 
 def _series(rows: Sequence[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
-    """Thresholds over the position, for each kind of frames."""
+    """Thresholds by position, for each kind of frames."""
     kinds = dict.fromkeys((row["stateful"], row["sizes_text"]) for row in rows)
     return [[row for row in rows if (row["stateful"], row["sizes_text"]) == kind] for kind in kinds]
 
@@ -246,7 +246,7 @@ def _spoiled(trials: pl.DataFrame) -> tuple[str, ...]:
 
 
 def _calibrated(run: Run) -> list[str]:
-    """What the calibration in force says against the machine."""
+    """What speaks against the machine in the calibration in force."""
     summary = (run.get_json("calibration").get("summary") or {}) if run.has("calibration") else {}
     lost = summary.get("false_loss_ratio") or 0.0
     return [f"a plain cable lost {lost:.2%} when it was calibrated"] if lost > FALSE_LOSS else []

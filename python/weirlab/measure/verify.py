@@ -37,9 +37,9 @@ Threshold = Callable[[float, float], float]
 """From matching position and (mean) frame size in bytes to the threshold in pps."""
 
 MOST_POSITIONS: Final = 4
-"""So many are drawn between the profiled ones."""
+"""Number of positions drawn between the profiled ones, at most."""
 _MIDDLE: Final = (0.25, 0.75)
-"""Part of a gap from which its position is drawn: at its ends there is little to predict."""
+"""Part of a gap from which a position is drawn: near its ends there is little to predict."""
 _BEYOND: Final = (1.15, 1.4)
 """Relative to the last profiled position."""
 
@@ -49,7 +49,7 @@ class Verification:
     """What to measure."""
 
     positions: tuple[int, ...] = (200,)
-    """Matching positions; those that were not profiled tell most."""
+    """Matching positions; those that were not profiled say most."""
     sizes: tuple[SizeMix, ...] = (Constant(64),)
     load_shares: tuple[float, ...] = ()
     """Loads below the threshold, relative to it; drawn at random when empty."""
@@ -90,8 +90,8 @@ def plan(
     the same list.
 
     ``threshold_pps`` may be a model's prediction or what scouting measured
-    (``Scouting.forwarding_pps``); it only places the loads. ``sender_pps`` is the most
-    that the sender gets out.
+    (``Scouting.forwarding_pps``); it only places the loads. ``sender_pps`` is the highest
+    rate of the sender.
     """
     draw = random.Random(verification.seed)
     rounds: list[list[TrialSpec]] = [[] for _ in range(verification.repetitions)]
@@ -138,7 +138,7 @@ def run(
 ) -> Outcome:
     """Measure ``specs`` (None: those kept in the run); see :func:`weirlab.measure.sequence.run`.
 
-    The run may be one of its own or that of the profile; indices go on behind its trials.
+    The run may be a new one or that of the profile; indices continue after its trials.
     """
     part = Part("verify", VERIFY_PLAN, sequence.next_index(writer, PLAN))
     return sequence.run(bed, specs, writer, part, on_progress, terms=terms)
@@ -176,7 +176,7 @@ def drawn_positions(profiled: Sequence[int], seed: int) -> tuple[int, ...]:
 
     One between two neighbours of ``profiled`` (between at most ``MOST_POSITIONS`` pairs), where
     models interpolate, and one beyond the last, where they extrapolate. A single profiled position
-    leaves nothing to draw and is returned itself.
+    leaves nothing to draw and is returned as it is.
     """
     places = sorted(set(profiled))
     if len(places) < 2:

@@ -1,10 +1,10 @@
 """Which bins of a trial the host disturbed, and what the trial says without them.
 
-Bins are chosen by what the host did alone: how long the device waited for its CPU, what the hypervisor
-stole, how late the sender was. What came out, delay or loss, has no say, so leaving bins out cannot flatter
-the device. A bin that follows a disturbance is left out too until the queue is as it was: work of ``w`` that
-piled up while the CPU was away is done after ``w * u / (1 - u)``, ``u`` being the share of time for which the
-device works (a queue that empties at rate ``1 - u``; ``docs/engine.md``).
+Bins are chosen only by what the host did: how long the device waited for its CPU, what the hypervisor
+stole, how late the sender was. Delay and loss play no part, so leaving bins out cannot flatter the device.
+The bins after a disturbance are left out too until the queue is as it was: work of ``w`` that piled up while
+the CPU was away is done after ``w * u / (1 - u)``, ``u`` being the share of time for which the device works
+(a queue that empties at rate ``1 - u``; ``docs/engine.md``).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _DEVICES: Final = "the host took the device's CPU for"
 _SENDERS: Final = "the host took the sender's CPU for"
 
 CATCH_UP: Final = 16
-"""A sender that is behind by some time needs so many times that to make up for it: its gaps are shorter by
-this part (``WEIR_RECOVERY_SHIFT`` in ``bpf/weir.h``)."""
+"""A sender that is behind needs this many times its delay to make up for it: its gaps are shorter by one
+part in so many (``WEIR_RECOVERY_SHIFT`` in ``bpf/weir.h``)."""
 
 SCHEDULER_TICK_NS: Final = 10_000_000
 """A running CPU updates the scheduler's clock at least this often (HZ of 100 or more)."""
@@ -37,7 +37,7 @@ SCHEDULER_TICK_NS: Final = 10_000_000
 
 @dataclass(frozen=True)
 class Tolerance:
-    """From where on a disturbance spoils the bins that it touches; times in ns."""
+    """The size from which a disturbance spoils the bins that it touches; times in ns."""
 
     wait_ns: float = 50_000.0
     """Waiting of the device in one bin, beyond what is usual in this trial: a thread that is woken
@@ -47,12 +47,12 @@ class Tolerance:
     """Time that the hypervisor took from a CPU."""
 
     late_ratio: float = 0.2
-    """Lateness of the sender, as a share of the bin. It makes up for less (``Plan::slip_most_ns`` of the
-    engine)."""
+    """Lateness of the sender, as a share of the bin. The sender makes up for less
+    (``Plan::slip_most_ns`` of the engine)."""
 
     busy: float = 0.95
-    """From this share of work on the device cannot be told from one in overload, whose queue is full again
-    as soon as it works."""
+    """Share of the time at work from which a device cannot be told from one in overload, whose queue is full
+    again as soon as it works."""
 
 
 TOLERANCE: Final = Tolerance()
@@ -80,13 +80,13 @@ def disturbances(
     Parameters
     ----------
     waited_ns:
-        How long the device waited in all, from before the trial until after it. What the sender did
-        not see of it came after its last look. None where that is not known.
+        How long the device waited in all, from before the trial until after it. The part that the
+        sender did not see came after its last look. None if that is not known.
 
     Raises
     ------
     ValueError
-        Nobody looked at the host during this trial.
+        The host was not observed during this trial.
     """
     windows = result.windows
     if windows is None or windows.looks is None:
@@ -102,8 +102,8 @@ def disturbances(
 
 def stolen_ns(result: EngineResult, begin_ns: float, end_ns: float) -> float | None:
     """What the hypervisor took from the sender's CPU or the device's, whichever lost more, between two times
-    from the start of recording; what may have been taken earlier or later counts whole. None where nobody
-    looked at the host during this trial."""
+    from the start of recording; what may have been taken earlier or later counts in full. None if the host
+    was not observed during this trial."""
     if result.windows is None or result.windows.looks is None:
         return None
     seen = _Seen.of(result.windows.looks, result.record_start_ns)
@@ -119,7 +119,7 @@ def left_out(result: EngineResult, found: list[Disturbance]) -> tuple[Span, ...]
     bin_ns, n_bins = result.series.bin_ns, len(result.series.sent)
     length_ns = result.record_end_ns - result.record_start_ns
     why: list[str | None] = [None] * n_bins
-    # What lasted longest names a bin that several touch.
+    # If several touch a bin, the longest one gives the reason.
     for one in sorted(found, key=lambda one: one.lasted_ns):
         first = int(max(one.begin_ns, 0.0) // bin_ns)
         last = int(min(one.end_ns, length_ns - 1) // bin_ns)
@@ -137,7 +137,7 @@ def left_out(result: EngineResult, found: list[Disturbance]) -> tuple[Span, ...]
 
 
 def without(result: EngineResult, spans: tuple[Span, ...]) -> EngineResult:
-    """``result`` as its other bins have it; the series and the flows stay whole.
+    """``result`` recomputed from its other bins; the series and the flows stay complete.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def kept_bins(result: EngineResult, spans: tuple[Span, ...]) -> Mask:
 
 
 def summary(result: EngineResult) -> Disturbed:
-    """What is kept of a result beside the one without some of its bins."""
+    """What is kept of the full result beside the one without some of its bins."""
     return Disturbed(result.sent, result.received, result.delay_mean_ns, result.histogram.quantile_ns(0.99))
 
 
@@ -188,13 +188,13 @@ class _Seen:
 
     at_ns: npt.NDArray[np.float64]
     waited_ns: npt.NDArray[np.float64]
-    """In each interval, by whatever was not the device itself."""
+    """In each interval, because of anything but the device itself."""
     busy: float
     """Share of the time for which the device worked."""
     sender_stolen_ns: npt.NDArray[np.float64]
     device_stolen_ns: npt.NDArray[np.float64]
     fresh: Mask
-    """Whether the scheduler's clock on the device's CPU went on in an interval."""
+    """Whether the scheduler's clock on the device's CPU advanced in an interval."""
 
     @classmethod
     def of(cls, looks: Looks, start_ns: int) -> _Seen:
@@ -235,7 +235,7 @@ def _waits(seen: _Seen, waited_ns: float | None, tolerance: Tolerance) -> Iterat
 
 def _stolen(seen: _Seen, tolerance: Tolerance) -> Iterator[Disturbance]:
     for i in np.flatnonzero(seen.device_stolen_ns > tolerance.stolen_ns):
-        # It was taken since the clock had last gone on.
+        # It was taken after the clock had last advanced.
         known = np.flatnonzero(seen.fresh[:i])
         begin_ns = seen.at_ns[known[-1]] if len(known) else -math.inf
         stolen_ns = float(seen.device_stolen_ns[i])

@@ -1,6 +1,6 @@
-"""Models of a device under test: fitted to a profile, asked about settings not measured.
+"""Models of a device under test: fitted to a profile, they predict settings that were not measured.
 
-Pure but for the model file in :mod:`weirlab.model.io`.
+Pure except for the model file in :mod:`weirlab.model.io`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ else:
     }
 
     def __getattr__(name: str) -> Any:
-        """What is asked for, from its module: most commands need few of them, and all take long."""
+        """Import a name from its module on first use: most commands need few, and all take long."""
         for module, names in _PLACES.items():
             if name in names:
                 return getattr(import_module(f"{__name__}.{module}"), name)

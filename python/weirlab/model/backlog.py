@@ -1,12 +1,12 @@
-"""Deep queues: for so long, a device that is offered too much loses nothing.
+"""Deep queues: how long a device that is offered too much loses nothing.
 
 A load above the threshold fills the queue by the difference. With room for K packets nothing is lost within T
-seconds up to
+seconds up to a load of
 
     threshold + K / T,
 
-though every packet waits longer than the one before. What lasts is the threshold alone. Of queues in tandem,
-the one that loses first decides, which may be another one for each T.
+though every packet waits longer than the one before. Only the threshold can be sustained. Of queues in
+tandem, the one that loses first decides, which may be a different one for each T.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weirlab.model.queueing import Queueing
 from weirlab.model.tunnelled import NO_RULES, Tandem
 
 DEEP: Final = 0.05
-"""A queue is deep for a trial that it lets pass without loss at a load higher than the threshold by this."""
+"""A queue is deep for a trial that passes without loss at a load this much (relative) above the threshold."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,18 @@ class Queue:
     """A queue of a device at one setting."""
 
     packets: float
-    """It holds so many."""
+    """Number of packets that it holds."""
     threshold_pps: float
     endless: bool
     """It was never seen full: it holds more."""
 
     def lossless_pps(self, lasts_s: float) -> float:
-        """Highest load of which nothing is lost within that time."""
+        """Highest load without loss within that time."""
         return self.threshold_pps + self.packets / lasts_s
 
     @property
     def drains_s(self) -> float:
-        """How long the device works on a full queue."""
+        """How long the device takes to empty a full queue."""
         return self.packets / self.threshold_pps
 
 
@@ -51,7 +51,7 @@ class Backlog:
 
     @property
     def threshold_pps(self) -> float:
-        """Highest load of which nothing is ever lost."""
+        """Highest load that never causes loss."""
         return min(one.threshold_pps for one in self.queues)
 
     def first(self, lasts_s: float) -> Queue:
@@ -59,11 +59,11 @@ class Backlog:
         return min(self.queues, key=lambda one: one.lossless_pps(lasts_s))
 
     def lossless_pps(self, lasts_s: float) -> float:
-        """Highest load of which nothing is lost within that time."""
+        """Highest load without loss within that time."""
         return self.first(lasts_s).lossless_pps(lasts_s)
 
     def is_deep(self, lasts_s: float) -> bool:
-        """Whether a trial of that length passes with clearly more than what lasts."""
+        """Whether a trial of that length passes at a load clearly above the sustainable one."""
         passes = self.lossless_pps(lasts_s)
         return self.first(lasts_s).endless or passes >= (1 + DEEP) * self.threshold_pps
 

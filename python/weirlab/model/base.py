@@ -1,4 +1,4 @@
-"""What every model can do, and the plain values that models take and give."""
+"""What every model can do, and the plain values that models take and return."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ QUANTITIES: Final = ("threshold_pps", "loss_ratio", *DELAYS, "jitter_ns")
 """All that is predicted."""
 
 LEVELS: Final = (50, 90, 99)
-"""Percent of trials that the intervals are to cover."""
+"""Percent of trials that the intervals should cover."""
 
 TOLD_LEVEL: Final = 90
-"""The one of them that tables and sentences tell; JSON has all."""
+"""The level that tables and sentences show; JSON has all of them."""
 
 _OPTIONAL: Final = ("jitter_ns", "delay_p999_ns")
-"""What a trial may lack and still be of use."""
+"""Quantities that a usable trial may lack."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class Prediction:
     """What a model expects. All arrays have the broadcast shape of the arguments of ``predict``.
 
     ``extrapolated`` marks settings outside the profiled range; ``why`` holds the distinct
-    reasons over all of them, and is empty where nothing was extrapolated.
+    reasons over all of them, and is empty if nothing was extrapolated.
 
-    ``spread`` is what the model itself takes for the standard deviation of
+    ``spread`` is the model's own estimate of the standard deviation of
     ``ln(measured / predicted)`` of one new trial, by quantity (for ``loss_ratio`` that of the
-    difference); empty where it has no idea. ``intervals`` holds by quantity and level in
-    percent (:data:`LEVELS`) the interval that one new trial is to fall into; empty for a
+    difference); empty if it has none. ``intervals`` holds, by quantity and level in
+    percent (:data:`LEVELS`), the interval into which one new trial should fall; empty for a
     model that was not calibrated.
     """
 
@@ -80,7 +80,7 @@ class Prediction:
 
 
 class Predictor(Protocol):
-    """What says how a device, or several in a row, will do."""
+    """Anything that predicts what a device, or several in a row, will do."""
 
     def predict(
         self,
@@ -152,7 +152,7 @@ class Table:
 
 
 class Reason(str):
-    """Why a setting lies outside the profiled range; ``remedy``: which option takes it inside."""
+    """Why a setting lies outside the profiled range; ``remedy``: which option brings it inside."""
 
     remedy: str
 
@@ -163,7 +163,7 @@ class Reason(str):
 
 
 def refusal(what: str, reasons: Iterable[str]) -> ModelError:
-    """The error that extrapolating is unless the user asked for it; ``what``: a plan, a prediction."""
+    """The error for extrapolating without the user's consent; ``what``: a plan, a prediction."""
     told = list(dict.fromkeys(reasons))
     remedies = dict.fromkeys(reason.remedy for reason in told if isinstance(reason, Reason))
     helps = "; ".join(remedies) or "profile a wider range"
@@ -188,7 +188,7 @@ class Profiled:
     gap_scv_min: float = 0.0
     gap_scv_max: float = 0.0
 
-    # An achieved load differs a little from the nominal one; that is no extrapolation.
+    # An achieved load differs a little from the nominal one, which is not an extrapolation.
     RATE_SLACK: ClassVar[float] = 0.02
 
     @classmethod
@@ -259,13 +259,13 @@ def _other_gaps(profiled_scv: float) -> str:
     """What to do about a profile with one kind of gaps only."""
     there = "constant" if profiled_scv == 0 else "poisson"
     return (
-        f"ask with --arrivals {there}, which was profiled, or profile both kinds (weir profile and weir "
+        f"use --arrivals {there}, which was profiled, or profile both kinds (weir profile and weir "
         "profile --quick do; in a scenario 'arrivals: [constant, poisson]' below 'profile')"
     )
 
 
 def _unlike(name: str, asked: F64, low: float, high: float, unit: str) -> str:
-    """What was profiled and, where it is a single one, the value asked for."""
+    """What was profiled and, if there is only one, the requested value."""
     least, most = float(asked.min()), float(asked.max())
     if least != most:
         return f"{name} outside the profiled {_span(low, high, unit)}"

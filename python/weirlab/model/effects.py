@@ -1,7 +1,7 @@
-"""What connection tracking, cross traffic and mixed positions cost, trial against trial.
+"""The cost of connection tracking, cross traffic and mixed positions, trial against trial.
 
-No model is involved: trials that differ in one thing only, at the same load, are compared.
-The mean over the loads of ln(with / without) is the effect, its uncertainty follows from
+No model is involved: trials at the same load that differ in only one thing are compared.
+The effect is the mean over the loads of ln(with / without); its uncertainty follows from
 the scatter of the repetitions (pooled over all loads) by Student's t.
 """
 
@@ -25,7 +25,7 @@ LEVEL: Final = 0.95
 NO_LOSS: Final = 0.001
 """Loss ratio up to which a trial counts as below the threshold."""
 OVERLOAD_LOSS: Final = 0.05
-"""Loss ratio from which on it counts as overload; between the two regimes mix."""
+"""Loss ratio from which it counts as overload; between the two the regimes mix."""
 
 QUANTITIES: Final[Mapping[Regime, tuple[str, ...]]] = {
     "below the threshold": ("delay_mean_ns", "delay_p50_ns", "delay_p99_ns"),
@@ -35,7 +35,7 @@ QUANTITIES: Final[Mapping[Regime, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Effect:
-    """How one quantity changes where one thing is different."""
+    """How one quantity changes if one thing is different."""
 
     kind: Kind
     position: float
@@ -49,7 +49,7 @@ class Effect:
     ratio: float
     """With over without, geometric mean over the loads; 1 is no effect."""
     low: float
-    """Bounds of the interval that holds the true ratio in 95 % of the cases; NaN without repetitions."""
+    """Bounds of the interval that contains the true ratio in 95 % of the cases; NaN without repetitions."""
     high: float
     loads: int
     """Loads compared."""
@@ -59,7 +59,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class _Setting:
-    """What trials have in common that repeat each other."""
+    """What repetitions have in common."""
 
     position: float
     frame_bytes: float
@@ -93,8 +93,8 @@ _Pair = tuple[list[Observation], list[Observation]]
 def effects(observations: Iterable[Observation]) -> tuple[Effect, ...]:
     """Every effect that the ``observations`` show; empty if none of them differ in one thing only.
 
-    What they are told apart by stands in ``stateful``, ``cross_traffic`` and, for traffic at
-    several positions, in ``extra["places"]``; loads are the same where ``extra["rate_text"]`` is.
+    They differ in ``stateful``, ``cross_traffic`` or, for traffic at several positions, in
+    ``extra["places"]``; loads are the same if ``extra["rate_text"]`` is.
     """
     trials: dict[_Setting, list[Observation]] = defaultdict(list)
     for seen in observations:
@@ -115,7 +115,7 @@ def effects(observations: Iterable[Observation]) -> tuple[Effect, ...]:
 
 
 def _regime(base: Sequence[Observation]) -> Regime | None:
-    """The regime of the trials that others are compared with; None if they are not of one."""
+    """The regime of the trials that others are compared with; None if they are of several."""
     losses = [seen.loss_ratio for seen in base]
     if max(losses) <= NO_LOSS:
         return "below the threshold"

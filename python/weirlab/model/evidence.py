@@ -1,4 +1,4 @@
-"""Whether a profile tells enough for its model to be praised or blamed."""
+"""Whether a profile has enough evidence for a verdict on its model."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from weirlab.records import Observation
 _REPEATED: Final = 0.5
 """Share of the settings and loads that must have a valid repetition."""
 _RISE: Final = 0.10
-"""Of the forwarding rate with the matching position: what scatter alone does not do in a fair profile."""
+"""Rise of the forwarding rate with the matching position beyond what scatter causes in a fair profile."""
 _PROVEN: Final = 3.0
-"""Standard errors from which on such a rise is the device's own."""
+"""Number of standard errors above which such a rise is the device's own."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Evidence:
     settings: int
     """Settings and loads with a valid trial."""
     repeated: int
-    """Those of them with more than one."""
+    """How many of them have more than one."""
     too_little: tuple[str, ...]
-    """Why the trials say too little about the device, a clause each; empty if they say enough."""
+    """Why the trials say too little about the device, one clause per reason; empty if they say enough."""
 
     @property
     def enough(self) -> bool:
@@ -39,7 +39,7 @@ class Evidence:
 
 
 def evidence(observations: Iterable[Observation]) -> Evidence:
-    """Judge the valid trials of a profile, before any model is."""
+    """Judge the valid trials of a profile, before any model is judged."""
     table = Table.of(observations)
     groups = repeats.group(table)
     repeated = sum(len(rows) > 1 for rows in groups)

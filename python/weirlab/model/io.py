@@ -1,7 +1,7 @@
-"""Fitted models as JSON files, and which models there are.
+"""Fitted models as JSON files, and the registry of models.
 
-A file holds devices, each with a name, facts about how it was measured and its models by
-kind. Files of version 1 held the models of one device without a name; they get that of the file.
+A file contains devices, each with a name, facts about how it was measured and its models by
+kind. Files of version 1 have the models of one device without a name, which is named after the file.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def fit_all(
     calibrate: bool = True,
     told: Callable[[int, int, str], object] | None = None,
 ) -> dict[str, Model]:
-    """Fit every model to the same trials; raises ``ModelError`` when one lacks data.
+    """Fit every model to the same trials; raises ``ModelError`` if one lacks data.
 
-    Unless ``calibrate`` is False, which is several times quicker, their predictions carry
-    intervals (:func:`weirlab.model.intervals.calibrate`). ``told`` is called before each model with how many
-    are fitted, how many there are, and its name; and once more at the end.
+    Unless ``calibrate`` is False, which is several times quicker, their predictions have
+    intervals (:func:`weirlab.model.intervals.calibrate`). ``told`` is called before each model with the
+    number fitted so far, the number of models, and its name; and once more at the end.
     """
     rows = list(observations)
     models: dict[str, Model] = {}
@@ -61,7 +61,7 @@ def fit_all(
 
 @dataclass(frozen=True)
 class Device:
-    """A device under test as models know it."""
+    """A device under test with its models."""
 
     name: str
     models: Mapping[str, Model]
@@ -71,7 +71,7 @@ class Device:
 
     @property
     def simulated(self) -> bool:
-        """Whether it was a simulated device, whatever it is called."""
+        """Whether it was a simulated device, whatever its name."""
         return self.facts.get("lab") == SIMULATION
 
 
@@ -84,14 +84,14 @@ def to_document(devices: Iterable[Device]) -> dict[str, Any]:
 def from_document(data: Any, where: str, name: str = "device") -> list[Device]:
     """The inverse of :func:`to_document`.
 
-    ``where`` names the source in messages; ``name`` is that of the device in a document of version 1.
+    ``where`` names the source in messages; ``name`` is given to the device in a document of version 1.
     """
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ModelError(f"{where} is not a model file: 'format' must be '{FORMAT}'; weir fit writes one")
     version = data.get("version")
     if version not in READABLE:
         raise ModelError(
-            f"{where} has version {version!r} of the model format, this Weir reads "
+            f"{where} has version {version!r} of the model format, but this Weir reads "
             f"{' and '.join(map(str, READABLE))}; fit again with weir fit"
         )
     if version == 1:
@@ -136,7 +136,7 @@ def pick(devices: Sequence[Device], name: str | None, where: str) -> Device:
     Raises
     ------
     ModelError
-        There is none of that name, or there are several and no name; the message names all.
+        There is no device of that name, or there are several and no name; the message lists all.
     """
     choices = ", ".join(device.name for device in devices)
     if name is None:
@@ -150,7 +150,7 @@ def pick(devices: Sequence[Device], name: str | None, where: str) -> Device:
 
 
 def save(models: Mapping[str, Model], path: Path) -> None:
-    """Write the models of one device, which takes its name from the file."""
+    """Write the models of one device, which is named after the file."""
     save_devices([Device(_stem(path), models)], path)
 
 
@@ -190,7 +190,7 @@ def _models(entries: Any, where: str) -> dict[str, Model]:
 
 
 def _numbers(value: Any, key: str = "") -> Any:
-    """Nulls become NaN again, but for the one field where null has a meaning."""
+    """Nulls become NaN again, except in the one field where null has a meaning."""
     if isinstance(value, dict):
         return {k: _numbers(v, k) for k, v in value.items()}
     if isinstance(value, list):

@@ -107,7 +107,7 @@ class Piecewise:
     """What a rate step adds for a while, see :mod:`weirlab.model.transient`."""
 
     def __post_init__(self) -> None:
-        """Raises ``ValueError`` where a quantity has no curve."""
+        """Raise ``ValueError`` if a quantity has no curve."""
         for name in ("small", "large", "above"):
             require_all(name, getattr(self, name), QUANTITIES)
 
@@ -115,7 +115,7 @@ class Piecewise:
     def fit(cls, observations: Iterable[Observation], like: Self | None = None) -> Self:
         """Fit to valid trials; with fewer than three positions the curves over n lose terms.
 
-        There is no choice of form that could be taken over from ``like``.
+        ``like`` is ignored: there is no choice of form to take over from it.
         """
         table = Table.of(observations)
         regimes = regime.sort(table)
@@ -148,7 +148,7 @@ class Piecewise:
     ) -> Prediction:
         """Predict at the given settings; see :meth:`weirlab.model.base.Model.predict`.
 
-        The curves know nothing of the gaps between arrivals: ``gap_scv`` changes nothing.
+        The curves do not depend on the gaps between arrivals: ``gap_scv`` has no effect.
         """
         rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
         x, n = rate / _MPPS, place / self.unit_position
@@ -297,14 +297,14 @@ def _loss_at_top(over: Table, position: float) -> float:
 def _sum(columns: Sequence[F64], y: F64, constant: int, free: Sequence[bool]) -> list[float]:
     """Coefficients of ``columns``, each of shape (n,), whose sum is ``y``; 0 where they are not ``free``.
 
-    That of the column ``constant`` begins at the median of ``y``, the others at 0.
+    The coefficient of the column ``constant`` starts at the median of ``y``, the others at 0.
     """
     mask = np.array(free, dtype=np.bool_)
     start = np.zeros(len(columns))
     start[constant] = np.median(y)
     matrix = np.stack(columns, axis=1)[:, mask]
     coefficients = np.zeros(len(columns))
-    # Some versions of the solver weigh in place what they get.
+    # Some versions of the solver modify in place what they get.
     coefficients[mask] = _least(lambda p: matrix @ p - y, y, start[mask], jac=lambda _: matrix.copy())
     return [float(c) for c in coefficients]
 
@@ -322,7 +322,7 @@ def _curve(
 
 
 def _least(residual: Callable[[F64], F64], y: F64, start: F64, **settings: Any) -> F64:
-    """Least squares with a loss that outliers cannot dominate."""
+    """Least squares with a loss function that outliers cannot dominate."""
     from scipy.optimize import least_squares
 
     outlier = max(0.1 * float(np.median(np.abs(y))), 1e-6)

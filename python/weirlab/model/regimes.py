@@ -17,9 +17,9 @@ OVERLOAD_LOSS: Final = 0.005
 CLEAR_LOSS: Final = 0.05
 NO_LOSS: Final = 5e-4
 PASSED: Final = 0.95
-"""Quantile of the lossless trials' rates that surely passes: one lucky trial is no proof."""
+"""Quantile of the lossless trials' rates that surely passes: one lucky trial proves nothing."""
 AT_THRESHOLD: Final = 0.98
-"""Less offered than this share of the threshold is no overload, whatever was lost."""
+"""A load below this share of the threshold is no overload, whatever was lost."""
 NEAR: Final = 0.9
 """Below this share of the threshold a trial is clearly not in overload."""
 
@@ -50,12 +50,12 @@ class Regimes:
 
 
 def sort(table: Table) -> Regimes:
-    """Tell overload from its absence.
+    """Separate the trials in overload from the others.
 
     In overload the forwarding rate is the same at every offered load. A trial with some
     loss whose forwarding rate is far below that of the clearly overloaded trials at the
     same setting, or below what went through without loss in another trial, lost its packets
-    to something else. A device whose queue has no end loses nothing, and sends the rest later.
+    for another reason. A device with an endless queue loses nothing, and sends the rest later.
     """
     overload = table.loss_ratio > OVERLOAD_LOSS
     overload |= table.forwarding_pps < (1 - CLEAR_LOSS) * table.rate_pps
@@ -82,7 +82,7 @@ def sort(table: Table) -> Regimes:
 def require(table: Table, regimes: Regimes, model: str, least_below: int, least_positions: int) -> None:
     """Raise ``ModelError`` that names the missing trials.
 
-    A profile of a single position needs overload there only; otherwise overload must have
+    A profile of a single position needs overload only there; otherwise overload must have
     been seen at ``least_positions`` positions.
     """
     if not len(table):
@@ -102,7 +102,7 @@ def require(table: Table, regimes: Regimes, model: str, least_below: int, least_
             f"{len(overloaded)}: add loads above "
             + ", ".join(f"{highest[p]:,.0f} pps at position {p:g}" for p in without)
         )
-    # Achieved loads of repetitions differ a little; 5 % apart is another load.
+    # Achieved loads of repetitions differ a little; loads 5 % apart are different.
     loads = len(np.unique(np.round(np.log(table.rate_pps[regimes.below]) / 0.05)))
     if loads < least_below:
         lowest = float(table.rate_pps.min())

@@ -14,10 +14,10 @@ SAME_LOAD: Final = 0.02
 """Achieved loads closer than this (relative) are repetitions of one."""
 
 _SIGMAS: Final = 3.0
-"""By which two loads may differ that were meant to be the same."""
+"""Standard deviations by which two loads that were meant to be the same may differ."""
 
 _DOUBT: Final = 10.0
-"""Repetitions that it takes to believe them as much as the law."""
+"""Number of repetitions that count as much as the law."""
 
 Groups = list[npt.NDArray[np.intp]]
 
@@ -29,7 +29,7 @@ def group(table: Table) -> Groups:
     frame_bytes = np.round(table.frame_bytes, 1)
     order = np.lexsort((table.rate_pps, table.gap_scv, frame_bytes, table.position))
     rows = table.where(order)
-    # Gaps that vary make the achieved load of repetitions vary, too.
+    # Varying gaps make the achieved load of repetitions vary, too.
     varies = _SIGMAS * np.sqrt(rows.gap_scv / np.maximum(rows.packets, 1.0))
     same = np.maximum(SAME_LOAD, np.where(rows.packets > 0, varies, 0.0))
     new = np.ones(len(rows), dtype=np.bool_)
@@ -47,7 +47,7 @@ def medians(table: Table, groups: Groups) -> Table:
     columns = np.stack([getattr(table, name) for name in Table.__dataclass_fields__])
     middle = np.array([np.median(columns[:, rows], axis=1) for rows in groups]).reshape(-1, len(columns)).T
     for row, column in zip(middle, columns, strict=True):
-        # A trial too short for a quantity does not take it from its repetitions.
+        # A trial too short for a quantity must not remove it from its repetitions.
         for i in np.flatnonzero(np.isnan(row)):
             known = column[groups[i]][np.isfinite(column[groups[i]])]
             row[i] = np.median(known) if len(known) else np.nan
@@ -64,8 +64,8 @@ def log_scatter(values: F64, groups: Groups) -> F64:
 def trial_variance(variance: npt.ArrayLike, repeated: int, left: F64) -> F64:
     """Variance of a single trial: that of ``repeated`` repetitions, as far as there are any.
 
-    ``left`` is what a law leaves of each setting, NaN where it was not measured. Until repetitions
-    tell otherwise all of it is scatter; what is smooth in it takes repetitions to show.
+    ``left`` is what a law leaves unexplained at each setting, NaN if that was not measured. All of it
+    counts as scatter until repetitions show otherwise.
     """
     known = left[np.isfinite(left)]
     doubt = float(np.mean(known**2)) if len(known) else 0.0
@@ -73,5 +73,5 @@ def trial_variance(variance: npt.ArrayLike, repeated: int, left: F64) -> F64:
 
 
 def median_error(counts: npt.NDArray[np.intp]) -> F64:
-    """Standard error of the median of so many repetitions, in units of their standard deviation."""
+    """Standard error of the median of ``counts`` repetitions, in units of their standard deviation."""
     return np.where(counts > 2, MEDIAN_EFFICIENCY, 1.0) / np.sqrt(counts)

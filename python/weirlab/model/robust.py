@@ -1,4 +1,4 @@
-"""Least squares that a few bad trials do not pull off, with standard errors."""
+"""Least squares that a few bad trials do not distort, with standard errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F64 = npt.NDArray[np.float64]
 
 MAD_TO_SIGMA: Final = 1.4826
 _STEP: Final = math.sqrt(np.finfo(np.float64).eps)
-"""Relative step of a forward difference: what it leaves out is as small as what rounding does to it."""
+"""Relative step of a forward difference: its truncation error is as small as its rounding error."""
 MEDIAN_EFFICIENCY: Final = 1.2533
 """Standard error of a median over that of a mean, for normal scatter."""
 
@@ -45,10 +45,10 @@ def fit(
     """Minimise soft-L1 loss of ``residual`` from each of ``starts`` and keep the best.
 
     ``residual`` takes parameters of shape (p,) or (k, p) and returns shape (n,) or (k, n); see
-    :func:`each`. Parameters that are not ``free`` stay as in the start; ``scale`` is the residual from
-    which on a point counts as an outlier. Parameters at a bound get the standard error 0.
+    :func:`each`. Parameters that are not ``free`` keep their start values; ``scale`` is the residual from
+    which a point counts as an outlier. Parameters at a bound get the standard error 0.
     """
-    # Only fits need it, and its import takes as long as that of all the rest of a model.
+    # Only fits need it, and importing it takes as long as the rest of a model.
     from scipy.optimize import least_squares
 
     mask = np.array(free, dtype=np.bool_)
@@ -114,7 +114,7 @@ class _Slopes:
 
     def residual(self, x: F64) -> F64:
         self._evaluate(x)
-        # The solver weighs what it gets in place.
+        # The solver modifies what it gets in place.
         return np.asarray(self._values[0].copy())
 
     def jacobian(self, x: F64) -> F64:
@@ -126,7 +126,7 @@ class _Slopes:
         if np.array_equal(x, self._at):
             return
         step = _STEP * np.maximum(np.abs(x), 1.0)
-        # Away from a bound that is near, and never beyond the farther one.
+        # Step away from a nearby bound, and never beyond the farther one.
         forward = (self._high - x >= step) | (self._high - x >= x - self._low)
         moved = np.clip(np.where(forward, x + step, x - step), self._low, self._high)
         self._at, self._steps = x.copy(), moved - x
@@ -134,14 +134,14 @@ class _Slopes:
 
 
 def still(residuals: F64, scale: float) -> Fit:
-    """What :func:`fit` would return with nothing to fit, to compare forms with."""
+    """The result of :func:`fit` with nothing to fit, to compare forms with."""
     z = (residuals / scale) ** 2
     mse = float(np.mean(2.0 * scale**2 * (np.sqrt(1.0 + z) - 1.0)))
     return Fit(np.empty(0), np.empty(0), mse, len(residuals), 0)
 
 
 def _stderr(jacobian: F64, variance: float) -> F64:
-    """Square roots of the diagonal of ``variance * inv(J'J)``; infinite where J says nothing."""
+    """Square roots of the diagonal of ``variance * inv(J'J)``; infinite where a column of J is zero."""
     norm = np.sqrt((jacobian**2).sum(axis=0))
     usable = np.where(norm > 0, norm, 1.0)
     _, s, vt = np.linalg.svd(jacobian / usable, full_matrices=False)

@@ -1,15 +1,15 @@
-"""How far models are off on trials that they have not seen, beside how far trials are from each other.
+"""Errors of models on trials that they have not seen, beside the scatter of the trials themselves.
 
 Definitions
 -----------
 These are frozen, so that numbers of different versions can be compared.
 
 An error is predicted minus measured; a relative one is divided by the measured value (for
-jitter by 10 ns at least, the least that time stamps can tell). Trials are *below* the threshold
+jitter by 10 ns at least, the least that time stamps can resolve). Trials are *below* the threshold
 if they are not in overload (:func:`weirlab.model.regimes.sort`) and their load is at most 90 % of
 the threshold, *near* it if they are not in overload either but their load is higher. The threshold
 is the measured one: the median forwarding rate of all trials in overload at the same position,
-frame size and kind of traffic; where none was in overload, that which the first model predicts.
+frame size and kind of traffic; if none was in overload, the prediction of the first model.
 
 ==========================  ===================================================================
 ``threshold``               forwarding rate of trials in overload
@@ -26,8 +26,8 @@ so on                       ``p999`` are quantiles over the packets of one trial
 ==========================  ===================================================================
 
 Rows *per trial* compare with every single trial. Rows *per setting* compare with the medians of
-the repetitions of one setting and load (for the threshold: of all overload at one setting), from
-which most of the noise of the measurement is gone.
+the repetitions of one setting and load (for the threshold: of all overload at one setting), which
+have little of the measurement's noise left.
 
 The *repeatability* is what a perfect memory would achieve: each trial is "predicted" by the median
 of the other repetitions of its setting and load (for the threshold: of the other trials in
@@ -35,8 +35,8 @@ overload at its setting). A model that is no worse than this cannot be told from
 by single trials. Trials without another repetition do not count there.
 
 The 95 % confidence interval of the mean error is a t interval whose standard error adds up the
-errors of each setting first, because repetitions are off together (cluster-robust; for
-one trial per setting the usual one).
+errors of each setting first, because the errors of repetitions are correlated (cluster-robust;
+for one trial per setting the usual one).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ REPEATABILITY: Final = "repeatability"
 """In place of a model's name: the other repetitions of the same setting."""
 
 FALSE_ALARM: Final = 1e-4
-"""Predicted loss ratio from which on a trial without any loss counts as a false alarm."""
+"""Predicted loss ratio from which a trial without any loss counts as a false alarm."""
 
 _LEAST_JITTER_NS: Final = 10.0
 _CONFIDENCE: Final = 0.95
@@ -81,7 +81,7 @@ _QUANTITIES: Final = (
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of errors, in one unit. NaN where there are too few of them to say."""
+    """Statistics of errors, in one unit. NaN if there are too few of them."""
 
     mean_absolute: Measured
     mean: Measured
@@ -90,14 +90,14 @@ class Statistics:
     mean_high: Measured
     std: Measured
     max: Measured
-    """The error that is largest in size, with its sign."""
+    """The error of largest magnitude, with its sign."""
 
 
 @dataclass(frozen=True)
 class ErrorRow:
     """The errors of one model in one quantity; see the module's definitions.
 
-    As JSON (``weir verify --json``) the same names, with NaN as null.
+    JSON (``weir verify --json``) has the same names, with NaN as null.
     """
 
     model: str
@@ -107,7 +107,7 @@ class ErrorRow:
     """Of ``absolute``: ``pps``, ``ns`` or ``%-points``."""
     per: Literal["trial", "setting"]
     extrapolated: bool
-    """Whether these are the trials outside the range that was profiled; they are scored apart."""
+    """Whether these are the trials outside the profiled range, which are scored separately."""
     n: int
     """Number of errors."""
     settings: int
@@ -116,7 +116,7 @@ class ErrorRow:
     relative: Statistics | None
     """In percent of the measured value; None for loss, which may be 0."""
     coverage_percent: dict[int, float] = field(default_factory=dict)
-    """By level in percent: how many of the trials the model's intervals enclosed."""
+    """By level in percent: the percentage of trials that the model's intervals enclosed."""
     false_alarms: int | None = None
     """For loss only."""
 
@@ -170,8 +170,8 @@ class Deviations:
 def compare(models: Mapping[str, Model], observations: Iterable[Observation]) -> list[ErrorRow]:
     """Errors per quantity of every model and of the repeatability, on the same trials.
 
-    By quantity first: rows per trial of every model and of the repeatability, then rows per
-    setting of every model; what was profiled before what is extrapolated. Quantities without a
+    Rows are ordered by quantity: rows per trial of every model and of the repeatability, then rows
+    per setting of every model; profiled settings before extrapolated ones. Quantities without a
     trial are left out. Raises ``ModelError`` if there is no trial at all.
     """
     found = deviations(models, observations)
@@ -190,7 +190,7 @@ def deviations(models: Mapping[str, Model], observations: Iterable[Observation])
     table = trials.table
     if not len(trials) or not models:
         raise ModelError(
-            f"no valid trials to compare the {' and '.join(models)} model with: run weir verify, or look at "
+            f"no valid trials to compare the {' and '.join(models)} model with: run weir verify, or find out "
             "why the trials are invalid (weir show)"
         )
     predictions = {
@@ -283,7 +283,7 @@ def _row(found: Deviations, per: Literal["trial", "setting"]) -> ErrorRow:
 
 
 def statistics(error: F64, group: Labels) -> Statistics:
-    """Of errors with shape (n,), n >= 1, of which those of one ``group`` are not independent."""
+    """Statistics of errors with shape (n,), n >= 1; errors of one ``group`` are not independent."""
     n, mean = len(error), float(error.mean())
     clusters = [float((error[rows] - mean).sum()) for rows in members(group)]
     half = math.nan

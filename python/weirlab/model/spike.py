@@ -1,8 +1,8 @@
-"""What a rate step adds to the delay for a while that the queue does not explain.
+"""A temporary delay after a rate step that the queue does not explain.
 
 The thesis (see :mod:`weirlab.model.piecewise`) finds that a step in the rate causes a spike
 of latency and a step in the matching position none, and adds a spike to its prediction over
-time, without giving its form. Here it is the simplest one: proportional to the step's size,
+time, without giving its form. Here it has the simplest form: proportional to the step's size,
 fading exponentially; steps down have none.
 """
 
@@ -21,11 +21,11 @@ F64 = npt.NDArray[np.float64]
 _DECAYS: Final = 60
 """Decay times that are tried, evenly on a log scale."""
 _FASTEST: Final = 0.25
-"""Shortest decay time over the width of a bin: of a faster spike only the area can be seen."""
+"""Shortest decay time over the width of a bin: a faster spike shows only its area."""
 _SLOWEST: Final = 0.2
 """Longest decay time over the time seen after the step: a slower one looks like a wrong level."""
 _LEAST_SIGMA: Final = 3.0
-"""Standard errors from 0 that an amplitude has to be away."""
+"""Standard errors by which an amplitude has to differ from 0."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ def fit_spike(
     step_pps
         Size of the step that each bin follows, above 0; shape (m,).
     series
-        Which step of which trial a bin belongs to; shape (m,). Each has a level of its own,
-        so that a model that is off before and after alike shows no spike.
+        Which step of which trial a bin belongs to; shape (m,). Each has its own level, so that
+        a model with the same error before and after shows no spike.
 
     Returns
     -------
     Spike
-        :data:`NO_SPIKE` where three standard errors include 0, the Bayesian information
-        criterion does without, or there are fewer than four bins.
+        :data:`NO_SPIKE` if three standard errors include 0, the Bayesian information
+        criterion prefers none, or there are fewer than four bins.
     """
     since, width, excess, step = np.broadcast_arrays(
         *(np.asarray(a, dtype=np.float64) for a in (since_ns, bin_ns, excess_ns, step_pps))

@@ -16,7 +16,7 @@ from weirlab.records import Observation
 Labels = npt.NDArray[np.intp]
 
 _SIGMAS: Final = 3.0
-"""By which two loads may differ that were meant to be the same."""
+"""Standard deviations by which two loads that were meant to be the same may differ."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Trials:
     place: Labels
     """Trials with the same matching position, frame size and kind of traffic share a number."""
     cell: Labels
-    """Those that also have the same load: repetitions of each other."""
+    """Trials that also have the same load share a number: repetitions of each other."""
 
     @classmethod
     def of(cls, observations: Iterable[Observation]) -> Trials:
@@ -42,7 +42,7 @@ class Trials:
         number = {key: i for i, key in enumerate(dict.fromkeys(sorted(keys)))}
         place = np.array([number[key] for key in keys], dtype=np.intp)
         packets = np.array([max(o.packets, 1) for o in usable], dtype=np.float64)
-        # Gaps that vary make the achieved load of repetitions vary, too.
+        # Varying gaps make the achieved load of repetitions vary, too.
         varies = np.where(packets > 1, _SIGMAS * np.sqrt(table.gap_scv / packets), 0.0)
         return cls(usable, table, place, _cells(place, table.rate_pps, np.maximum(SAME_LOAD, varies)))
 

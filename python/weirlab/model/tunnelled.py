@@ -2,12 +2,12 @@
 
 The rules were profiled without a tunnel, the tunnel without rules; frame sizes are those in the clear.
 
-One CPU does for every packet what the tunnel costs, and what the rules add to a filter without any::
+With one CPU every packet costs what the tunnel takes, and what the rules add to a filter without any::
 
     s(n, L) = s_tunnel(0, L) + s_rules(n, L) - s_rules(0, L)
 
-The laws of the tunnel's queue, path and host then hold with that service time: waiting grows with it. With a
-CPU each, the two are queues in tandem: the slower one limits the load, and delays add.
+The laws of the tunnel's queue, path and host then hold with that service time: waiting grows with it. With
+one CPU each, the two are queues in tandem: the slower one limits the load, and delays add.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class SharedService(ServiceTime):
     def uncertainty(self, position: F64, frame_bytes: F64) -> F64:
         """Relative standard error of :meth:`ns`; those of the parts are independent.
 
-        The difference of two service times of the rules is as uncertain as both, scatter included: nothing
-        of it was measured in one trial.
+        The difference of two service times of the rules has the uncertainty of both, scatter included,
+        since no single trial measured it.
         """
         nowhere = np.zeros_like(position)
         without, behind = self._of_rules(position, frame_bytes)
@@ -105,7 +105,7 @@ class SharedService(ServiceTime):
         return self.tunnel.ns(np.zeros_like(position), frame_bytes)
 
     def _of_rules(self, position: F64, frame_bytes: F64) -> tuple[F64, F64]:
-        """Without rules, and with so many."""
+        """Service time of the rule stage without rules, and at ``position``."""
         return self.rules.ns(np.zeros_like(position), frame_bytes), self.rules.ns(position, frame_bytes)
 
 
@@ -113,9 +113,9 @@ class SharedService(ServiceTime):
 class Tandem:
     """Rules on one CPU, and a tunnel on another one behind it.
 
-    What the first loses does not reach the second. Quantiles of the delay are the sums of both, which is more
-    than the quantile of the sum: packets that wait long in one queue rarely do so in the other one. What the
-    test bed itself takes is in both profiles, and so counts twice.
+    Packets that the first loses do not reach the second. Quantiles of the delay are the sums of both, which
+    is more than the quantile of the sum: packets that wait long in one queue rarely do so in the other one.
+    The test bed's own delay is in both profiles, and so counts twice.
     """
 
     rules: Queueing
@@ -189,9 +189,9 @@ def _band(name: str, value: F64, first: Prediction, second: Prediction, level: i
 
 
 def _both(rules: Profiled, tunnel: Profiled) -> Profiled:
-    """What both profiles say something about.
+    """The range that both profiles cover.
 
-    A load need be in one of them only: the faster one was profiled with more than the slower one bears.
+    A load needs to be in only one of them: the faster one was profiled with more than the slower one carries.
     """
     common = Profiled(
         rate_min_pps=min(rules.rate_min_pps, tunnel.rate_min_pps),
@@ -223,7 +223,7 @@ def _span(profiled: Profiled) -> str:
 
 
 def _wider(rules: Calibration | None, tunnel: Calibration | None) -> Calibration | None:
-    """Limits that are as wide as either's, relative to what the model itself takes for its error."""
+    """Limits as wide as the wider of both, relative to the model's own estimate of its error."""
     if rules is None or tunnel is None:
         return None
     limits = {

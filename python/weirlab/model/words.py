@@ -1,4 +1,4 @@
-"""Numbers with units, as they stand in sentences."""
+"""Numbers with units, as sentences show them."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def with_error(value: float, stderr: float | None, unit: str) -> str:
 
 
 def _short(text: str) -> str:
-    """A number with its unit, without zeros at the end: ``1 ms``."""
+    """A number with its unit, without trailing zeros: ``1 ms``."""
     number, space, unit = text.partition(" ")
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number}{space}{unit}"

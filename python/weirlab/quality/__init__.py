@@ -1,1 +1,1 @@
-"""What callers hear: packets that came, came late or not at all, turned into MOS. Pure."""
+"""What callers hear: packets that arrive in time, late or not at all, turned into MOS. Pure."""

@@ -31,7 +31,7 @@ class PlayoutQuality:
 
     late: I64
     play_ns: F64
-    """Mean time from speaking to hearing; NaN where nothing was played."""
+    """Mean time from speaking to hearing; NaN if nothing was played."""
     r: F64
     mos: F64
 
@@ -64,7 +64,7 @@ def call_table(
     better = np.where(np.isnan(fixed.mos) | (adaptive.mos > fixed.mos), adaptive.r, fixed.r)
 
     carried = of.calls_carried[packets.flow].astype(np.int64)
-    # A stream of which nothing was to be sent in the window has no row.
+    # A stream that sent nothing in the window has no row.
     carried[streams.sent == 0] = 0
     row = np.repeat(np.arange(len(packets.flow)), carried)
     nth = np.arange(len(row)) - np.repeat(segments.starts(carried)[:-1], carried)
@@ -133,12 +133,12 @@ def hear(
     coded: Coded,
     network_ns: float = 0.0,
 ) -> PlayoutQuality:
-    """What is heard behind one jitter buffer.
+    """Quality of the speech behind one jitter buffer.
 
     The delay from speaking to hearing is packet time, look-ahead of the codec, network and jitter
-    buffer. ``network_ns`` is added where the packets do not know it (captures). Packet loss is what
-    the network lost and what came late, in percent of what was sent; its burst ratio is that of both
-    together.
+    buffer. ``network_ns`` is added if the packets do not show it (captures). Packet loss is the packets
+    that the network lost and those that came late, in percent of those sent; its burst ratio is that of
+    both together.
     """
     inside = packets.within(window)
     late = play.late & inside
@@ -156,10 +156,10 @@ def hear(
 def opinion(coded: Coded, delay_ms: F64, ppl: F64, burst_ratio: F64) -> tuple[F64, F64]:
     """R and MOS of each stream, each by the E-model of its codec's band.
 
-    NaN where it cannot be known: nothing sent, or a codec without published values. Where nothing at
+    NaN if they cannot be known: nothing sent, or a codec without published values. If nothing at
     all was heard, MOS is 1 and R 0, whatever the codec.
     """
-    # Without loss, what is not known about the codec's way with loss does not matter.
+    # Without loss, an unknown Bpl does not matter.
     bpl = np.where(ppl > 0, coded.each(lambda kind: kind.bpl), 1.0)
     ie = coded.each(lambda kind: kind.ie)
     burst = np.where(np.isnan(burst_ratio), 1.0, burst_ratio)

@@ -1,8 +1,8 @@
-"""Quality of voice streams from a capture: no time of sending but the media time stamps.
+"""Quality of voice streams from a capture: the only times of sending are the media time stamps.
 
-What a capture cannot tell is the delay from the sender. Delays here count from the fastest packet of each
-stream; the rest has to be given, or MOS is that of codec, loss and jitter buffer alone. A clock of the
-sender that runs fast or slow shows as delay that grows: 50 millionths are 180 ms an hour.
+A capture does not show the delay from the sender. Delays here count from the fastest packet of each
+stream; the rest has to be given, or MOS is that of codec, loss and jitter buffer alone. A sender's clock
+that runs fast or slow shows as a drifting delay: 50 millionths are 180 ms an hour.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ class VoicePackets:
     timestamp: npt.NDArray[np.integer]
     """RTP time stamp, carried on beyond 32 bits, in units of the stream's clock."""
     speech: npt.NDArray[np.bool_]
-    """False for comfort noise and telephone events: sent, but their time stamps do not tell when."""
+    """False for comfort noise and telephone events, whose time stamps do not show when they were sent."""
     payload_bytes: npt.NDArray[np.integer]
     stretch: npt.NDArray[np.integer]
-    """How often the time stamps of its stream had begun anew before, of speech."""
+    """How often the speech time stamps of its stream had restarted before."""
 
 
 @dataclass(frozen=True)
 class CaptureTable:
-    """One row per stream. Delays in ``streams`` count from the stream's fastest packet, where its time stamps
-    begin anew from the fastest one behind that.
+    """One row per stream. Delays in ``streams`` count from the stream's fastest packet; if its time stamps
+    restart, from the fastest one after that.
 
-    NaN for everything that needs a time stamp's meaning where the stream's clock is not known, or where
-    none of its packets is speech.
+    Everything that depends on time stamps is NaN if the stream's clock is not known, or if none of its
+    packets is speech.
     """
 
     packet_ns: I64
     kinds: tuple[Impairment, ...]
-    """What each stream's codec costs, and why MOS may be missing."""
+    """The impairment by each stream's codec, and why MOS may be missing."""
     streams: Streams
     fixed: PlayoutQuality
     adaptive: PlayoutQuality
@@ -86,13 +86,13 @@ class CaptureTable:
 
     @property
     def assumption(self) -> str:
-        """What MOS takes the delay of the network to be, in words."""
+        """The network delay that MOS assumes, in words."""
         if self.network_ms is None:
             return (
-                "the capture does not tell the network's delay: MOS has only that of codec, packet and "
-                "jitter buffer in it"
+                "the capture does not show the network's delay: MOS includes only that of codec, packet and "
+                "jitter buffer"
             )
-        return f"MOS takes the network's delay to be {self.network_ms:g} ms, as given"
+        return f"MOS assumes a network delay of {self.network_ms:g} ms, as given"
 
 
 def capture_table(
@@ -110,7 +110,7 @@ def capture_table(
     Raises
     ------
     InputError
-        A stream without packets, or one that jumps so far that it must be two.
+        There is a stream without packets, or one that jumps so far that it must be two.
     """
     clock = np.asarray(clock_hz, dtype=np.int64)
     placed = place(packets, clock)
@@ -145,8 +145,8 @@ def capture_table(
 def place(packets: VoicePackets, clock_hz: I64) -> Packets:
     """Packets in their places by sequence number, sent at their media time.
 
-    Media time is moved so that the fastest packet of each stream, and of each stretch of its time stamps,
-    takes no time.
+    Media time is shifted so that the fastest packet of each stream, and of each stretch of its time stamps,
+    has no delay.
     """
     n = len(clock_hz)
     stream = packets.stream.astype(np.int64)
@@ -161,12 +161,12 @@ def place(packets: VoicePackets, clock_hz: I64) -> Packets:
     if (span > LONGEST_STREAM).any():
         raise InputError(
             f"stream {int(np.argmax(span))} spans {int(span.max()):,} sequence numbers; "
-            "its sender must have started anew: make two streams of it"
+            "its sender must have restarted: split it into two streams"
         )
     stamp = packets.timestamp.astype(np.int64) - packets.timestamp.astype(np.int64)[start[:-1]][stream]
-    # Where the clock is not known, any will do: what depends on it is not shown.
+    # If the clock is not known, any will do: results that depend on it are not shown.
     whole_s, ticks = np.divmod(stamp, (hz := np.where(clock_hz > 0, clock_hz, 8000)[stream]))
-    # Apart, for a day of 90,000 ticks a second times 1e9 has more than 63 bits.
+    # Separately, since a day of 90,000 ticks a second times 1e9 has more than 63 bits.
     media_ns = whole_s * 1_000_000_000 + ticks * 1_000_000_000 // hz
     arrival = packets.arrival_ns.astype(np.int64)
     speech = packets.speech.astype(np.bool_)
@@ -174,7 +174,7 @@ def place(packets: VoicePackets, clock_hz: I64) -> Packets:
     _, stretch = np.unique(stream << 32 | packets.stretch.astype(np.int64), return_inverse=True)
     fastest = np.full(int(stretch.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(fastest, stretch[speech], (arrival - media_ns)[speech])
-    # Where nothing speaks any time will do.
+    # Without speech any time will do.
     fastest[fastest == np.iinfo(np.int64).max] = 0
 
     places = segments.starts(span)

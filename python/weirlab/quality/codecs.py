@@ -1,7 +1,7 @@
-"""What a codec costs in quality: impairment factors for the E-models, and the delay of the encoder.
+"""The quality cost of a codec: impairment factors for the E-models, and the delay of the encoder.
 
-Values are those of ITU-T G.113 where it has them: Table I.1 (Ie without loss), Table I.4 (Bpl), Table IV.1
-(wideband). Where it has none, a value is either missing, so that no MOS can be computed, or is marked
+Values are those of ITU-T G.113 if it has them: Table I.1 (Ie without loss), Table I.4 (Bpl), Table IV.1
+(wideband). Otherwise a value is either missing, so that no MOS can be computed, or is marked
 ``provisional`` and says where it comes from. ITU-T calls even its own "provisional planning values".
 """
 
@@ -16,16 +16,16 @@ import numpy as np
 from weirlab.traffic.calls.codecs import CODECS, Codec
 
 Band = Literal["narrowband", "wideband", "fullband"]
-"""Which E-model: G.107, G.107.1 or G.107.2. Their R do not compare; MOS of different bands hardly."""
+"""Which E-model: G.107, G.107.1 or G.107.2. Their R do not compare, and MOS of different bands hardly do."""
 
 NAN: Final = float("nan")
 
 
 @dataclass(frozen=True)
 class Impairment:
-    """A codec in the eyes of an E-model.
+    """A codec as an E-model sees it.
 
-    ``ie`` and ``bpl`` are NaN where nobody has published them; ``note`` then says so. Without ``bpl``
+    ``ie`` and ``bpl`` are NaN if no values are published; ``note`` then says so. Without ``bpl``
     there is a MOS for calls that lost nothing, and none for others.
     """
 
@@ -36,7 +36,7 @@ class Impairment:
     """Speech beyond the packet that the encoder waits for, or holds back."""
     source: str
     provisional: bool = False
-    """Some value is not ITU-T's for just this codec."""
+    """At least one value is not ITU-T's for this codec."""
     note: str = ""
 
 
@@ -71,7 +71,7 @@ _PROVISIONAL: Final[dict[str, str]] = {
     "gsm": "Bpl is that of GSM enhanced full rate, which repeats lost frames the same way",
     "g722": "Bpl is the least of wideband codecs in G.113 Table IV.4 (AMR-WB)",
 }
-"""Whose packet loss robustness stands in, where G.113 has none."""
+"""The source of a substitute for the packet-loss robustness that G.113 does not give."""
 
 # Opus at constant bit rate, super-wideband: kbit/s, Ie,fb, Bpl,fb under random loss.
 _OPUS: Final = np.array(
@@ -93,10 +93,10 @@ _OPUS_LOOKAHEAD_MS: Final = 6.5
 
 
 def impairment(codec: Codec, concealment: bool = True) -> Impairment:
-    """What ``codec`` costs, at its bit rate.
+    """The impairment by ``codec`` at its bit rate.
 
-    ``concealment`` is about G.711 alone, whose decoder need not conceal losses; all others that G.113
-    has a Bpl for do it by themselves.
+    ``concealment`` matters only for G.711, whose decoder need not conceal losses; all others with a Bpl in
+    G.113 always do.
     """
     if codec.name == "opus":
         return _opus(codec.bit_rate_bps / 1e3)
@@ -104,7 +104,7 @@ def impairment(codec: Codec, concealment: bool = True) -> Impairment:
 
 
 def named(name: str, concealment: bool = True) -> Impairment:
-    """What the codec called ``name`` costs; without values for a name that is not known."""
+    """The impairment by the codec called ``name``; without values if the name is not known."""
     found = _TABLE.get(name)
     if found is None:
         return Impairment("narrowband", NAN, NAN, 0, "", note=_NO_VALUES)
@@ -116,9 +116,9 @@ def named(name: str, concealment: bool = True) -> Impairment:
 
 
 def of_encoding(encoding: str, kbps: float, concealment: bool = True) -> Impairment:
-    """What a codec costs that a session description names so (``PCMU``, ``G729``), at this bit rate.
+    """The impairment by a codec as a session description names it (``PCMU``, ``G729``), at this bit rate.
 
-    The bit rate tells apart what has one name in SDP: G.723.1, iLBC, Opus.
+    The bit rate distinguishes codecs with the same name in SDP: G.723.1, iLBC, Opus.
     """
     name = encoding.lower()
     if name == "opus":
@@ -136,7 +136,7 @@ def of_encoding(encoding: str, kbps: float, concealment: bool = True) -> Impairm
 def _opus(kbps: float) -> Impairment:
     """Interpolated between the bit rates that were tested; above them as at the highest."""
     if not math.isfinite(kbps) or kbps < _OPUS[0, 0]:
-        note = f"nobody has published values for Opus below {_OPUS[0, 0]:g} kbit/s that hold for fullband"
+        note = f"there are no published fullband values for Opus below {_OPUS[0, 0]:g} kbit/s"
         return Impairment("fullband", NAN, NAN, _OPUS_LOOKAHEAD_MS, "", note=note)
     ie, bpl = (float(np.interp(kbps, _OPUS[:, 0], _OPUS[:, column])) for column in (1, 2))
     note = "ITU-T G.113 has no values for Opus; these come from research"

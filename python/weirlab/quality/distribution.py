@@ -24,7 +24,7 @@ _SHARES: Final = (0.01, 0.05, 0.5, 0.95, 0.99)
 
 @dataclass(frozen=True)
 class Spread:
-    """Percentiles over callers; NaN where nothing was measured."""
+    """Percentiles over callers; NaN if nothing was measured."""
 
     p1: float
     p5: float
@@ -52,7 +52,7 @@ class Worst:
 
 @dataclass(frozen=True)
 class Group:
-    """Callers: what one side of a call hears is one.
+    """A group of callers; each side of a call is one.
 
     Shares are of those with a MOS, 0-1; ``not_measured`` are the others.
     """
@@ -84,7 +84,7 @@ class Summary:
         return asdict(self)
 
     def sentence(self) -> str:
-        """What it comes to, in one sentence."""
+        """The result in one sentence."""
         return describe(self.everyone)
 
 
@@ -124,7 +124,7 @@ def describe(group: Group) -> str:
         low = round(group.below_dissatisfied * measured)
         text += f", and {low:,} {'is' if low == 1 else 'are'} below {DISSATISFIED:.1f}"
     if group.not_measured:
-        text += f"; of {group.not_measured:,} MOS was not measured"
+        text += f"; MOS was not measured for {group.not_measured:,}"
     return text + "."
 
 

@@ -1,7 +1,7 @@
 """The E-model of ITU-T G.107 (06/2015) for calls of telephone bandwidth: from a connection to R and MOS.
 
 Numbers in brackets are those of the Recommendation's equations. Every function takes numbers or arrays
-that fit each other (broadcasting) and gives arrays. Loudness ratings and losses are in dB, noise in dBm0p,
+that broadcast against each other and returns arrays. Loudness ratings and losses are in dB, noise in dBm0p,
 room noise in dB(A), delays in ms, packet loss in percent, as in the Recommendation.
 """
 
@@ -23,12 +23,12 @@ SENSITIVITY: Final[dict[Sensitivity, tuple[float, float]]] = {
     "low": (0.55, 120.0),
     "very low": (0.4, 150.0),
 }
-"""Table 1: sT and mT (ms) of each class of delay sensitivity. Telephony takes the default."""
+"""Table 1: sT and mT (ms) of each class of delay sensitivity. Telephony uses the default."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """Everything that the E-model asks of a connection; defaults are those of Table 3."""
+    """The E-model's parameters of a connection; defaults are those of Table 3."""
 
     slr: Values = 8.0
     """Send loudness rating."""
@@ -61,7 +61,7 @@ class Connection:
     ppl: Values = 0.0
     """Packet loss, percent."""
     burst_r: Values = 1.0
-    """Mean length of a run of losses over that of random loss; what is below 1 counts as 1."""
+    """Mean length of a run of losses over that of random loss; values below 1 count as 1."""
     nc: Values = -70.0
     """Circuit noise referred to the 0 dBr point."""
     nfor: Values = -64.0
@@ -182,7 +182,7 @@ def echo_impairment(roe: Values, re: Values, t: Values) -> F64:
 
 
 def listener_echo(connection: Connection, ro: Values) -> F64:
-    """Impairment by echo at the listener's, Idle (7-25)."""
+    """Impairment by listener echo, Idle (7-25)."""
     rle = 10.5 * (_f(connection.wepl) + 7) * (_f(connection.tr) + 1) ** -0.25  # (7-26)
     half = (_f(ro) - rle) / 2
     return np.asarray(half + np.sqrt(half**2 + 169))

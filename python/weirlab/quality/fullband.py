@@ -18,7 +18,7 @@ RO: Final = 148.0
 
 _SCALE: Final = 1.48
 _CEILING: Final = 132.0
-"""What total loss costs, in the place of the 95 of G.107."""
+"""Impairment by total loss, instead of the 95 of G.107."""
 
 
 @dataclass(frozen=True)

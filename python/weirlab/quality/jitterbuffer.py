@@ -1,7 +1,7 @@
-"""Jitter buffers: when each packet would have been played out, and which packets came too late for it.
+"""Jitter buffers: when each packet would have been played out, and which packets came too late.
 
-A buffer plays a packet a fixed time after it was sent (its *play-out delay*), until it finds a better
-one. What it cannot know, the one-way delay itself, cancels out: only differences of delay matter.
+A buffer plays each packet a fixed time after it was sent (its *play-out delay*), until it finds a better
+delay. The one-way delay itself, which it cannot know, cancels out: only differences of delay matter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weirlab.quality.segments import I64
 F64 = npt.NDArray[np.float64]
 
 BufferChoice = Literal["best", "fixed", "adaptive"]
-"""Behind which buffer a call is heard: one kind for all, or for each call the kind that serves it better."""
+"""The buffer behind which a call is heard: one kind for all, or for each call the better kind."""
 
 _MS: Final = 1e6
 
@@ -30,7 +30,7 @@ _MARGIN: Final = 4.0
 _SPIKE_NS: Final = 800 / 8 * _MS
 _SPIKE_END_NS: Final = 63 / 8 * _MS
 _SPURT_GAP_PACKETS: Final = 1.5
-"""Two packets that follow each other, sent this many packet times apart, have silence between them."""
+"""Two consecutive packets sent this many packet times apart have silence between them."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Buffers:
     concealment: bool = True
 
     def __post_init__(self) -> None:
-        """Raises ``InputError`` for a buffer that cannot be."""
+        """Raise ``InputError`` for an impossible buffer."""
         if not (self.fixed_ms >= 0 and 0 <= self.least_ms <= self.most_ms and self.adjust_s > 0):
             raise InputError(
                 f"jitter buffer of {self.fixed_ms:g} ms (fixed), {self.least_ms:g} to {self.most_ms:g} ms "
@@ -85,9 +85,9 @@ class PlayOut:
     """What a buffer does with every packet, shapes (packets,)."""
 
     late: BOOL
-    """Came, but after its time."""
+    """Arrived, but after its play-out time."""
     delay_ns: F64
-    """From sending to playing; NaN for what did not come, or came late."""
+    """From sending to playing; NaN for packets that did not arrive, or arrived late."""
 
 
 def fixed(packets: Packets, buffers: Buffers) -> PlayOut:
@@ -113,9 +113,9 @@ def adaptive(packets: Packets, buffers: Buffers) -> PlayOut:
 
     It keeps an average of the delay and of its deviation, and plays a talk spurt at the average plus
     four deviations. While a spike lasts (one delay 100 ms beyond the one before) the average follows
-    the delay itself. The paper adjusts between talk spurts; where there are none for ``adjust_s``, the
-    buffer adjusts within speech, as those that stretch and compress speech do. Not in the paper are
-    the limits of the depth and the start: one packet time deep.
+    the delay itself. The paper adjusts between talk spurts; if there are none for ``adjust_s``, the
+    buffer adjusts within speech, as those that stretch and compress speech do. The limits of the depth
+    and the start, one packet time deep, are not in the paper.
 
     References
     ----------
@@ -123,7 +123,7 @@ def adaptive(packets: Packets, buffers: Buffers) -> PlayOut:
     applications in wide-area networks", IEEE INFOCOM 1994.
     """
     counts = np.diff(packets.timed_start)
-    # Streams by falling length: those that still have an n-th packet come first, and are a slice.
+    # Streams by descending length: those that still have an n-th packet come first, and are a slice.
     order = np.argsort(-counts, kind="stable")
     heads, lengths = packets.timed_start[:-1][order], counts[order]
     state = _State(packets.packet_ns[order].astype(np.float64))
@@ -141,7 +141,7 @@ def adaptive(packets: Packets, buffers: Buffers) -> PlayOut:
 
 
 class _State:
-    """Of the adaptive buffers of all streams; the n-th packet of each is one step."""
+    """State of the adaptive buffers of all streams; the n-th packet of each is one step."""
 
     def __init__(self, packet_ns: F64) -> None:
         n = len(packet_ns)

@@ -1,4 +1,4 @@
-"""Every recorded packet of the media flows in its place, those that never came included."""
+"""Every recorded packet of the media flows in its place, including those that never arrived."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ class Packets:
     packet_ns: I64
     """Packet time of each stream."""
     sent_ns: I64
-    """Of lost packets as the neighbours say: interpolated by sequence number, extrapolated by packet
-    time at the ends."""
+    """For lost packets from their neighbours: interpolated by sequence number, extrapolated by packet time
+    at the ends."""
     arrival_ns: I64
-    """Of the first copy; ``LOST`` where none came."""
+    """Of the first copy; ``LOST`` if none arrived."""
     copies: npt.NDArray[np.uint32]
     """Copies beyond the first."""
     reordered: BOOL
-    """Came after one that was sent later (RFC 4737)."""
+    """Arrived after one that was sent later (RFC 4737)."""
     arrived: I64
-    """Rows of the packets that came, by stream, in order of arrival."""
+    """Rows of the packets that arrived, by stream, in order of arrival."""
     arrived_start: I64
     """Where the streams start in ``arrived``."""
     timed: I64
-    """Of ``arrived`` those whose own time of sending is known: only they tell delay."""
+    """Those of ``arrived`` whose own time of sending is known: only they give a delay."""
     timed_start: I64
     """Where the streams start in ``timed``."""
 
@@ -70,12 +70,12 @@ class Packets:
 
 
 def media_flows(log: PacketLog, flows: FlowTable) -> I64:
-    """Flows that carried media while it was recorded."""
+    """Flows that carried media in the recorded window."""
     return np.flatnonzero(log.call_flows.carries_media & (flows.sent > 0)).astype(np.int64)
 
 
 def unroll(log: PacketLog, flows: FlowTable) -> Packets:
-    """Put the arrivals of a log into the places of what was sent.
+    """Put the arrivals of a log into the places of the sent packets.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def unroll(log: PacketLog, flows: FlowTable) -> Packets:
     """
     if log.missed:
         raise TrialError(
-            f"{log.missed:,} arrivals found no room in the packet log, so that it says nothing about the "
+            f"{log.missed:,} arrivals found no room in the packet log, so it says nothing about the "
             "quality of calls; make fewer calls or a shorter trial"
         )
     flow = media_flows(log, flows)
@@ -122,7 +122,7 @@ class Arrivals:
     sent_ns: I64
     arrival_ns: I64
     timed: BOOL | None = None
-    """False where ``sent_ns`` is not known and the neighbours have to tell; None: known everywhere."""
+    """False if ``sent_ns`` is unknown and has to come from the neighbours; None: known everywhere."""
 
 
 def place_all(came_in: Arrivals, *, flow: I64, start: I64, packet_ns: I64) -> Packets:
@@ -132,7 +132,7 @@ def place_all(came_in: Arrivals, *, flow: I64, start: I64, packet_ns: I64) -> Pa
     """
     stream, row, timed = came_in.stream, came_in.row, came_in.timed
     n, arrivals = int(start[-1]), len(row)
-    # Where an index comes twice, the last assignment holds: backwards, that is the first copy.
+    # If an index occurs twice, the last assignment wins: backwards, that is the first copy.
     first = np.full(n, -1, dtype=np.int64)
     first[row[::-1]] = np.arange(arrivals - 1, -1, -1)
     came = first >= 0
@@ -171,8 +171,8 @@ def place_all(came_in: Arrivals, *, flow: I64, start: I64, packet_ns: I64) -> Pa
 def _reordered(arrived: I64, arrived_start: I64, n: int) -> BOOL:
     """RFC 4737, 3.3: less than the greatest sequence number before it.
 
-    Rows ascend with the sequence number, and from stream to stream, so that the greatest row so far
-    starts anew with each stream by itself.
+    Rows ascend with the sequence number, and from stream to stream, so the greatest row so far
+    restarts with each stream by itself.
     """
     found = np.zeros(n, dtype=np.bool_)
     if len(arrived):
@@ -181,7 +181,7 @@ def _reordered(arrived: I64, arrived_start: I64, n: int) -> BOOL:
 
 
 def _interpolated(sent: I64, is_known: BOOL, start: I64, packet_ns: I64) -> I64:
-    """Sent times with those that are not known filled in."""
+    """Sent times with the unknown ones filled in."""
     missing, known = np.flatnonzero(~is_known), np.flatnonzero(is_known)
     if not len(missing):
         return sent
@@ -207,7 +207,7 @@ def _interpolated(sent: I64, is_known: BOOL, start: I64, packet_ns: I64) -> I64:
             sent[before] + (missing - before) * packet,
             sent[behind] - (behind - missing) * packet,
         ],
-        # A stream of which nothing arrived: as if it had begun with the first packet that was recorded.
+        # A stream of which nothing arrived: as if it had begun with the first recorded packet.
         default=int(sent[known].min()) + (missing - start[stream]) * packet,
     )
     return filled

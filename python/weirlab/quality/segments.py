@@ -73,6 +73,6 @@ def _reduced(how: np.ufunc, values: npt.NDArray[Number], start: I64, empty: floa
     result = np.full(len(start) - 1, empty, dtype=values.dtype)
     filled = np.diff(start) > 0
     if filled.any():
-        # Empty segments have no values of their own, so that each filled one reaches to the next.
+        # Empty segments have no values, so each filled one reaches to the next.
         result[filled] = how.reduceat(values[: start[-1]], start[:-1][filled])
     return result

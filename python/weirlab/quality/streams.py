@@ -26,13 +26,13 @@ class Losses:
     runs: I64
     longest: I64
     burst_ratio: F64
-    """BurstR of G.107, 7.5: mean length of a run over that of random loss, 1 / (1 - p). NaN where
-    nothing or everything was lost."""
+    """BurstR of G.107, 7.5: mean length of a run over that of random loss, 1 / (1 - p). NaN if nothing or
+    everything was lost."""
 
 
 @dataclass(frozen=True)
 class Streams:
-    """Shapes (streams,); NaN where nothing, or for jitter and gaps too little, arrived."""
+    """Shapes (streams,); NaN if nothing, or for jitter and gaps too little, arrived."""
 
     sent: I64
     received: I64
@@ -49,14 +49,14 @@ class Streams:
     """Mean over the packets of the RFC 3550 estimate after each of them."""
     jitter_max_ns: F64
     longest_gap_ns: F64
-    """Longest time between two arrivals of which the later one belongs to the window."""
+    """Longest time between two arrivals, the later of which belongs to the window."""
 
 
 def measure(packets: Packets, window: Window | None = None) -> Streams:
     """Each stream, or its part that was sent in the window.
 
     Jitter is estimated over the whole stream and then averaged over the window, so that the
-    estimate does not start anew there.
+    estimate does not restart there.
     """
     start, inside = packets.start, packets.within(window)
     chosen = inside.astype(np.int64)
@@ -67,7 +67,7 @@ def measure(packets: Packets, window: Window | None = None) -> Streams:
     kept_start = _kept_starts(kept, packets.timed_start)
     transit = packets.arrival_ns[row] - packets.sent_ns[row]
     jitter = jitter_estimates(transit, packets.timed_start)
-    # The estimate after the first packet is 0 because nothing is known yet: left out.
+    # The estimate after the first packet is 0 because nothing is known yet, so it is left out.
     known = _behind_first(kept, packets.timed_start)
     known_start = _kept_starts(known, packets.timed_start)
     second = _behind_first(inside[packets.arrived], packets.arrived_start)
@@ -96,11 +96,11 @@ def measure(packets: Packets, window: Window | None = None) -> Streams:
 
 
 def losses(lost: BOOL, inside: BOOL, start: I64) -> Losses:
-    """Runs of losses in the packets ``inside``, which have to lie side by side in each stream.
+    """Runs of losses in the packets ``inside``, which have to be contiguous in each stream.
 
-    Packets sent as a stretch of time are such; a run at either end counts as long as it is inside.
+    Packets sent in a stretch of time are; a run at either end counts with its length inside.
     """
-    # Taken out, the packets outside leave those inside as neighbours.
+    # Without the packets outside, those inside are neighbours.
     taken = lost[inside]
     inner = segments.starts(segments.total(inside.astype(np.int64), start))
     begins = taken.copy()
@@ -138,7 +138,7 @@ def jitter_estimates(transit_ns: I64, start: I64) -> F64:
     position = np.arange(len(change)) - np.repeat(start[:-1], np.diff(start))
     left = np.repeat(carried, np.diff(start)) * (15 / 16) ** (position + 1.0)
     own = estimate - left
-    # What rounding leaves of that is no jitter.
+    # Rounding errors are no jitter.
     return np.where(own > _ROUNDING * left, own, 0)
 
 
@@ -150,7 +150,7 @@ def _solved(share: float, added: F64) -> F64:
 
 
 def _behind_first(kept: BOOL, start: I64) -> BOOL:
-    """Without the first of each stream, which has none before it."""
+    """``kept`` without the first packet of each stream, which has none before it."""
     behind = kept.copy()
     behind[start[:-1][np.diff(start) > 0]] = False
     return behind

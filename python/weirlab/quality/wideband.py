@@ -1,8 +1,8 @@
 """The wideband E-model, ITU-T G.107.1 (06/2019 with Corrigendum 1), for speech of 50 to 7000 Hz.
 
-R goes up to 129 here: it does not compare with the R of G.107, nor does an impairment factor. The
-Recommendation models talker echo, delay, codec and packet loss; listener echo it takes over untested;
-loudness, sidetone, quantizing distortion and the advantage factor it leaves out (Is,WB = 0, A = 0).
+R goes up to 129 here: neither R nor impairment factors compare with those of G.107. The
+Recommendation models talker echo, delay, codec and packet loss; it takes over listener echo untested
+and leaves out loudness, sidetone, quantizing distortion and the advantage factor (Is,WB = 0, A = 0).
 Equation numbers are the Recommendation's.
 """
 
@@ -20,7 +20,7 @@ RO: Final = 129.0
 """Basic signal-to-noise ratio Ro,WB (7-2)."""
 
 NOISE_FLOOR: Final = -96.0
-"""Nfor of a wideband telephone, dBm0p, in the place of the -64 of G.107."""
+"""Nfor of a wideband telephone, dBm0p, instead of the -64 of G.107."""
 
 _SCALE: Final = 1.29
 
@@ -38,13 +38,13 @@ class Rating:
 
     @property
     def mos(self) -> F64:
-        """MOS-CQEW: a listener who knows wideband gives it, so 4.5 is better speech than with G.107."""
+        """MOS-CQEW: the opinion of a listener who knows wideband, so 4.5 is better speech than with G.107."""
         return mos_of_r(self.r)
 
 
 @dataclass(frozen=True)
 class EchoPath:
-    """The way by which talkers hear themselves; delays in ms."""
+    """The path by which talkers hear themselves; delays in ms."""
 
     telr: Values = 65.0
     """Talker echo loudness rating."""

@@ -1,7 +1,7 @@
 """The plain values that travel from the test bed to the report.
 
-Data moves in one direction: a :class:`TrialSpec` says what to do, a test bed answers
-with an :class:`EngineResult`, a trial wraps it with what the host did as a
+Data moves in one direction: a :class:`TrialSpec` says what to do, a test bed returns
+an :class:`EngineResult`, a trial combines it with what the host did into a
 :class:`TrialRecord`; the store keeps records, models read them as
 :class:`Observation`. Nothing here does I/O. Units are in the names.
 """
@@ -56,8 +56,8 @@ __all__ = [
 ]
 
 SLOWEST_UNPACED_PPS: Final = 500_000
-"""The XDP sender is faster than this when told to send as fast as possible, unless something holds it
-up, such as memory that the host has yet to back."""
+"""The XDP sender is faster than this when it sends as fast as possible, unless something holds it up, such
+as memory that the host has yet to back."""
 
 SIMULATION: Final = "sim"
 """Name of the lab in which nothing is measured, since its device is simulated."""
@@ -70,11 +70,11 @@ _DEVICES: Final = {
 }
 
 _EMULATED: Final = "dut_emulated"
-"""The fact of a run that says so."""
+"""The fact of a run that says whether the device's CPU was emulated."""
 
 
 def emulation_in_words(facts: Mapping[str, object]) -> str:
-    """What must be said of the numbers of a run whose device ran on an emulated CPU; empty for a real one."""
+    """The warning about the numbers of a run whose device ran on an emulated CPU; empty for a real one."""
     if not facts.get(_EMULATED):
         return ""
     return (
@@ -84,6 +84,6 @@ def emulation_in_words(facts: Mapping[str, object]) -> str:
 
 
 def device_in_words(dut: str, *, first: bool = False) -> str:
-    """What sentences call the device recorded as ``dut``; ``first`` where the sentence begins with it."""
+    """The name in sentences of the device recorded as ``dut``; ``first`` if the sentence begins with it."""
     said = _DEVICES.get(dut, dut)
     return said[:1].upper() + said[1:] if first and dut in _DEVICES else said

@@ -17,7 +17,7 @@ F64 = npt.NDArray[np.float64]
 Backend = Literal["xdp", "af_packet", "sim", "tcp"]
 
 BACKLOG_SHARE: Final = 0.01
-"""A backlog that takes a smaller share of the recorded time is not told from scatter."""
+"""A backlog that takes a smaller share of the recorded time cannot be told from scatter."""
 LOW: Final = 0.01
 """Quantile of the delays before a queue grew."""
 
@@ -27,7 +27,7 @@ class FlowTable:
     """Per-flow results; every array has one element per flow, in flow order.
 
     ``delay_min_ns``, ``delay_mean_ns``, ``delay_max_ns``, ``jitter_ns`` (RFC 3550) and
-    ``longest_gap_ns`` are NaN where nothing, or too little, was received.
+    ``longest_gap_ns`` are NaN if nothing, or too little, was received.
     ``reordered`` counts in the sense of RFC 4737.
     """
 
@@ -45,13 +45,13 @@ class FlowTable:
 
 @dataclass(frozen=True)
 class PacketLog:
-    """Every probe that arrived, copies included, if it departed in the recorded window.
+    """Every probe that departed in the recorded window and arrived, copies included.
 
     One row per arrival, shapes (arrivals,), in order of arrival within each direction. Times are
     CLOCK_MONOTONIC ns. ``seq`` counts within the flow from 0, warm-up included; ``first_seq``,
     one element per flow, is the first recorded one, so that the recorded packets of flow ``f``
     are ``first_seq[f] .. first_seq[f] + FlowTable.sent[f] - 1``. ``missed`` arrivals found no
-    room in the log: where it is not 0 the log is incomplete and says nothing about loss.
+    room in the log: if it is not 0, the log is incomplete and says nothing about loss.
     """
 
     flow: npt.NDArray[np.uint32]
@@ -76,10 +76,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Looks:
-    """What the scheduler had counted when the sender looked: at its first packet, at the first one of
-    every bin, and at the end; shapes (bins + 2,) or (bins + 2, threads).
+    """The scheduler's counters as the sender read them: at its first packet, at the first one of every
+    bin, and at the end; shapes (bins + 2,) or (bins + 2, threads).
 
-    ``at_ns`` is 0 where no packet departed, and nothing else is known then. ``sender_stolen_ns`` and
+    ``at_ns`` is 0 if no packet departed, and nothing else is known then. ``sender_stolen_ns`` and
     ``device_stolen_ns`` are what the hypervisor had taken from their CPUs, the latter up to
     ``device_clock_ns`` by the scheduler's clock; ``ran_ns`` and ``waited_ns`` are how long each thread of
     the device had had its CPU, and waited for it. Source: ``bpf/look.h``.
@@ -95,7 +95,7 @@ class Looks:
 
 @dataclass(frozen=True)
 class Windows:
-    """What each bin of the series has besides, so that some of them can be left out; shapes (bins,).
+    """Further values of each bin of the series, so that some bins can be left out; shapes (bins,).
 
     ``delay_sum_ns`` and ``delay_min_ns`` are of its packets, the latter 0 without any; ``ipdv_sum_ns`` sums
     ``ipdv_count`` differences of RFC 3550 between them and the packets before them in their flows;
@@ -113,7 +113,7 @@ class Windows:
     count: U64
     end: U64
     looks: Looks | None
-    """None where nobody could look."""
+    """None if the host could not be observed."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Disturbed:
-    """What a trial would say with the bins that were left out."""
+    """The result of a trial with the bins that were left out."""
 
     sent: int
     received: int
@@ -171,7 +171,7 @@ class EngineResult:
     Times are CLOCK_MONOTONIC ns; ``sent`` and everything below it refer to packets that
     departed between ``record_start_ns`` and ``record_end_ns``. ``slipped_ns`` is how far
     the sender was behind its schedule at the end (after a stall it sends slightly faster
-    for a while instead of a burst that nobody asked for). ``stray`` counts frames at the
+    for a while instead of in a burst). ``stray`` counts frames at the
     receiver that are not probes of this trial, ``receiver_dropped`` those that its socket
     had no room for.
     """
@@ -205,13 +205,13 @@ class EngineResult:
     flows: FlowTable
     receiver_dropped: int = 0
     arrived: int = 0
-    """Probes that arrived in all; ``received`` are those that departed while it was recorded."""
+    """All probes that arrived; ``received`` are those that departed in the recorded window."""
     packets: PacketLog | None = None
-    """Only where calls were sent."""
+    """Only if calls were sent."""
     windows: Windows | None = None
     left_out: tuple[Span, ...] = ()
-    """Bins that the host disturbed and that count nowhere but in ``series`` and ``flows``: ``sent``,
-    ``received``, delays and jitter are of the others. ``duplicated``, ``reordered``, ``stray`` and
+    """Bins that the host disturbed and that count only in ``series`` and ``flows``: ``sent``,
+    ``received``, delays and jitter are those of the others. ``duplicated``, ``reordered``, ``stray`` and
     ``longest_gap_ns`` cannot be divided and are those of the whole trial."""
 
     @property
@@ -232,11 +232,11 @@ class EngineResult:
     def forwarding_pps(self) -> float:
         """Packets that arrived, over the time in which the device worked on them.
 
-        Those are the packets sent in the recorded window, over ``record_s``. Where the device went on sending
+        Those are the packets sent in the recorded window, over ``record_s``. If the device went on sending
         a backlog, they are all packets of the trial, from its first departure, warm-up included, to the last
-        arrival. A device that takes packets in ahead of its work has begun with the recorded ones before it
-        sends any of them, and sends faster when there is nothing left to be taken in: over its output alone,
-        it would seem faster than what it bears.
+        arrival. A device that accepts packets ahead of its work has begun with the recorded ones before it
+        sends any of them, and sends faster when there is nothing left to accept: over its output alone, it
+        would seem faster than the load that it can carry.
         """
         if not self.record_s:
             return float("nan")
@@ -252,10 +252,10 @@ class EngineResult:
 
     @property
     def _backlog_share(self) -> float:
-        """How much longer packets arrived than departed, as a share of the window.
+        """By how much arrivals lasted longer than departures, as a share of the window.
 
-        0 where only the last packets were late: a stall delays those alone. While a queue grows, all delays
-        grow, in the end by twice what lies between the lowest values and the median.
+        0 if only the last packets were late: a stall delays only those. While a queue grows, all delays
+        grow, in the end by twice the distance between the lowest values and the median.
         """
         window_ns = self.record_end_ns - self.record_start_ns
         longer_ns = self.last_arrival_ns - self.first_arrival_ns - window_ns

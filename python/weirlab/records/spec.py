@@ -17,7 +17,7 @@ class RuleSetup:
 
     ``position`` is the matching position: the 1-based place of the rule that accepts
     the test traffic; 0 means no filter rules at all. ``stateful`` puts connection
-    tracking in front. Where rules at several positions accept a share of the traffic
+    tracking in front. If rules at several positions accept a share of the traffic
     each, ``places`` says where and how much, and ``position`` is the last of them: make
     such a setup with :meth:`mixed`.
     """
@@ -28,16 +28,16 @@ class RuleSetup:
     both_ways: bool = field(default=False, metadata=SPARSE)
     """Traffic comes from both sides, and the accepting rule matches it in either direction."""
     networks: tuple[str, ...] = field(default=(), metadata=SPARSE)
-    """What the accepting rule matches in place of test traffic, as source and as destination: a network for
-    each IP version."""
+    """What the accepting rule matches instead of test traffic, as source and as destination: one network per
+    IP version."""
 
     def __post_init__(self) -> None:
-        """Raises ``InputError`` for places that cannot be set up."""
+        """Raise ``InputError`` for places that cannot be set up."""
         validate(self.places)
         if self.places and self.places[-1][0] != self.position:
             raise InputError(
                 f"matching position {self.position} must be the last of the places {self.places}; "
-                "RuleSetup.mixed sees to it"
+                "RuleSetup.mixed ensures that"
             )
         if self.places and self.both_ways:
             raise InputError(
@@ -53,7 +53,7 @@ class RuleSetup:
 
     @property
     def mean_position(self) -> float:
-        """Mean matching position of the packets, steps left aside."""
+        """Mean matching position of the packets, not counting steps."""
         return mean_position(self.places) if self.places else float(self.position)
 
     @property
@@ -66,10 +66,10 @@ class RuleSetup:
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """One trial: this traffic through a device that is set up like this.
+    """One trial: this traffic through a device with this setup.
 
-    With ``cross_traffic`` a management session is open meanwhile: a monitoring system that
-    asks the device for its counters and rules, and whose work the device's CPU does as well.
+    With ``cross_traffic`` a management session is open meanwhile: a monitoring system queries
+    the device's counters and rules, which adds work for the device's CPU.
     """
 
     traffic: Traffic
@@ -78,7 +78,7 @@ class TrialSpec:
     cross_traffic: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """What a reader looks for first stands first."""
+        """The fields, with what a reader looks for first at the top."""
         return {
             "label": self.label,
             "rules": self.rules,

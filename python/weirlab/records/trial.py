@@ -1,4 +1,4 @@
-"""One trial with what the host did and what callers heard, and what a model sees of it."""
+"""One trial with what the host did and what callers heard, and its summary for models."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 class CallTable:
     """What was heard: one row per call and direction with media, shapes (rows,).
 
-    Ratios are 0-1; NaN where it was not measured (no delay where nothing arrived, no burst ratio
-    where nothing was lost). ``late`` packets came after their time to be played out, so the
-    jitter buffer threw them away. Everything that ends in ``_fixed`` and ``_adaptive`` belongs to
-    that kind of jitter buffer; ``r_factor`` and ``mos`` are those of the better one.
+    Ratios are 0-1; NaN means not measured (no delay if nothing arrived, no burst ratio if
+    nothing was lost). ``late`` packets came after their play-out time, so the jitter buffer
+    discarded them. Names that end in ``_fixed`` and ``_adaptive`` belong to that kind of
+    jitter buffer; ``r_factor`` and ``mos`` are those of the better one.
     """
 
     call: U64
     back: npt.NDArray[np.bool_]
-    """False: the sender's side talks."""
+    """False if the sender's side talks."""
     call_class: npt.NDArray[np.int64]
     """Index into ``Calls.classes``."""
     sent: U64
@@ -71,7 +71,7 @@ class HostSample:
     """What the host did during a trial.
 
     ``cpu_s`` maps a role (``sender``, ``dut``) to seconds per state (``user, nice, system,
-    irq, softirq, steal, idle, iowait``) on that role's core. ``None`` where the machine
+    irq, softirq, steal, idle, iowait``) on that role's core. ``None`` if the machine
     does not expose a value.
     """
 
@@ -87,7 +87,7 @@ class HostSample:
     handover_ns: float | None = None
     """Time for a cache line to pass from the sender's CPU to the device's and back."""
     handover_change: float = 1.0
-    """By which factor that changed during the trial; 1 or more."""
+    """Factor by which that changed during the trial; 1 or more."""
     management_s: float | None = None
     """CPU time of the management session, which the device may have waited for; None without one."""
 
@@ -112,11 +112,11 @@ class TrialRecord:
     invalid: tuple[str, ...] = ()
     role: Literal["profile", "verify", "single", "calibrate", "search", "calls"] = "single"
     calls: CallTable | None = None
-    """What callers heard, where calls were sent."""
+    """What callers heard, if calls were sent."""
     disturbed: Disturbed | None = None
-    """Where bins were left out: the result with them."""
+    """The result including left-out bins, if there are any."""
     tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
-    """Rows that a study's own tables have of this trial, by table; kept together with it."""
+    """Rows for this trial in a study's own tables, by table; kept together with it."""
 
     @property
     def valid(self) -> bool:
@@ -125,11 +125,11 @@ class TrialRecord:
 
 @dataclass(frozen=True)
 class Observation:
-    """What a model sees of one valid trial.
+    """The summary of one valid trial that models are fitted to.
 
     ``position`` is the mean matching position, ``frame_bytes`` the mean frame size, and
     ``gap_scv`` the squared coefficient of variation of the gaps between arrivals (0:
-    constant, 1: Poisson). ``packets`` were received. NaN stands for what was not measured.
+    constant, 1: Poisson). ``packets`` were received. NaN means not measured.
     """
 
     rate_pps: float

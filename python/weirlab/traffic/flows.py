@@ -21,9 +21,9 @@ MAX_FLOWS: Final = 1 << 22
 
 DESTINATION_PORT: Final = 7
 FIRST_SOURCE_PORT: Final = 0xC020
-"""Both as in the test frames of RFC 2544, appendix C.2.6.4."""
+"""Both ports as in the test frames of RFC 2544, appendix C.2.6.4."""
 
-# The first and last /24 of each /16 stay free: routers and hosts of the lab have their own addresses there.
+# The first and last /24 of each /16 stay free for the addresses of the lab's routers and hosts.
 HOSTS: Final = 254 * 254
 """On each side."""
 _HOSTS_OF_PLACE: Final = 14 * 254
@@ -58,7 +58,7 @@ class FlowAddresses:
 
 
 def min_frame_bytes(flows: Flows) -> int:
-    """Smallest frame, FCS included, that holds all headers and the probe."""
+    """Smallest frame, FCS included, with room for all headers and the probe."""
     ethernet, fcs = 14, 4
     return ethernet + _IP_BYTES[flows.ip] + _L4_BYTES[flows.l4] + PROBE_BYTES + fcs
 
@@ -77,7 +77,7 @@ def table(flows: Flows, places: Places = (), endpoints: Endpoints | None = None)
     least as many flows as places (:func:`weirlab.traffic.places.flow_groups`).
     """
     if not 1 <= flows.count <= MAX_FLOWS:
-        raise InputError(f"{flows.count} flows asked for; between 1 and {MAX_FLOWS} can be sent")
+        raise InputError(f"{flows.count} flows requested; between 1 and {MAX_FLOWS} can be sent")
     if endpoints is not None:
         return _between(flows, endpoints)
     several = len(places) > 1
@@ -93,7 +93,7 @@ def table(flows: Flows, places: Places = (), endpoints: Endpoints | None = None)
         src, dst = np.divmod(key, hosts)
     return FlowAddresses(
         src_ip=host_addresses("src", src, flows.ip),
-        # The networks of places are 16 apart in the last but one byte.
+        # The networks of places are 16 apart in the second to last byte.
         dst_ip=host_addresses("dst", dst + 16 * 254 * group, flows.ip),
         src_port=(1024 + port).astype(np.uint16),
         dst_port=np.full(count, DESTINATION_PORT, dtype=np.uint16),
@@ -113,7 +113,7 @@ def _between(flows: Flows, endpoints: Endpoints) -> FlowAddresses:
     room = math.prod(sizes)
     if flows.count > room:
         raise InputError(
-            f"{flows.count:,} flows asked for, and the rule that they are to match has room for {room:,} "
+            f"{flows.count:,} flows requested, but the rule that they must match has room for only {room:,} "
             "different pairs of addresses and ports; use fewer flows, or another rule"
         )
     if flows.order == "advance":
@@ -134,7 +134,7 @@ def _between(flows: Flows, endpoints: Endpoints) -> FlowAddresses:
 
 
 def hosts_between(addresses: tuple[str, str]) -> int:
-    """How many addresses there are from the first to the last."""
+    """Number of addresses from the first to the last."""
     first, last = (int(ipaddress.ip_address(address)) for address in addresses)
     return last - first + 1
 
@@ -173,7 +173,7 @@ def _counted(addresses: tuple[str, str], host: npt.NDArray[np.int64]) -> npt.NDA
     first, room = ipaddress.ip_address(addresses[0]), hosts_between(addresses)
     if len(host) and int(host.max()) >= room:
         raise InputError(
-            f"{int(host.max()) + 1:,} hosts are needed, and the rule that they are to match has room for "
+            f"{int(host.max()) + 1:,} hosts are needed, but the rule that they must match has room for only "
             f"{room:,}, {addresses[0]} to {addresses[1]}; use less traffic, or another rule"
         )
     rows = np.zeros((len(host), 16), dtype=np.uint8)

@@ -22,7 +22,7 @@ LOAD_SHARES: Final = (
     *(0.61, 0.65, 0.69, 0.73, 0.77, 0.81, 0.85, 0.89, 0.92, 0.95, 1.08, 1.35),
 )
 """Loads of a profile relative to the threshold. They are dense, because a device that sleeps between
-packets answers to some loads as to no other, and few beyond 1, where all are alike."""
+packets may respond to single loads in its own way, and few beyond 1, where all are alike."""
 
 LOAD_STRIDE: Final = 3
 """No position and frame size needs all of these loads, as long as its neighbours have the others."""
@@ -72,7 +72,7 @@ def validate(rate: Rate, text: str | None = None) -> None:
 def rate_pps(rate: Rate, mix: SizeMix) -> float:
     """Packets per second that ``rate`` means for frames of ``mix``; ``inf`` for ``max``.
 
-    Bit rates count what a frame occupies on the wire, preamble and gap included.
+    Bit rates count the frame's full length on the wire, including preamble and gap.
     """
     validate(rate)
     match rate.unit:

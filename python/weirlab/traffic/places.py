@@ -1,8 +1,8 @@
 """Traffic that matches at several positions at once: which share of the packets matches where.
 
-A *place* is the position of one of several rules that accept test traffic. Each place has a
-group of flows of its own, told apart by the destination network (:func:`network`), so that
-every accepting rule asks for the same as the single one does: source and destination.
+A *place* is the position of one of several rules that accept test traffic. Each place has its
+own group of flows, identified by the destination network (:func:`network`), so that every
+accepting rule checks the same fields as a single one does: source and destination.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def describe_places(places: Places) -> str:
 
 
 def validate(places: Places) -> None:
-    """Raise ``InputError`` unless ``places`` can be set up; none at all is fine."""
+    """Raise ``InputError`` unless ``places`` can be set up; no places are fine."""
     if not places:
         return
     shown = f"matching positions {places}"
@@ -84,9 +84,9 @@ def network(ip: Literal[4, 6], place: int) -> str:
 
 
 def flow_groups(places: Places, flows: int) -> npt.NDArray[np.int64]:
-    """The place's number of each flow, ascending: at least one flow per place, the others by share.
+    """The number of each flow's place, ascending: at least one flow per place, the others by share.
 
-    The result is longer than ``flows`` where there are more places than flows.
+    The result is longer than ``flows`` if there are more places than flows.
     """
     share = np.array([share for _, share in places])
     count = 1 + _apportioned(share, max(flows - len(places), 0))
@@ -98,8 +98,8 @@ def turns(
 ) -> npt.NDArray[np.uint32]:
     """The flow of each packet in a pattern that repeats.
 
-    The packets of each place are spread evenly, and are exactly as many as its share says.
-    Within blocks of eight their order is drawn: a strict alternation could fall into step with
+    The packets of each place are spread evenly, and their number matches its share exactly.
+    Within blocks of eight their order is random: a strict alternation could fall into step with
     a device that drops every other packet, and only one of two places would lose any.
 
     Parameters
@@ -107,7 +107,7 @@ def turns(
     share:
         Share of the packets of each place.
     groups:
-        The place's number of each flow, see :func:`flow_groups`. The flows of a place take turns.
+        The number of each flow's place, see :func:`flow_groups`. The flows of a place take turns.
     n_wanted:
         Length of the pattern; the result has about as many entries, and enough for every flow.
     """
@@ -128,7 +128,7 @@ def turns(
 
 
 def _whole(share: npt.NDArray[np.float64], n: int) -> npt.NDArray[np.int64]:
-    """Whole numbers in the proportions of ``share``, as small as can be; up to ``n`` in all."""
+    """The smallest whole numbers in the proportions of ``share``; up to ``n`` in all."""
     fractions = [Fraction(float(value)).limit_denominator(_FINEST) for value in share]
     period = math.lcm(*(fraction.denominator for fraction in fractions))
     if period <= n and sum(fractions) == 1:

@@ -25,14 +25,14 @@ CALLS_BIN_NS: Final = 10_000_000
 
 
 STEP_BIN_NS: Final = 1_000_000
-"""In trials with steps: a spike behind a step lasts a few milliseconds."""
+"""In trials with steps: a spike after a step lasts a few milliseconds."""
 
 
 MAX_BINS: Final = 1 << 20
 
 
 MAX_WINDOWS: Final = 1000
-"""Bins of a trial whose bins can be left out one by one: each has a histogram of its own, of 28 kB."""
+"""Bins of a trial whose bins can be left out one by one: each has its own histogram of 28 kB."""
 
 
 _MS: Final = 1_000_000
@@ -66,7 +66,7 @@ class CallFlows:
 
 @dataclass(frozen=True)
 class Media:
-    """What the packets of a :class:`Plan` carry, where they are packets of calls.
+    """What the packets of a :class:`Plan` carry, if they are packets of calls.
 
     Per entry of the plan, shapes (entries,):
 
@@ -79,22 +79,22 @@ class Media:
         Whether the RTP marker bit is set (first packet of a talk spurt).
     ``payload``
         Row of ``payload_start`` with the bytes behind the application header;
-        :data:`NO_PAYLOAD` for zeros. Packets of kind ``raw`` have it right behind UDP, also in a flow
-        with a header: so a stream of IAX2 mini frames has full frames in between.
+        :data:`NO_PAYLOAD` for zeros. Packets of kind ``raw`` have it right behind UDP, even in a flow
+        with a header, so that a stream of IAX2 mini frames can have full frames in between.
 
     Per flow, shapes (flows,) and (flows, 12):
 
     ``header``, ``header_bytes``
-        Application header behind UDP (RTP, IAX2 mini or meta header), sequence number and time
-        stamp being what the engine adds to. 0 bytes for flows of raw packets.
+        Application header behind UDP (RTP, IAX2 mini or meta header); the engine adds to its sequence
+        number and time stamp. 0 bytes for flows of raw packets.
 
     Payload ``i`` is ``payload_bytes[payload_start[i]:payload_start[i + 1]]``. The probe lies in the
     last 18 bytes of every packet, where payloads have zeros.
 
-    ``impair`` puts faults of one's own into the schedule, one value per entry, to see whether all of
-    them are found again: 0 is none, :data:`LOSE` a packet that is numbered and counted as sent but does
-    not depart, and ``k`` from 1 to 254 a packet that is no new one: the one numbered ``k`` before the
-    flow's next departs again (a duplicate, or, if it was lost, a packet out of order).
+    ``impair`` puts known faults into the schedule, one value per entry, to check that all of them are
+    detected: 0 is none, :data:`LOSE` a packet that is numbered and counted as sent but does not depart,
+    and ``k`` from 1 to 254 repeats an old packet: the one numbered ``k`` before the flow's next departs
+    again (a duplicate, or, if it was lost, a packet out of order).
     """
 
     kind: npt.NDArray[np.uint8]
@@ -146,15 +146,15 @@ class Plan:
     ip: Literal[4, 6]
     nominal_pps: float
     windowed: bool = False
-    """Whether the host is looked at in every bin. Bins can then be left out one by one, and a sender that
-    falls behind by more than a fifth of one moves its schedule. Those of calls cannot, and the sender makes
-    up for it."""
+    """Whether the host is observed in every bin. Bins can then be left out one by one, and a sender that
+    falls behind by more than a fifth of a bin shifts its schedule. Bins of calls cannot be left out, and
+    the sender makes up for its delay."""
     media: Media | None = None
     """Set for packets of calls: probe in the last bytes, both directions, a log of every packet."""
 
 
 def bin_width_ns(traffic: Traffic) -> int:
-    """Width of a bin of the time series; raises ``InputError`` for one that cannot be."""
+    """Width of a bin of the time series; raises ``InputError`` for an impossible one."""
     if traffic.steps:
         usual = STEP_BIN_NS
     else:

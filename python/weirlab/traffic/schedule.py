@@ -32,8 +32,8 @@ def compile_plan(traffic: Traffic, places: Places = (), endpoints: Endpoints | N
     """Turn ``traffic`` into a :class:`Plan`; raises ``InputError`` for what cannot be sent.
 
     The pattern is a function of ``traffic`` (its seed included), ``places`` and ``endpoints`` alone.
-    ``places`` says which share of the packets is to match where, if not all at one position;
-    ``endpoints`` are those of the flows, if not the usual ones.
+    ``places`` says which share of the packets matches where, if not all at one position;
+    ``endpoints`` are those of the flows, if not the default ones.
     """
     if traffic.calls is not None:
         return _compile_calls(traffic, places, endpoints)
@@ -92,7 +92,7 @@ def compile_plan(traffic: Traffic, places: Places = (), endpoints: Endpoints | N
 
 
 def _compile_calls(traffic: Traffic, places: Places, endpoints: Endpoints | None) -> Plan:
-    # That module needs this one.
+    # Imported here because that module imports this one.
     from weirlab.traffic.calls.plan import compile_calls
 
     if len(places) > 1:
@@ -111,7 +111,7 @@ def _shares(places: Places, position: int | None) -> list[float]:
         )
         raise InputError(
             f"step to matching position {position}: no rule accepts there ({known}); "
-            "name it among the places of the rules, with share 0 if only the step uses it"
+            "list it among the places of the rules, with share 0 if only the step uses it"
         )
     return [float(place == position) for place in positions]
 
@@ -136,7 +136,7 @@ def _loads(traffic: Traffic, warmup_ns: int, duration_ns: int) -> list[tuple[Rat
             raise InputError(f"the step at {step.at_s:g} s changes neither load nor matching position")
     if any(b <= a for a, b in itertools.pairwise(times_s)):
         raise InputError(
-            f"load steps must follow each other in time, found {', '.join(f'{t:g} s' for t in times_s)}"
+            f"load steps must be in ascending order of time, found {', '.join(f'{t:g} s' for t in times_s)}"
         )
     starts = [0, *(warmup_ns + round(at_s * NS_PER_S) for at_s in times_s)]
     ends = [*starts[1:], warmup_ns + duration_ns]
@@ -156,7 +156,7 @@ def _gap_units(
     mean = NS_PER_S / pps * _FRAC
     if mean < 1:
         raise InputError(
-            f"rate '{describe_rate(rate)}' is beyond any clock; use 'max' for as fast as possible"
+            f"rate '{describe_rate(rate)}' is faster than any clock; use 'max' for as fast as possible"
         )
     if arrivals == "poisson":
         share = rng.exponential(size=n)

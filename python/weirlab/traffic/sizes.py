@@ -20,7 +20,7 @@ class Constant:
     """Every frame has ``frame_bytes`` bytes."""
 
     kind: Literal["constant"] = field(default="constant", kw_only=True, repr=False)
-    """Tells the kinds of sizes apart in documents."""
+    """Distinguishes the kinds of sizes in documents."""
     frame_bytes: int
 
 
@@ -152,8 +152,8 @@ def mean_bytes(mix: SizeMix) -> float:
 def draw(mix: SizeMix, n: int, rng: np.random.Generator) -> npt.NDArray[np.uint16]:
     """Draw ``n`` frame sizes.
 
-    A ``Weighted`` mix comes out in exactly its proportions (largest remainder), shuffled,
-    so that a short pattern carries the load that its mean size promises.
+    A ``Weighted`` mix has exactly its proportions (largest remainder), shuffled,
+    so that a short pattern has the load that follows from its mean size.
     """
     match mix:
         case Constant(frame_bytes):

@@ -19,7 +19,7 @@ GAP_SCV: Final[dict[Arrivals, float]] = {"constant": 0.0, "poisson": 1.0}
 class Rate:
     """An offered load: packets/s, bit/s on the wire, a share of a line rate, or as fast as possible.
 
-    Exactly one meaning, told by ``unit``; for ``percent`` ``line_bps`` is the line rate.
+    ``unit`` says which; for ``percent``, ``line_bps`` is the line rate.
     """
 
     value: float = 0.0
@@ -27,7 +27,7 @@ class Rate:
     line_bps: float = 1e9
 
     def to_json(self) -> dict[str, Any]:
-        """Without what means nothing: the value of ``max``, and the line rate of all but ``percent``."""
+        """Without meaningless fields: the value of ``max``, and the line rate of all but ``percent``."""
         if self.unit == "max":
             return {"unit": "max"}
         line = {"line_bps": self.line_bps} if self.unit == "percent" else {}
@@ -36,10 +36,10 @@ class Rate:
 
 @dataclass(frozen=True)
 class Step:
-    """From ``at_s`` seconds after the start of recording on, something is different.
+    """A change ``at_s`` seconds after the start of recording.
 
     ``rate`` is the load from then on, ``position`` the matching position of all packets from
-    then on; None leaves what was.
+    then on; None leaves it unchanged.
     """
 
     at_s: float
@@ -66,8 +66,8 @@ class Flows:
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Where flows come from and go to, if not the benchmarking ranges: of addresses (as text) and ports the
-    first and the last, both included."""
+    """Where flows come from and go to, if not the benchmarking ranges: the first and the last of addresses
+    (as text) and ports, both included."""
 
     source: tuple[str, str]
     destination: tuple[str, str]
@@ -88,15 +88,16 @@ class Traffic:
     duration_s: float = 2.0
     seed: int = 1
     bin_ns: int | None = None
-    """Width of a bin of the time series; None for 1 ms in trials with steps, 10 ms where calls
-    are made, and else 2 ms, or more where a trial would have over 1000 bins."""
+    """Width of a bin of the time series; None for 1 ms in trials with steps, 10 ms in trials with
+    calls, and otherwise 2 ms, or more if a trial would have over 1000 bins."""
     calls: Calls | None = field(default=None, metadata=SPARSE)
-    """Where calls are made: they say what is sent, and rate, sizes and flows are what comes of them
+    """Set for trials with calls: they say what is sent, and rate, sizes and flows follow from them
     (``weirlab.traffic.calls.schedule.traffic_of`` fills them in)."""
 
 
 def stretches(traffic: Traffic) -> list[tuple[Rate, int | None]]:
-    """Load and matching position before the first step and after each; None before any changed it."""
+    """Load and matching position before the first step and after each; the position is None until a step
+    sets it."""
     found: list[tuple[Rate, int | None]] = [(traffic.rate, None)]
     for step in traffic.steps:
         rate, position = found[-1]

@@ -116,7 +116,7 @@ def test_frames_too_small_for_the_probe_are_refused(flows: Flows, named: str) ->
         (Traffic(Rate(1e3), duration_s=math.nan), "duration"),
         (Traffic(Rate(1e3), warmup_s=-1.0), "warm-up"),
         (Traffic(Rate(1e3), steps=(Step(2.0, Rate(1e4)),)), "step at 2 s"),
-        (Traffic(Rate(1e3), steps=(Step(1.0, Rate(1e4)), Step(0.5, Rate(1e4)))), "follow each other"),
+        (Traffic(Rate(1e3), steps=(Step(1.0, Rate(1e4)), Step(0.5, Rate(1e4)))), "ascending order"),
         (Traffic(Rate(0.0, "max"), steps=(Step(1.0, Rate(1e4)),)), "'max' cannot be paced"),
         (Traffic(Rate(1e3), steps=(Step(1.0, Rate(-1.0)),)), "-1pps"),
     ],

@@ -1,6 +1,6 @@
-"""A profile that chooses its trials on the way: where the model is least certain.
+"""A profile that chooses its trials while it measures, where the model is least certain.
 
-``design`` says what may be measured and where to begin, ``acquisition`` what tells most,
+``design`` says what may be measured and where to begin, ``acquisition`` which trials say most,
 ``rounds`` measures, fits and chooses until the model is sure or the budget is used up.
 """
 

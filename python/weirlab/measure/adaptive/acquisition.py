@@ -19,16 +19,16 @@ MEMBERS: Final = 8
 """Models in a committee."""
 
 STEP_DOUBT: Final = 0.1
-"""How sure the law between two measured positions is: one standard deviation is this share of the
-logarithmic step of the service time between them. The law may bend there, and no trial has looked."""
+"""Uncertainty of the law between two measured positions: one standard deviation is this share of the
+logarithmic step of the service time between them. The law may bend there, where no trial was made."""
 
 LARGEST: Final = 1.0
-"""Beyond this an uncertainty says nothing more, e.g. right below the threshold."""
+"""A larger uncertainty says nothing more, e.g. right below the threshold."""
 
 _CLEAR_LOSS: Final = 0.05
 
-# Distances that make trials two and not one: a factor of two in position and size, a step of
-# one in the logit of the load share. The logit, because waiting depends on how much is left free.
+# Distances at which two trials count as different: a factor of two in position and size, a step of
+# one in the logit of the load share. The logit, because waiting depends on the share that is left free.
 _POSITION_STEP: Final = 0.7
 _SIZE_STEP: Final = 0.7
 _LOAD_STEP: Final = 1.0
@@ -36,8 +36,8 @@ _OVERLOAD_STEP: Final = 0.15
 _OVERLOAD_FROM: Final = 6.0
 
 Uncertainty = Callable[[Queueing, Sequence[Observation], Candidates], F64]
-"""From a model, the trials that it was fitted to and settings to the standard deviation of
-ln(measured / predicted) at each of them that another trial there could take away."""
+"""Takes a model, the trials that it was fitted to and settings. Returns, for each setting, the standard
+deviation of ln(measured / predicted) that another trial there could remove."""
 
 
 def committee(
@@ -50,9 +50,9 @@ def committee(
 ) -> F64:
     """Uncertainty as the disagreement of models that were fitted to resampled trials (bootstrap).
 
-    In overload that of threshold and delay, below it that of the mean delay; beyond the
-    threshold :func:`step_doubt` comes on top, since resampling does not bend a law. Infinite
-    when too few of the resamples can be fitted. Query by committee: Seung, Opper,
+    In overload they disagree on threshold and delay, below it on the mean delay. Beyond the
+    threshold :func:`step_doubt` is added, since resampling does not bend a law. Infinite
+    if too few of the resamples can be fitted. Query by committee: Seung, Opper,
     Sompolinsky, COLT 1992; the bootstrap as its committee: Abe, Mamitsuka, ICML 1998.
     """
     rate_pps = settings.load_share * model.threshold_pps(settings.position, settings.frame_bytes)
@@ -77,11 +77,11 @@ def committee(
 
 
 def spread(model: Queueing, observations: Sequence[Observation], settings: Candidates) -> F64:
-    """Uncertainty as the model's own: its spread in excess of the noise of a trial.
+    """Uncertainty as the model itself states it: its spread in excess of the noise of a trial.
 
-    The spread of threshold (in overload) and mean delay. Noise depends on the load first, so
-    the smallest spread over all settings with the same share of the threshold is taken for
-    it: no further trial takes that away.
+    The spread of threshold (in overload) and mean delay. Noise depends mainly on the load, so
+    the smallest spread over all settings with the same share of the threshold is taken as
+    noise, which no further trial removes.
     """
     rate_pps = settings.load_share * model.threshold_pps(settings.position, settings.frame_bytes)
     found = model.predict(rate_pps, settings.frame_bytes, settings.position).spread
@@ -104,10 +104,10 @@ def committee_and_spread(model: Queueing, observations: Sequence[Observation], s
 
 
 def step_doubt(model: Queueing, observations: Sequence[Observation], settings: Candidates) -> F64:
-    """Doubt in the threshold between positions of which one was measured in overload.
+    """Doubt about the threshold between positions that were measured in overload.
 
-    Zero at such positions; between two of them at most ``STEP_DOUBT`` of the logarithmic
-    step of the service time, which it has in the middle, of the positions or of the step.
+    It is zero at such positions. Between two of them it peaks at ``STEP_DOUBT`` of the logarithmic
+    step of the service time, in the middle of the positions or of the step.
     """
     known = np.unique([o.position for o in observations if o.loss_ratio > _CLEAR_LOSS])
     if len(known) < 2:
@@ -132,13 +132,13 @@ def choose(
 ) -> list[int]:
     """Indices of the ``count`` settings to measure next, the best first.
 
-    What one more trial takes off an uncertainty ``u`` falls with the trials that are near
-    already, as ``u / sqrt(1 + near)``. Trials of one batch keep away from each other: a
-    setting loses by how near it is to one that is chosen, and one that is chosen is not
-    chosen twice. ``apart`` scales that distance.
+    The gain of one more trial at an uncertainty ``u`` falls with the number of trials nearby,
+    as ``u / sqrt(1 + near)``. Trials of one batch keep their distance: a setting scores less
+    the nearer it is to one already chosen, and no setting is chosen twice. ``apart`` scales
+    that distance.
     """
     places, known = _scaled(settings), _scaled(measured)
-    # Where nothing could be predicted everything is equally uncertain: what is far from all trials wins.
+    # Settings without a prediction are equally uncertain: those far from all trials win.
     gain = np.where(np.isfinite(uncertainty), uncertainty, LARGEST)
     near = _nearness(places, known, apart).sum(axis=1)
     free = np.ones(len(settings))
@@ -155,14 +155,14 @@ def choose(
 
 
 def measured_settings(model: Queueing, observations: Sequence[Observation]) -> Candidates:
-    """Where trials have been made, in terms of the model's threshold."""
+    """The settings of past trials, with loads relative to the model's threshold."""
     columns = np.array([[o.position, o.frame_bytes, o.rate_pps] for o in observations]).reshape(-1, 3)
     position, frame_bytes, rate_pps = columns.T
     return Candidates(position, frame_bytes, rate_pps / model.threshold_pps(position, frame_bytes))
 
 
 def _resamples(observations: Sequence[Observation], count: int, seed: int) -> list[list[Observation]]:
-    """Trials drawn with replacement, those in overload and the others apart, so that both are there."""
+    """Trials drawn with replacement, separately in overload and below, so that both are represented."""
     draw = np.random.default_rng(seed)
     parts = [[o for o in observations if (o.loss_ratio > _CLEAR_LOSS) == over] for over in (True, False)]
     return [
@@ -172,7 +172,7 @@ def _resamples(observations: Sequence[Observation], count: int, seed: int) -> li
 
 
 def _deviation(logs: Sequence[F64]) -> F64:
-    """Half the distance of the 16th and the 84th percentile: one member astray must not count for all."""
+    """Half the distance between the 16th and the 84th percentile, which one stray member cannot dominate."""
     low, high = np.quantile(np.stack(logs), (0.16, 0.84), axis=0)
     return np.asarray((high - low) / 2)
 
@@ -184,7 +184,7 @@ def _bump(part: F64) -> F64:
 
 
 def _scaled(settings: Candidates) -> F64:
-    """Settings as points; one apart is far enough for two trials."""
+    """Settings as points; a distance of one is far enough for two trials."""
     share = np.clip(settings.load_share, 1e-3, 2.0)
     below = np.minimum(share, 0.995)
     load = np.where(

@@ -23,25 +23,25 @@ from weirlab.traffic.spec import Traffic
 F64 = npt.NDArray[np.float64]
 
 POSITIONS: Final = 13
-"""Matching positions in geometric steps over the range, beside those that the profile names."""
+"""Matching positions in geometric steps over the range, besides those that the profile names."""
 
 SEED_SHARES: Final = (0.05, 0.5, 0.9, 1.2)
 """The first loads: near idle, the middle, where waiting sets in, overload."""
 
 REFERENCE_SHARES: Final = (0.05, 0.2, 0.4, 0.6, 0.75, 0.88, 1.2)
-"""Loads at which the uncertainty is looked at. None near the threshold, where the delay jumps."""
+"""Loads at which the uncertainty is evaluated. None near the threshold, where the delay jumps."""
 
 GRID: Final = Profile()
 
 EXTRAS: Final = ("stateful", "cross_traffic", "mixed", "arrivals", "rate_step", "position_step")
-"""What a grid may have beside it, and an adaptive profile may not."""
+"""Extras that a grid may have and an adaptive profile may not."""
 
 MIN_TARGET: Final = 0.001
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a trial differs in from others; ``load_share`` is relative to the threshold."""
+    """What distinguishes a trial from others; ``load_share`` is relative to the threshold."""
 
     position: int
     sizes: SizeMix
@@ -54,7 +54,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Settings as columns of one length; what has no size mix of its own has its mean size."""
+    """Settings as columns of equal length; a size mix is represented by its mean size."""
 
     position: F64
     frame_bytes: F64
@@ -71,29 +71,29 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Adaptive:
-    """A profile whose trials are chosen on the way, where the model knows least.
+    """A profile that chooses its trials while it measures, where the model knows least.
 
-    ``grid`` is the profile whose accuracy is aimed at: its positions give the range, its
-    loads and sizes what can be chosen.
+    ``grid`` is the profile whose accuracy is the target: its positions give the range, its
+    loads and sizes the choice.
     """
 
     grid: Profile = GRID
     budget_trials: int | None = None
-    """Trials at most, those of scouting included; None: half as many as the grid has."""
+    """Trials at most, scouting included; None: half as many as the grid has."""
     target_ratio: float = 0.05
-    """Measuring ends when the model is surer than this of 95 % of the settings (standard deviation)."""
+    """Measuring ends when the standard deviation is below this at 95 % of the settings."""
     batch_trials: int = 8
-    """Trials between two fits, at least; a fifth of the trials made so far when that is more."""
+    """Trials between two fits, at least; a fifth of the trials made so far if that is more."""
 
     def __post_init__(self) -> None:
         if len(set(self.grid.positions)) < 2:
             raise InputError(
-                "an adaptive profile chooses positions between others: give two matching positions or more"
+                "an adaptive profile chooses positions within a range: give two matching positions or more"
             )
         asked = [name for name in EXTRAS if getattr(self.grid.extras, name)]
         if asked:
             raise InputError(
-                f"an adaptive profile measures nothing beside the grid; leave out {', '.join(asked)}, or "
+                f"an adaptive profile measures nothing besides the grid; leave out {', '.join(asked)}, or "
                 "'adaptive'"
             )
         if not (math.isfinite(self.target_ratio) and self.target_ratio >= MIN_TARGET):
@@ -109,7 +109,7 @@ class Adaptive:
 
     @property
     def grid_trials(self) -> int:
-        """Trials of the grid, those of scouting included."""
+        """Trials of the grid, scouting included."""
         return len(expected(replace(self.grid, extras=NO_EXTRAS)))
 
     @property
@@ -124,7 +124,7 @@ class Adaptive:
 
     @property
     def scouted(self) -> Profile:
-        """What is scouted: the ends of the range."""
+        """The profile to scout: the ends of the range."""
         ends = (min(self.grid.positions), max(self.grid.positions))
         return replace(self.grid, positions=ends)
 
@@ -137,7 +137,7 @@ def positions(adaptive: Adaptive) -> tuple[int, ...]:
 
 
 def candidates(adaptive: Adaptive) -> list[Candidate]:
-    """All that may be measured."""
+    """All settings that may be measured."""
     grid = adaptive.grid
     return [
         Candidate(position, mix, share)
@@ -148,7 +148,7 @@ def candidates(adaptive: Adaptive) -> list[Candidate]:
 
 
 def reference(adaptive: Adaptive) -> Candidates:
-    """Settings at which the model is to be sure: positions evenly over the range and over its steps."""
+    """Settings at which the model has to be sure: positions evenly over the range and over its steps."""
     low, high = min(adaptive.grid.positions), max(adaptive.grid.positions)
     places = sorted({*positions(adaptive), *(round(n) for n in np.linspace(low, high, 9))})
     return Candidates.of(
@@ -160,7 +160,7 @@ def reference(adaptive: Adaptive) -> Candidates:
 
 
 def first(adaptive: Adaptive) -> list[Candidate]:
-    """The settings behind scouting: all sizes at both ends of the range, one size in the middle."""
+    """The settings measured after scouting: all sizes at both ends of the range, one size in the middle."""
     places = positions(adaptive)
     low, high = places[0], places[-1]
     middle = places[len(places) // 2]
@@ -178,7 +178,7 @@ def specs(
 ) -> list[TrialSpec]:
     """The trials for settings and the thresholds (pps) that their loads refer to, shuffled.
 
-    Where rules are set slowly (``FAST_RULES_S``), the trials of one position stay together.
+    If setting rules is slow (``FAST_RULES_S``), the trials of one position stay together.
     ``first_index`` keeps the random numbers of different batches apart.
     """
     grid = adaptive.grid

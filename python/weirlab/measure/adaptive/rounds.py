@@ -1,4 +1,4 @@
-"""Measure, fit, choose, and again, until the model is sure enough or the budget is used up."""
+"""Measure, fit and choose, round after round, until the model is sure enough or the budget is used up."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SURE_SHARE: Final = 0.95
 """Share of the reference settings at which the model has to be sure."""
 
 SURE_ROUNDS: Final = 2
-"""Rounds in a row that have to find so: a committee of a few is a matter of luck, too."""
+"""Rounds in a row in which it has to be: a small committee may also be sure by luck."""
 
 BATCH_SHARE: Final = 0.2
 """A batch has at least this share of the trials made so far, so that fits do not outweigh trials."""
@@ -70,17 +70,17 @@ class Round:
 
 @dataclass(frozen=True)
 class AdaptiveOutcome:
-    """What came of an adaptive profile."""
+    """The outcome of an adaptive profile."""
 
     outcome: Outcome
     rounds: tuple[Round, ...]
     grid_trials: int
-    """Trials of the grid whose accuracy was aimed at."""
+    """Trials of the grid whose accuracy was the target."""
     target_ratio: float
 
     @property
     def reached(self) -> bool:
-        """Whether the model became as sure as it should."""
+        """Whether the model reached the target."""
         return sure(self.rounds, self.target_ratio)
 
 
@@ -95,11 +95,11 @@ def measure(
 ) -> AdaptiveOutcome:
     """Scout the ends of the range, measure the first settings, then where ``uncertainty`` is largest.
 
-    Settings, scouting, the plan of every round and the uncertainty after it are kept in the
-    run, so that an interrupted one goes on: ``adaptive`` may then be None, and one that
-    differs from the kept one is refused with ``InputError``. In the end the run holds a
-    plan of all trials as that of any profile, and the trials that were disturbed, or made in
-    another state of the host than most, are tried again.
+    The run keeps the settings, the scouting, the plan of every round and the uncertainty after
+    it, so that an interrupted one can go on: ``adaptive`` may then be None, and one that
+    differs from the kept one is refused with ``InputError``. At the end the run has one plan of
+    all trials, like any profile, and repeats the trials that were disturbed or made in another
+    state of the host than most.
     """
     clock = terms.clocks.seconds
     begun_s = clock()
@@ -172,7 +172,7 @@ def kept_rounds(run: Run) -> tuple[Round, ...]:
 
 
 def _rounds(kept: list[dict[str, Any]]) -> tuple[Round, ...]:
-    # JSON has null for NaN.
+    # JSON has null in place of NaN.
     numbers = ("median", "most", "largest")
     return tuple(
         Round(**{**row, **{name: float("nan") for name in numbers if row[name] is None}}) for row in kept
@@ -180,7 +180,7 @@ def _rounds(kept: list[dict[str, Any]]) -> tuple[Round, ...]:
 
 
 def sure(rounds: Sequence[Round], target_ratio: float) -> bool:
-    """The stopping rule: most of the settings were below the target in each of the last rounds."""
+    """The stopping rule: in each of the last rounds, most of the settings were below the target."""
     last = rounds[-SURE_ROUNDS:]
     return len(last) == SURE_ROUNDS and all(each.most <= target_ratio for each in last)
 
@@ -195,7 +195,7 @@ def _look(
 ) -> tuple[Round, list[tuple[Candidate, float]]]:
     """How sure the model is now, and the next batch with the thresholds that place its loads.
 
-    ``known`` is what an earlier session found, right before it was interrupted.
+    ``known`` is what an earlier session found just before it was interrupted.
     """
     left = adaptive.budget - trials
     count = min(max(adaptive.batch_trials, round(BATCH_SHARE * trials)), left)

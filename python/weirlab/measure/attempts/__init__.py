@@ -1,4 +1,4 @@
-"""Attempts at trials: which trial is next, how many attempts count, how long all may take."""
+"""Attempts at trials: which trial is next, what share of attempts is valid, how long all may take."""
 
 from weirlab.measure.attempts.budget import Budget
 from weirlab.measure.attempts.queue import Queue, setting_of

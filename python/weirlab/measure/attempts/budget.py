@@ -1,4 +1,4 @@
-"""How long the trials of a run may take, and when it is no use to go on."""
+"""How long the trials of a run may take, and when to give up."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ RATIO: Final = 1.5
 """The usual budget, relative to the time that is expected."""
 
 LEAST_S: Final = 60.0
-"""Before that no run is given up: a host may be busy for some seconds."""
+"""No run is given up earlier than this: a host may be busy for some seconds."""
 
 LEAST_RATIO: Final = 0.1
 """The same, as a share of the budget."""
 
 NEEDED_RATIO: Final = 0.5
-"""Settings that need a valid trial before anything can be said about a device."""
+"""Share of the settings that need a valid trial before anything can be said about a device."""
 
 HOPELESS_RATIO: Final = 0.3
-"""A run is given up only where fewer attempts than this count: else a longer budget helps."""
+"""A run is given up only if a smaller share of attempts is valid: otherwise a longer budget helps."""
 
 
 class Budget:
     """Wall time in s from now on; ``clock`` gives seconds.
 
-    ``gives_up`` allows to end before that where almost nothing is valid.
+    With ``gives_up`` a run may end earlier if almost nothing is valid.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Budget:
         return self._clock() - self._begun_s
 
     def part(self, ratio: float) -> Budget:
-        """The first part of this budget; what it leaves is there for the rest."""
+        """The first part of this budget; what it does not use remains for the rest."""
         return Budget(ratio * self.total_s, self._clock, gives_up=self.gives_up, begun_s=self._begun_s)
 
     def hopeless(self, share: Share, settings: int, without_valid: int, attempt_s: float) -> bool:

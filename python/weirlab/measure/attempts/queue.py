@@ -1,9 +1,9 @@
-"""Which trial is next: every setting once before any twice, what is hard to get later.
+"""Which trial is next: every setting once before any twice, difficult ones last.
 
-A setting is what its repetitions have in common. Those with the fewest valid trials come first, among them
-those that were tried least, in the order of the plan. A trial that the host spoiled goes back and rests
+A setting is what its repetitions have in common. Settings with the fewest valid trials come first, among
+them those that were tried least, in the order of the plan. A trial that the host spoiled goes back and rests
 while others are tried, since disturbances come in bursts. A setting that fails more often than chance
-explains is hard in itself and comes last, so that it does not keep the others from their turn.
+explains is difficult in itself and comes last, so that it does not delay the others.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from weirlab.measure.attempts.share import Share
 from weirlab.records import TrialSpec
 
 VISIT: Final = 2
-"""Attempts at once: one, and one retry."""
+"""Attempts in a row: one, and one retry."""
 
 REST: Final = 10
-"""So many other trials come first before a spoiled one is tried again."""
+"""Number of other trials before a spoiled one is tried again."""
 
 
 def setting_of(spec: TrialSpec) -> TrialSpec:
@@ -96,9 +96,9 @@ class Queue:
         return sum(each.valid == 0 for each in self._settings)
 
     def next(self, *, scarce: bool = False) -> int | None:
-        """Place in the plan of the next trial; None when all are over. Short ones first where time is scarce.
+        """Place in the plan of the next trial; None when all are over. If ``scarce``, short ones come first.
 
-        :meth:`over` says what became of it.
+        Report its result to :meth:`over`.
         """
         if scarce != self._scarce:
             self._scarce = scarce
@@ -116,9 +116,9 @@ class Queue:
         return max(min(VISIT, self._most() - setting.tried), 1)
 
     def over(self, place: int, failed: int, valid: bool) -> bool:
-        """What became of the trial: attempts that ``failed``, and whether one counts.
+        """Record the result of a trial: how many attempts ``failed``, and whether one is ``valid``.
 
-        True if it is done with: valid, or given up.
+        Returns whether the trial is finished: valid, or given up.
         """
         number = self._of[place]
         setting = self._settings[number]

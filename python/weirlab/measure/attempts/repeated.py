@@ -13,8 +13,8 @@ def until_valid(
 ) -> TrialRecord:
     """The last attempt: the first valid one, or the last of ``most``.
 
-    ``tell`` gets why ``name`` is attempted again, and the attempt where there is one. Raises the last
-    ``LabError`` where every attempt ended in one.
+    ``tell`` receives the reason why ``name`` is attempted again, and the attempt if there is one. Raises the
+    last ``LabError`` if every attempt ended in one.
     """
     made: TrialRecord | None = None
     failure: LabError | None = None

@@ -1,4 +1,4 @@
-"""The share of attempts that the host leaves alone, learned on the way."""
+"""The share of attempts that the host leaves undisturbed, learned while measuring."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import math
 from typing import Final
 
 HALF_LIFE: Final = 300
-"""After so many attempts one counts half: a host that grows quiet or busy is believed in minutes."""
+"""Attempts after which one counts half: a host that becomes quiet or busy shows within minutes."""
 
 USUAL: Final = 0.75
 """Valid share of the attempts on a shared machine, before anything is known."""
 
 _PRIOR: Final = 4.0
-"""How many attempts the assumption of the beginning is worth."""
+"""Number of attempts that the initial assumption is worth."""
 
 LEAST_ATTEMPTS: Final = 3
-"""At a trial, before chance cannot explain that all failed."""
+"""At a trial, before chance can no longer explain that all failed."""
 
 _RARE: Final = 0.01
-"""What happens less often than this by chance has another reason."""
+"""An event that is less likely than this by chance has another reason."""
 
 
 class Share:
@@ -32,9 +32,9 @@ class Share:
         self._changes = 0.0
         self._last: bool | None = None
         self.attempts = 0
-        """All that were made."""
+        """All attempts made."""
         self.valid = 0
-        """Those of them that count."""
+        """The valid ones among them."""
 
     def add(self, valid: bool) -> None:
         """One more attempt."""
@@ -62,8 +62,8 @@ class Share:
         return self._wilson(self.valid, self.attempts, 2.33)[1]
 
     def _wilson(self, valid: float, tried: float, sigmas: float) -> tuple[float, float]:
-        """Attempts in a row are alike where disturbances last. With the correlation r of neighbours, n
-        attempts tell as much as n (1 - r) / (1 + r) independent ones.
+        """Wilson interval of the share. Consecutive attempts are alike if disturbances last: with a
+        correlation r of neighbours, n attempts say as much as n (1 - r) / (1 + r) independent ones.
         """
         if tried == 0:
             return 0.0, 1.0
@@ -82,7 +82,7 @@ class Share:
         return (1 - r) / (1 + r)
 
     def failures_by_chance(self) -> int:
-        """Failures in a row that this share explains; more have a reason in the trial itself."""
+        """Failures in a row that this share explains; more are due to the trial itself."""
         p = min(max(self.ratio, 0.01), 0.9)
         return max(math.ceil(math.log(_RARE) / math.log(1 - p)), LEAST_ATTEMPTS)
 

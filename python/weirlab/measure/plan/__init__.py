@@ -1,4 +1,4 @@
-"""What trials a profile consists of: the loads of its grid, and what is measured beside the grid."""
+"""The trials of a profile: the loads of its grid, and what is measured besides the grid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials beside a profile's grid, each next to the same load in the grid but for one difference."""
+"""Trials besides a profile's grid, each like one at the same load in the grid but for one difference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ so that the step alone makes the difference."""
 
 
 def extra_specs(profile: Profile, scouting: Scouting, repetition: int) -> list[TrialSpec]:
-    """The trials beside the grid of ``profile`` in one of its repetitions."""
+    """The trials besides the grid of ``profile`` in one of its repetitions."""
     extras, mix = profile.extras, profile.sizes[0]
     points = [point for point in scouting.points if point.sizes == mix]
     grid = _Grid(profile, points, repetition)

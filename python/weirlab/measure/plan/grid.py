@@ -1,4 +1,4 @@
-"""What a profile is to measure."""
+"""The description of what a profile measures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weirlab.traffic.spec import Arrivals, Flows
 
 @dataclass(frozen=True)
 class Extras:
-    """What a profile measures beside its grid, with the first of its frame sizes.
+    """What a profile measures besides its grid, with the first of its frame sizes.
 
     Loads are those of the grid nearest to ``load_shares``, so that each trial that is to be
     compared has a counterpart in the grid.
@@ -25,9 +25,9 @@ class Extras:
     """Where connection tracking, cross traffic and the rate step are measured; None: the middle one of
     the grid's positions."""
     stateful: bool = False
-    """With connection tracking, too."""
+    """Also measure with connection tracking."""
     cross_traffic: bool = False
-    """With a management session on the device, too."""
+    """Also measure with a management session on the device."""
     mixed: tuple[Places, ...] = ()
     """Traffic that matches at several positions at once."""
     arrivals: tuple[Arrivals, ...] = ()
@@ -40,10 +40,10 @@ class Extras:
     step_s: float = 0.4
     """Recorded part of a trial with a step, which comes in the middle."""
     cross_traffic_s: float = 0.3
-    """Least recorded part of a trial with cross traffic: the session has something to do every 0.1 s."""
+    """Shortest recorded part of a trial with cross traffic: the session acts every 0.1 s."""
 
     def __post_init__(self) -> None:
-        """Raises ``InputError`` for what cannot be measured."""
+        """Raise ``InputError`` for what cannot be measured."""
         for places in self.mixed:
             validate_places(places)
         if not self.load_shares:
@@ -69,22 +69,22 @@ ONE_FLOW: Final = Flows()
 
 @dataclass(frozen=True)
 class Profile:
-    """What to measure: a grid of positions, sizes and loads, and extras beside it.
+    """What to measure: a grid of positions, sizes and loads, and extras besides it.
 
     :func:`quick` takes less than four minutes; see :func:`estimate_s`.
 
-    Trials are short on purpose: on a shared machine a short one has a fair chance to go
+    Trials are short on purpose: on a shared machine a short one has a fair chance to be left
     undisturbed, and a disturbed one is soon repeated.
     """
 
     positions: tuple[int, ...] = (0, 50, 100, 150, 200, 280, 400, 600, 800, 1000)
-    """Matching positions; 0 is no rules at all."""
+    """Matching positions; 0 means no rules at all."""
     sizes: tuple[SizeMix, ...] = (Constant(64), Constant(512), Constant(1518))
     load_shares: tuple[float, ...] = LOAD_SHARES
     """Offered loads relative to the forwarding rate that scouting found for position and size."""
     load_stride: int = 1
-    """Of the loads below 1 each position and size takes only every so many-th, its neighbours the
-    others: what happens at one position says much about the next, so more loads are seen in all."""
+    """Each position and size takes only every n-th of the loads below 1, and its neighbours take the
+    others. One position says much about the next, so that more loads are covered in all."""
     repetitions: int = 3
     trial_s: float = 0.1
     warmup_s: float = 0.03

@@ -9,7 +9,7 @@ from weirlab.measure.scouting import MAX_RATE, Scouted
 from weirlab.traffic.spec import Rate
 
 SENDER_RESERVE: Final = 0.95
-"""Share of its best that the sender can be asked to pace."""
+"""Share of its highest rate that the sender can pace."""
 
 
 def load_or_max(shares: Iterable[float], threshold_pps: float, limit_pps: float) -> dict[Rate, str]:
@@ -37,10 +37,10 @@ def nearest(wanted: Iterable[float], there: Iterable[float]) -> tuple[float, ...
 
 
 def threshold_pps(points: Iterable[Scouted], position: float) -> float:
-    """Forwarding rate in overload at any position, out of ``points`` of one frame size.
+    """Forwarding rate in overload at any position, from ``points`` of one frame size.
 
     The time per packet is taken as linear between two scouted positions and beyond them; it
-    only places loads. As scouted where ``position`` was scouted.
+    only places loads. A ``position`` that was scouted has the scouted rate.
     """
     known = sorted((point.position, 1 / point.forwarding_pps) for point in points)
     for n, service_s in known:

@@ -1,8 +1,8 @@
 """Searching the loads that a device carries (RFC 9971, MLRsearch).
 
-``goal`` says what is searched and what was found, ``mlr`` is the search itself (the one
-module that knows the package MLRsearch), ``trials`` carries out and keeps trials whose
-number nobody knows beforehand, ``throughput`` searches one setting of a device.
+``goal`` says what is searched for and what was found, ``mlr`` is the search itself (the only
+module that uses the package MLRsearch), ``trials`` carries out and keeps trials whose
+number is not known beforehand, ``throughput`` searches one setting of a device.
 """
 
 from weirlab.measure.search.goal import NDR, PDR, Found, Goal

@@ -29,13 +29,13 @@ class Goal:
     trial_s: float = 0.2
     """Recorded time of one trial."""
     duration_sum_s: float = 2.2
-    """Sum of the trials' recorded times that settles a load for sure; fewer trials do when they agree."""
+    """Sum of the trials' recorded times that settles a load for sure; fewer trials suffice if they agree."""
     exceed_ratio: float = 0.5
     relative_width: float = 0.005
     """Distance of the bounds as a share of the upper one."""
 
     def __post_init__(self) -> None:
-        """Raises ``InputError`` naming the value that no goal can have."""
+        """Raise ``InputError`` naming the value that no goal can have."""
         for name in ("loss_ratio", "exceed_ratio"):
             value = getattr(self, name)
             if not 0 <= value < 1:
@@ -65,10 +65,10 @@ PDR: Final = Goal("PDR", 0.005)
 
 @dataclass(frozen=True)
 class Found:
-    """What came of one goal in one setting of the device; loads in packets/s.
+    """The result for one goal in one setting of the device; loads in packets/s.
 
     Without a ``lower_pps`` even the lowest load was too much; without an ``upper_pps`` the
-    highest was not.
+    highest load was not too much.
     """
 
     goal: Goal
@@ -81,7 +81,7 @@ class Found:
     loss_ratio: float | None
     """Loss at the relevant lower bound, at the quantile of its trials that the exceed ratio names."""
     at_least: bool = False
-    """No higher load could be offered, by the sender or the user's word: the device may carry more."""
+    """The sender or the user's limit allowed no higher load: the device may carry more."""
 
 
 def _spoken(name: str) -> str:

@@ -1,7 +1,7 @@
 """The search of RFC 9971, as the package MLRsearch implements it.
 
-Nothing else imports that package. It is given one function that measures and answers
-with what this package's own values say.
+Nothing else imports that package. It calls one function that measures, and its results are
+converted to the types of :mod:`weirlab.measure.search.goal`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from weirlab.measure.search.goal import Found, Goal
 
 @contextmanager
 def _bare_frames() -> Iterator[None]:
-    """Meanwhile ``inspect.stack`` gives frames without their source, for which it asks every module.
+    """Make ``inspect.stack`` return frames without their source, for which it searches every module.
 
-    MLRsearch calls it again and again while it is imported, and looks at the frames alone: with all of Weir's
-    modules there, its import would take seconds.
+    MLRsearch calls it many times while it is imported, and uses only the frames: with all of Weir's modules
+    loaded, its import would take seconds.
     """
 
     def stack(context: int = 1) -> list[inspect.FrameInfo]:
@@ -50,8 +50,8 @@ with _bare_frames():
 class Measured:
     """What one trial counted.
 
-    ``unsent`` is what the sender failed to send of what was asked for: it makes the trial
-    bad as loss does (RFC 9971), but says nothing about the device.
+    ``unsent`` is how many of the requested packets the sender failed to send: they make the
+    trial bad as loss does (RFC 9971), but say nothing about the device.
     """
 
     sent: int
@@ -60,13 +60,13 @@ class Measured:
 
     @property
     def bad_ratio(self) -> float:
-        """Share of what was asked for that was lost or not even sent; 0 for nothing."""
+        """Share of the requested packets that were lost or not even sent; 0 if none were requested."""
         asked = self.sent + self.unsent
         return (self.lost + self.unsent) / asked if asked else 0.0
 
 
 Measure = Callable[[float, float], Measured]
-"""Measures a trial of so many recorded seconds at so many packets/s."""
+"""Measures a trial; the arguments are its recorded seconds and its load in packets/s."""
 
 
 class _Measurer(mlr.AbstractMeasurer):  # type: ignore[misc]
@@ -103,7 +103,7 @@ def search(
     Parameters
     ----------
     unit:
-        Of the loads, in messages. What is found has their unit, whatever its fields are called.
+        Of the loads, in messages. The results have this unit, whatever their fields are called.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def search(
         if time.monotonic() < end_s:
             raise
         raise TrialError(
-            f"the search was not over after {longest_s:,.0f} s; its trials are kept. "
+            f"the search did not end within {longest_s:,.0f} s; its trials are kept. "
             "Search with shorter or fewer trials, or a wider interval"
         ) from error
     beyond_sender = measurer.beyond_sender
@@ -144,7 +144,7 @@ def search(
         if result.relevant_lower_bound is None and float(result.relevant_upper_bound) in beyond_sender:
             raise TrialError(
                 f"the sender did not keep up with {min_load:,.0f} {unit}, the lowest load to try, so the "
-                "search says nothing about the device. Give the machine some quiet, or take another back end"
+                "search says nothing about the device. Stop other work on the machine, or change the back end"
             )
     return tuple(
         _found(goal, results[asked], beyond_sender) for goal, asked in zip(goals, sought, strict=True)
@@ -182,4 +182,4 @@ def _found(goal: Goal, result: mlr.GoalResult, beyond_sender: set[float]) -> Fou
 
 
 def _say_nothing(message: str) -> None:
-    """MLRsearch tells every step it takes; the trials it asked for are in the run."""
+    """Discard MLRsearch's debug messages: the trials that it requested are in the run."""

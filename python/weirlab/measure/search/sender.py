@@ -1,4 +1,4 @@
-"""Where the sender, and not the device, is at its limit."""
+"""Whether the sender, and not the device, is at its limit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SENDER_SPREAD: Final = 0.05
 
 
 def senders_limit(records: Sequence[TrialRecord], limits: Limits) -> bool:
-    """Is it the load that the sender could not keep up with in any of these attempts?
+    """Whether the load itself was too high for the sender in all of these attempts.
 
-    Then it sends about the same each time. A sender that the host keeps from running sends
-    now this and now that, and says nothing about the load.
+    It then sends at about the same rate each time. The rate of a sender that the host keeps
+    from running varies, and says nothing about the load.
     """
     if not all(_fell_short(record, limits) for record in records):
         return False
@@ -33,7 +33,7 @@ def _fell_short(record: TrialRecord, limits: Limits) -> bool:
 
 
 def unsent(record: TrialRecord) -> int:
-    """Frames that the sender is behind: not sent, or sent late at the end."""
+    """Frames by which the sender is behind: not sent, or sent late at the end."""
     result = record.result
     asked = record.offered_pps * result.record_s
     return max(0, round(asked - result.sent), round(record.offered_pps * result.slipped_ns / 1e9))

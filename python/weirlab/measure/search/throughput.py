@@ -30,7 +30,7 @@ SENDER: Final = "sender"
 SEARCH: Final = "search"
 
 _TRIALS_TO_GET_NEAR: Final = 8
-"""Trials that a search needs before it settles bounds; from experience, for the time left only."""
+"""Trials that a search needs before it settles bounds; from experience, only for the time left."""
 
 
 _NO_RULES: Final = RuleSetup()
@@ -111,7 +111,7 @@ class Point:
     """Why there is no result: a trial stayed invalid in every attempt."""
 
     def then(self, again: Point) -> Point:
-        """What ``again``, another search of the same setting, found, with the trials and time of both."""
+        """The result of ``again``, another search of the same setting, with the trials and time of both."""
         return replace(again, trials=self.trials + again.trials, elapsed_s=self.elapsed_s + again.elapsed_s)
 
     def to_json(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Point:
 
 def expected_s(shape: Shape, goals: Sequence[Goal]) -> list[float]:
     """Expected wall times in s of the trials of one search, the sender's own first."""
-    # Neighbouring goals share a bound; half of a load's trials settle it when they agree.
+    # Neighbouring goals share a bound; half of a load's trials settle it if they agree.
     settling = (len(goals) + 1) * (max(goal.trials for goal in goals) // 2 + 1)
     searching = [goals[0].trial_s] * (_TRIALS_TO_GET_NEAR + settling)
     return [shape.warmup_s + recorded_s + OVERHEAD_S for recorded_s in (goals[0].trial_s, *searching)]
@@ -151,9 +151,9 @@ def sender_pps(trials: Trials, setting: Setting, shape: Shape, recorded_s: float
 def search_setting(trials: Trials, setting: Setting, shape: Shape, goals: Sequence[Goal]) -> Point:
     """Search ``goals`` in ``setting``.
 
-    A trial that the host spoils in every attempt ends the search without a result, which
-    says so. Loads that the sender cannot keep up with count as too much, as in RFC 9971,
-    and what was found is then marked ``at_least``; see :func:`senders_limit`.
+    A trial that the host spoils in every attempt ends the search without a result;
+    ``problem`` says so. Loads that the sender cannot keep up with count as too much, as in
+    RFC 9971, and the result is then marked ``at_least``; see :func:`senders_limit`.
 
     Raises
     ------
@@ -187,9 +187,9 @@ def search_setting(trials: Trials, setting: Setting, shape: Shape, goals: Sequen
 
 
 def measure_load(trials: Trials, spec: TrialSpec) -> mlr.Measured:
-    """One trial as the search wants to see it.
+    """One trial, with the counts that the search needs.
 
-    Raises ``FailedTrial`` when it was spoiled by something else than a sender that is too slow.
+    Raises ``FailedTrial`` if it was spoiled by something other than a sender that is too slow.
     """
     try:
         result = trials.run(spec).result
@@ -217,5 +217,5 @@ def nothing_arrived(records: Sequence[TrialRecord]) -> bool:
 
 
 def whole(load_pps: float) -> Rate:
-    """A load in whole packets/s: a millionth beside what the search asks for, and readable."""
+    """A load in whole packets/s: readable, and within about a millionth of what the search requests."""
     return Rate(float(round(load_pps)))

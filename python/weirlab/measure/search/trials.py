@@ -1,4 +1,4 @@
-"""Trials that follow from each other: carried out, judged, repeated and kept one by one."""
+"""Trials that each depend on the last: carried out, judged, repeated and kept one by one."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 
 PAUSES_S: Final = (0.0, 0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Waited after each spoiled attempt, and the last one again and again: other work on the host comes in
-bursts of seconds, longer than a few attempts in a row take."""
+"""Pauses after spoiled attempts, of which the last one repeats: other work on the host comes in bursts of
+seconds, longer than a few attempts in a row take."""
 
 MAX_ATTEMPTS: Final = 10
-"""A search cannot leave a trial out: it is worth more attempts than one of a profile."""
+"""A search cannot leave a trial out, so it is worth more attempts than a trial of a profile."""
 
 TERMS: Final = Terms(max_attempts=MAX_ATTEMPTS)
 
@@ -30,9 +30,9 @@ TERMS: Final = Terms(max_attempts=MAX_ATTEMPTS)
 class Trials:
     """Carries out one trial after the other in ``bed`` and keeps each attempt in ``writer``'s run.
 
-    ``elapsed_s`` and ``done`` count what has been measured so far. In a run with other trials, too,
-    ``first`` says where these begin, and of which role they are. ``completed`` gives each attempt back as
-    it is to be kept.
+    ``elapsed_s`` and ``done`` count what has been measured so far. If the run also has other trials,
+    ``first`` gives the first index and the role of these. ``completed`` returns each attempt in the form
+    in which it is kept.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Trials:
 
     @property
     def limits(self) -> Limits:
-        """From where on the host has spoiled an attempt."""
+        """The limits beyond which the host has spoiled an attempt."""
         return self._terms.limits
 
     @property
@@ -67,7 +67,7 @@ class Trials:
         return self._clock() - self._begun_s
 
     def expect(self, ahead_s: Iterable[float]) -> None:
-        """These trials, with their wall times in s, are thought to come; an estimate for the progress."""
+        """Expect trials with these wall times in s; an estimate for the progress."""
         self._ahead_s = list(ahead_s)
 
     def run(self, spec: TrialSpec) -> TrialRecord:
@@ -84,7 +84,7 @@ class Trials:
         self._meter.replace_rest([this_s, *later_s])
         self._meter.tell(describe_spec(spec))
         set_rules = spec.rules != self._rules
-        # Half-set rules are no known rules.
+        # If setting the rules fails half-way, the device's rules are unknown.
         self._rules = None if set_rules else self._rules
         index, self.done = self._first.index + self.done, self.done + 1
         attempts: list[TrialRecord] = []

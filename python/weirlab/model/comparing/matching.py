@@ -1,4 +1,4 @@
-"""What two runs measured alike: settings that both have, and how the second differs from the first there."""
+"""Settings that two runs have in common, and how the second run differs from the first there."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ QUANTITIES: Final[Mapping[Compared, str]] = {
 _DELAYS: Final[Mapping[Compared, str]] = {"mean": "delay_mean_ns", "p99": "delay_p99_ns"}
 
 SETTING: Final = "setting"
-"""Key of ``Observation.extra`` under which the rest of a trial's specification may stand, as text."""
+"""Key of ``Observation.extra`` that may have the rest of a trial's specification, as text."""
 LOAD: Final = "asked load"
-"""And the load, of trials that are to be compared at the same one only."""
+"""Key of the load, for trials that are only compared at the same load."""
 
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """A setting of the device and the traffic; with the load where that is part of what was asked for."""
+    """A setting of the device and the traffic, including the load if that was specified."""
 
     position: float
     frame_bytes: float
@@ -43,7 +43,7 @@ class Place:
     stateful: bool = False
     cross_traffic: bool = False
     load: str = ""
-    """As it was asked for, where a place has one load."""
+    """As it was specified, if a place has one load."""
     rest: Hashable = ""
 
     @classmethod
@@ -77,7 +77,7 @@ class Measured:
     """What one run measured at one place; arrays have an element per trial."""
 
     log_rate: F64
-    """In overload, or of every trial where all have the same load."""
+    """In overload, or of every trial if all have the same load."""
     log_delay: Mapping[Compared, F64]
     """Of trials below the threshold, in order of their load."""
     loss: F64
@@ -90,8 +90,8 @@ class Measured:
 class Match:
     """How one quantity differs at one place: the logarithm of second over first.
 
-    ``variances`` are those of both sides' mean, by their repetitions; NaN where there are none.
-    ``singles`` are the differences at single loads, both ways round, where loads had to be matched.
+    ``variances`` are those of both sides' means, from their repetitions; NaN without repetitions.
+    ``singles`` are the differences at single loads, both ways round, if loads had to be matched.
     """
 
     place: Place
@@ -107,8 +107,8 @@ def digest(observations: Sequence[Observation], *, same_load: bool) -> dict[Plac
     Parameters
     ----------
     same_load:
-        Trials of a place were all asked for the same load, as in a run of single trials. Otherwise, as in a
-        profile, those in overload tell the forwarding rate, and those below 90 % of it the rest.
+        All trials of a place have the same specified load, as in a run of single trials. Otherwise, as in a
+        profile, those in overload give the forwarding rate, and those below 90 % of it the rest.
     """
     groups: dict[Place, list[Observation]] = defaultdict(list)
     for seen in observations:
@@ -147,7 +147,7 @@ def contrast(
     for place in sorted(before.keys() & after.keys(), key=lambda place: (place.position, place.text)):
         first, second = before[place], after[place]
         if quantity == "rate" and same_load and not (first.loss.any() or second.loss.any()):
-            # Everything was forwarded, so the rate is the load and tells nothing of the device.
+            # Everything was forwarded, so the rate is the load and says nothing about the device.
             continue
         if quantity == "rate" or same_load:
             match = _repeated(place, _values(first, quantity), _values(second, quantity))
@@ -170,7 +170,7 @@ def _values(measured: Measured, quantity: Compared) -> F64:
 
 
 def _repeated(place: Place, first: F64, second: F64) -> Match | None:
-    """Trials that repeat each other on either side: medians, and the variance of a mean."""
+    """The difference of repeated trials on either side: medians, and the variance of a mean."""
     if not len(first) or not len(second):
         return None
     difference = _median(second) - _median(first)
@@ -181,7 +181,7 @@ def _repeated(place: Place, first: F64, second: F64) -> Match | None:
 def _interpolated(place: Place, first: Measured, second: Measured, quantity: Compared) -> Match | None:
     """Delays at the same load, each run's own against the other's interpolated.
 
-    Both ways round, so that what a chord is above a curve cancels.
+    Both ways round, so that the error of interpolating a curve by chords cancels.
     """
     one, other = first.curves[quantity], second.curves[quantity]
     if not len(one[0]) or not len(other[0]):
@@ -211,13 +211,13 @@ def _medians(values: F64, group: npt.NDArray[np.intp]) -> F64:
 
 
 def _median(values: F64) -> float:
-    """As ``np.median``, whose checks take many times as long as a few numbers do."""
+    """As ``np.median``, whose checks take much longer than a few numbers need."""
     ordered = np.sort(values)
     return 0.5 * float(ordered[(len(values) - 1) // 2] + ordered[len(values) // 2])
 
 
 def _against(own: tuple[F64, F64], other: tuple[F64, F64]) -> F64:
-    """The other curve above the own points, where it has loads on both sides, or the same load."""
+    """The other curve minus the own points, if it has loads on both sides, or the same load."""
     load, value = own
     inside = (load >= other[0][0] - SAME_LOAD) & (load <= other[0][-1] + SAME_LOAD)
     return np.asarray(np.interp(load[inside], *other) - value[inside])

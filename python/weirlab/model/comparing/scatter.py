@@ -1,7 +1,7 @@
-"""How far runs of one device are from each other, beyond what their repetitions show.
+"""How much runs of one device differ, beyond what their repetitions show.
 
-All trials of a run share the state that the host was in: which frequency, whose neighbour, where memory
-came to lie. A single run cannot tell that from the device, so it has to come from several runs, of these
+All trials of a run share the state of the host: its clock frequency, its neighbours, its memory layout.
+A single run cannot tell these from the device, so the scatter has to come from several runs, of these
 devices or of others.
 """
 
@@ -24,14 +24,14 @@ TRIMMED: Final = 0.2
 """Share of the places at either end that the trimmed mean leaves out."""
 
 LEAST_PLACES: Final = 5
-"""So many places tell their scatter by themselves; with fewer, repetitions have to."""
+"""Number of places from which their scatter is estimated; with fewer, repetitions have to serve."""
 
 ENOUGH_FREEDOM: Final = 10
-"""Degrees of freedom from which on the scatter between the runs at hand stands for itself. With fewer,
-Student's quantiles are so large that several runs would tell less than one of each does."""
+"""Degrees of freedom from which the scatter between the runs at hand is used by itself. With fewer,
+Student's quantiles are so large that several runs would prove less than one of each does."""
 
 CONTRADICTION: Final = 0.01
-"""Chance of a scatter between the runs at hand from which on the assumed one is refuted."""
+"""Probability of the scatter between the runs at hand below which the assumed one is refuted."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ PUBLISHED: Final[Mapping[Compared, Scatter]] = {
     "mean": Scatter(0.013, 0.033),
     "p99": Scatter(0.023, 0.068),
 }
-"""Of three packet filters, profiled twice each: bench/runs/model-20261121-1. A test computes them anew."""
+"""From three packet filters, profiled twice each: bench/runs/model-20261121-1. A test recomputes them."""
 
 NONE: Final = Scatter(0.0, 0.0, "simulated")
 """A simulated host is always in the same state."""
@@ -66,11 +66,11 @@ class Estimate:
     freedom: float
     places: int
     by_places: bool
-    """The scatter over places is in the standard error; otherwise only that of repetitions is."""
+    """Whether the standard error includes the scatter over places; otherwise only that of repetitions."""
 
 
 def estimate(matches: Sequence[Match], counts: tuple[int, int] = (1, 1)) -> Estimate | None:
-    """The common difference of ``matches``; ``counts`` are the runs that each side's values are means of.
+    """The common difference of ``matches``; ``counts`` are the runs averaged on each side.
 
     Over five places or more it is their trimmed mean, with the standard error of winsorised values
     (Tukey and McLaughlin, 1963). Over fewer it is that of single loads, or the plain mean with the
@@ -84,7 +84,7 @@ def estimate(matches: Sequence[Match], counts: tuple[int, int] = (1, 1)) -> Esti
         return Estimate(value, stderr, freedom, len(matches), True)
     singles = np.array([single for match in matches for single in match.singles])
     if len(singles) >= 2 * LEAST_PLACES:
-        # Every load is in twice, once as the own and once as the other run's.
+        # Every load is included twice, once as the own and once as the other run's.
         value, stderr, freedom = trimmed_mean(singles)
         return Estimate(value, stderr * math.sqrt(2), freedom / 2, len(matches), False)
     n = len(matches)
@@ -113,7 +113,7 @@ def trimmed_mean(values: F64) -> tuple[float, float, int]:
 
 
 def averaged(pairs: Sequence[Sequence[Match]]) -> list[Match]:
-    """Per place the mean over pairs of runs; a place counts where every pair has it."""
+    """Per place the mean over pairs of runs; a place counts if every pair has it."""
     by_place: dict[Place, list[Match]] = {}
     for matches in pairs:
         for match in matches:
@@ -153,7 +153,7 @@ def between(
 
 
 def published(pairs: Sequence[Sequence[Match]]) -> Scatter:
-    """What pairs of runs of one device each say: how :data:`PUBLISHED` was computed."""
+    """The scatter from pairs of runs, each pair of one device: how :data:`PUBLISHED` was computed."""
     found = [estimate(matches) for matches in pairs]
     known = [each for each in found if each is not None]
     run = sum(each.difference**2 - each.stderr**2 for each in known) / len(known) / 2

@@ -1,4 +1,4 @@
-"""What a comparison comes to: changed, unchanged, or cannot tell."""
+"""The result of a comparison: changed, unchanged, or cannot tell."""
 
 from __future__ import annotations
 
@@ -33,61 +33,61 @@ from weirlab.model.comparing.scatter import (
 )
 
 Verdict = Literal["worse", "better", "unchanged", "not worse", "cannot tell"]
-"""``not worse``: unchanged or better, whichever it is."""
+"""``not worse``: unchanged or better, without saying which."""
 
 GOOD: Final[tuple[Verdict, ...]] = ("unchanged", "better", "not worse")
 Runs = Sequence[Mapping[Place, Measured]]
 
 MARGINS: Final[Mapping[Compared, float]] = {"rate": 0.08, "mean": 0.08, "p99": 0.2, "loss": 0.002}
 """Changes up to which a device counts as unchanged: what one run of each can just about prove, with the
-published scatter. Relative; of loss in absolute terms."""
+published scatter. Relative; for loss absolute."""
 
 CERTAINTY: Final = 0.98
-"""Of 100 comparisons of a device with itself at least so many do not say changed, over all quantities."""
+"""Share of comparisons of a device with itself, at least, that find no change in any quantity."""
 
 EQUIVALENCE: Final = 0.05
-"""Risk of calling unchanged what differs by just the margin: two one-sided tests (Schuirmann, 1987)."""
+"""Risk of calling a difference of just the margin unchanged: two one-sided tests (Schuirmann, 1987)."""
 
 WIDE: Final = "the interval is too wide"
 
 _POWER: Final = 0.8
-"""Chance of a proof that the number of runs recommended gives."""
+"""Probability of a proof with the recommended number of runs."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What counts as what."""
+    """Margins, certainty and scatter of a comparison."""
 
     margins: Mapping[Compared, float] = field(default_factory=lambda: dict(MARGINS))
     certainty: float = CERTAINTY
     given: Mapping[Compared, float] = field(default_factory=dict)
-    """Scatter from run to run, relative, where the user knows it."""
+    """Scatter from run to run, relative, if the user knows it."""
     simulated: bool = False
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of one quantity. Changes are relative (-0.1: a tenth less), of loss absolute."""
+    """The verdict on one quantity. Changes are relative (-0.1: a tenth less), for loss absolute."""
 
     quantity: Compared
     verdict: Verdict
     change: float
     low: float
     high: float
-    """The interval that holds the true change with the certainty, for all quantities together."""
+    """The interval that contains the true change with the certainty, for all quantities together."""
     margin: float
     places: int
     """Settings compared."""
     scatter: float
     """From run to run, relative; NaN for loss."""
     source: Source | Literal["repetitions"]
-    """Where that comes from."""
+    """Where the scatter comes from."""
     why: str = ""
-    """Why it cannot be told."""
+    """Why there is no verdict."""
     provable: float = math.nan
     """The smallest margin within which these runs would prove it unchanged."""
     runs_needed: int | None = None
-    """Runs of each with which the margin can be proved, if nothing changed."""
+    """Number of runs of each with which the margin can be proved, if nothing changed."""
     matches: tuple[Match, ...] = ()
 
     @property
@@ -114,14 +114,14 @@ class _Level:
     scatter: float
     source: Source | Literal["repetitions"]
     per_run: float
-    """Variance of one run's level, with which more runs would divide."""
+    """Variance of one run's level, which more runs would divide."""
     why: str = ""
     matches: tuple[Match, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Scattered:
-    """How sure a change is, and from which scatter that is known; see :class:`_Level`."""
+    """How certain a change is, and from which scatter that is known; see :class:`_Level`."""
 
     stderr: float
     freedom: float
@@ -131,7 +131,7 @@ class _Scattered:
 
 
 def compare(before: Runs, after: Runs, terms: Terms, *, same_load: bool) -> list[Finding]:
-    """Every quantity that both sides have; an empty list where they have nothing in common."""
+    """A finding for every quantity that both sides have; empty if they have nothing in common."""
     levels: dict[Compared, _Level] = {}
     for quantity in QUANTITIES:
         level = (
@@ -145,7 +145,7 @@ def compare(before: Runs, after: Runs, terms: Terms, *, same_load: bool) -> list
 
 
 def overall(findings: Sequence[Finding]) -> Verdict:
-    """One change for the worse is enough; unchanged is what all are."""
+    """The verdict over all findings: one change for the worse is enough; unchanged means all unchanged."""
     order: tuple[Verdict, ...] = ("worse", "cannot tell", "better", "not worse", "unchanged")
     return next((verdict for verdict in order for one in findings if one.verdict == verdict), "cannot tell")
 
@@ -169,7 +169,7 @@ def _logs(before: Runs, after: Runs, quantity: Compared, terms: Terms, *, same_l
         why = "one trial of each has no scatter: repeat them (weir trial --repetitions 10)"
         by = _Scattered(math.nan, math.inf, scatter.run, scatter.source, math.nan)
         return _level(found, matches, by, why)
-    # What single settings add is in the scatter over places already, where there are enough of them.
+    # The scatter over places already includes what single settings add, if there are enough of them.
     known = scatter.run**2 + (0.0 if found.by_places else scatter.place**2 / found.places)
     per_run = known + found.stderr**2 / share
     source = scatter.source
@@ -206,7 +206,7 @@ def _assumed(quantity: Compared, terms: Terms) -> Scatter:
 
 
 def _loss(before: Runs, after: Runs) -> _Level | None:
-    """Mean loss ratio over trials, by Welch's test: losses of different runs did not hang together."""
+    """Mean loss ratio over trials, by Welch's test: losses of different runs were not correlated."""
     first_places = {place for run in before for place in run}
     places = sorted(first_places & {place for run in after for place in run}, key=lambda place: place.text)
     first, second = losses(before, places), losses(after, places)

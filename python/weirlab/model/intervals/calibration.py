@@ -22,20 +22,20 @@ NEAR: Final = (0.9, 1.1)
 
 _RESOLUTION: Final = {"threshold_pps": 0.0, "loss_ratio": 0.0}
 _RESOLUTION_NS: Final = 10.0
-"""Added to both sides of a ratio of times: below this no time stamp tells one from another."""
+"""Added to both sides of a ratio of times: time stamps cannot resolve less."""
 
 _SEEN: Final = "seen"
-"""Key of what the profile has seen, beside the quantities."""
+"""Key of what the profile has seen, besides the quantities."""
 
 _LEAST_SPREAD: Final = 1e-5
 """Of the logarithm of a ratio: finer than any time stamp."""
 _LEAST_LOSS_SPREAD: Final = 5e-4
-"""Of the loss ratio: a few packets that a host loses now and then tell nothing."""
+"""Of the loss ratio: a few packets that a host loses now and then say nothing."""
 
 
 _BEYOND_MEASURED: Final = 2.0
-"""So many times slower than the slowest, or faster than the fastest trial of its profile no trial is taken
-to be: the repetitions of a profile are few, but its overloads have filled the queue."""
+"""Factor by which a trial may be slower than the slowest, or faster than the fastest, of its profile: the
+repetitions of a profile are few, but its overloads have filled the queue."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Seen:
     """Most packets that the device held, by Little's law: delay times forwarding rate; 0 for jitter."""
 
     def bounds_ns(self, predicted: F64, threshold_pps: F64) -> tuple[F64, F64]:
-        """Between what any trial of a setting lies: its queue is full, or the host stalls, at the worst."""
+        """Bounds of any trial of a setting: at worst its queue is full, or the host stalls."""
         full = self.held_packets / threshold_pps * NS_PER_S
         most = np.maximum(np.maximum(self.most_ns, full), predicted)
         return np.minimum(self.least_ns, predicted) / _BEYOND_MEASURED, most * _BEYOND_MEASURED
@@ -56,10 +56,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Limits:
-    """Between which scores one new trial lies, per regime (in the order of ``REGIMES``).
+    """The scores between which one new trial lies, per regime (in the order of ``REGIMES``).
 
-    A regime about which the profile says too little has those of all together. Limits enclose 0,
-    the prediction itself.
+    A regime about which the profile says too little has the limits of all regimes together. Limits
+    enclose 0, the prediction itself.
     """
 
     low: dict[int, tuple[float, ...]]
@@ -97,7 +97,7 @@ class Calibration:
         return replace(prediction, intervals=intervals)
 
     def _bounded(self, quantity: str, prediction: Prediction, band: Band) -> Band:
-        """``band`` without what no trial can show; a few spoiled trials reach far in a logarithm."""
+        """``band`` cut to what a trial can show; in logarithms a few spoiled trials reach far."""
         if quantity not in self.seen:
             return band
         predicted = getattr(prediction, quantity)
@@ -105,7 +105,7 @@ class Calibration:
         return Band(np.maximum(band.low, least), np.minimum(band.high, most))
 
     def to_json(self) -> dict[str, Any]:
-        """Limits by quantity, and beside them what the profile has seen."""
+        """Limits by quantity, and what the profile has seen."""
         return {**self.limits, _SEEN: self.seen}
 
     @classmethod
@@ -127,10 +127,10 @@ def regime_of(rate_pps: F64, threshold_pps: F64) -> Labels:
 
 
 def score(quantity: str, measured: F64, predicted: F64, spread: F64 | None) -> F64:
-    """Signed conformity score: by what the measured value exceeds the predicted one.
+    """Signed conformity score: how much the measured value exceeds the predicted one.
 
     The logarithm of their ratio, for loss (which may be 0) the difference; in units of the
-    model's own ``spread`` where it gives one.
+    model's own ``spread`` if it has one.
     """
     if quantity == "loss_ratio":
         off = measured - predicted
@@ -150,7 +150,7 @@ def _band(quantity: str, prediction: Prediction, limits: Limits, level: int, reg
     if quantity == "loss_ratio":
         return Band(np.clip(predicted + low, 0.0, 1.0), np.clip(predicted + high, 0.0, 1.0))
     floor = _RESOLUTION.get(quantity, _RESOLUTION_NS)
-    # What is no number any more is bounded by what the profile has seen.
+    # Overflow is bounded later by what the profile has seen.
     with np.errstate(over="ignore"):
         # Rounding must not push a limit past the prediction that it encloses.
         return Band(

@@ -1,4 +1,4 @@
-"""Conformal quantiles: how large a score a new trial will have at most, with a given probability."""
+"""Conformal quantiles: the score that a new trial will not exceed with a given probability."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _ROUNDING: Final = 1e-9
 def upper_quantile(scores: F64, group: Labels, alpha: float) -> float:
     """The score that one trial of a new group exceeds with the probability ``alpha``.
 
-    Repetitions of a setting may be off together, so groups are exchangeable, and weigh the same. The
-    result is the smallest score up to which a weight of ``1 - alpha`` of n + 1 lies, one of them being
-    the new trial, that may lie anywhere, and n the number of independent trials that the scores are
-    worth (:func:`independent`). With groups of one trial, or of trials that are all off alike, this is
+    Errors of repetitions may be correlated, so groups are exchangeable and have equal weight. The
+    result is the smallest score up to which a weight of ``1 - alpha`` of n + 1 lies. One of them is
+    the new trial, which may lie anywhere; n is the number of independent trials that the scores are
+    worth (:func:`independent`). With groups of one trial, or of trials with equal errors, this is
     the conformal quantile, the ``ceil((1 - alpha)(K + 1))``-th smallest of K scores (Y. Lee, R. F. Barber
     and R. Willett, "Distribution-free inference with hierarchical data", 2023).
 
-    With fewer than ``1/alpha - 1`` independent trials no score reaches that far: a new one exceeds
-    the largest one with probability ``1/(n + 1)`` still. The bound is then put where an exponential
+    With fewer than ``1/alpha - 1`` independent trials no score reaches that far: a new trial still
+    exceeds the largest one with probability ``1/(n + 1)``. The bound is then where an exponential
     tail that begins at the median (1/2) and passes through the largest score has fallen to
-    ``alpha``. Scores of delays are logarithms: for the delays themselves that is a power law,
-    heavier than what queues make.
+    ``alpha``. Scores of delays are logarithms, so for the delays themselves that is a power law,
+    heavier than the tail of a queue.
 
     Parameters
     ----------
@@ -52,11 +52,11 @@ def upper_quantile(scores: F64, group: Labels, alpha: float) -> float:
 
 
 def independent(scores: F64, inverse: Labels, size: Labels) -> float:
-    """How many independent trials tell as much as these, between the number of groups and that of trials.
+    """How many independent trials say as much as these: from the number of groups to that of trials.
 
-    Groups' means vary by ``(1 + (m - 1) r) / m`` of what trials do, m being the trials of a group and
-    r the correlation within it (the design effect of L. Kish, Survey Sampling, 1965). It is that of ranks,
-    by analysis of variance: a few trials far off decide nothing.
+    The variance of group means is ``(1 + (m - 1) r) / m`` of that of trials, m being the trials of a group
+    and r the correlation within it (the design effect of L. Kish, Survey Sampling, 1965). It is the
+    correlation of ranks, by analysis of variance, so that a few outliers decide nothing.
 
     Parameters
     ----------
@@ -79,15 +79,15 @@ def independent(scores: F64, inverse: Labels, size: Labels) -> float:
 
 
 def _ranks(values: F64) -> F64:
-    """From 1; values that are alike share the mean of theirs."""
+    """Ranks from 1; equal values share the mean of their ranks."""
     _, place, alike = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(alike) - (alike - 1) / 2)[place.ravel()])
 
 
 def between(scores: F64, group: Labels, level: float) -> tuple[float, float]:
-    """Where the score of a new trial lies with probability ``level``: each side misses half of the rest.
+    """The interval of a new trial's score with probability ``level``; each side misses half of the rest.
 
-    The sides are separate because delays are far more often much longer than much shorter.
+    The sides are separate because delays are much longer far more often than much shorter.
     """
     alpha = (1.0 - level) / 2
     return -upper_quantile(-scores, group, alpha), upper_quantile(scores, group, alpha)

@@ -1,4 +1,4 @@
-"""Calibration by cross-validation: refit without some trials, and see how far those are off."""
+"""Calibration by cross-validation: refit without some trials, and see how far off those are."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from weirlab.records import Observation
 from weirlab.units import NS_PER_S
 
 LEAST_CELLS: Final = 8
-"""A regime with fewer settings and loads is judged by all regimes together."""
+"""A regime with fewer settings and loads is calibrated with all regimes together."""
 
 TIMES: Final = (*DELAYS, "jitter_ns")
-"""Quantities that what a profile has seen bounds."""
+"""Quantities bounded by what a profile has seen."""
 
 
 class Kind(Protocol):
@@ -35,10 +35,10 @@ def calibrate(kind: Kind, observations: Iterable[Observation], like: Model | Non
 
     Every trial is predicted by models that have not seen its position, or its load at this
     setting (:func:`weirlab.model.intervals.folds.folds`). The scores' conformal quantiles
-    (:mod:`weirlab.model.intervals.conformal`) are taken apart for loads below, near and beyond
+    (:mod:`weirlab.model.intervals.conformal`) are taken separately for loads below, near and beyond
     the threshold, the groups being the repetitions of one setting and load. A fold that leaves
-    too little to fit is passed over; the calibration of a profile too small for any is empty.
-    ``like`` is the model fitted to all of the profile, if there is one; it makes refits quicker.
+    too little to fit is skipped; the calibration of a profile too small for any fold is empty.
+    ``like`` is the model fitted to the whole profile, if there is one; it makes refits quicker.
     """
     trials = Trials.of(observations)
     table = trials.table
@@ -66,7 +66,7 @@ def calibrate(kind: Kind, observations: Iterable[Observation], like: Model | Non
             )
             for rows, found in predicted
         ]
-        # Every overload shows the threshold alike, however far beyond it is.
+        # Every overload shows the threshold equally well, however far beyond it is.
         parts = None if quantity == "threshold_pps" else regime
         units = trials.place if quantity == "threshold_pps" else trials.cell
         limits[quantity] = _limits(np.concatenate(scores), parts, units[row], quantity in scaled)
@@ -77,7 +77,7 @@ def calibrate(kind: Kind, observations: Iterable[Observation], like: Model | Non
 
 
 def _seen(table: Table, quantity: str) -> Seen | None:
-    """What all trials together say about a delay, or about jitter; None if it was never measured."""
+    """The extremes of a delay, or of jitter, over all trials; None if it was never measured."""
     measured = getattr(table, quantity)
     known = np.isfinite(measured)
     if not known.any():

@@ -10,7 +10,7 @@ from weirlab.model.base import Bool
 from weirlab.model.trials import Trials
 
 LEAST_POSITIONS: Final = 4
-"""With fewer, a model without one of the positions between the ends is not the same model any more."""
+"""With fewer, a model without one of the positions between the ends is no longer the same model."""
 POSITION_FOLDS: Final = 4
 LOAD_FOLDS: Final = 3
 
@@ -20,9 +20,9 @@ def folds(trials: Trials) -> list[Bool]:
 
     Half of them leave out whole positions, with all their sizes and loads, but never an end,
     where a model would have to extrapolate. A new position lies closer to profiled ones than
-    these do, so on their own they would be too severe. The others leave out every so many-th load of
-    the same positions with all its repetitions, so that each of their trials is left out once by them.
-    Of a profile with few positions they take the loads of all, lest too few trials be left to judge by.
+    these do, so on their own they would be too severe. The others leave out every n-th load of
+    the same positions with all its repetitions, so that they leave out each of these trials once.
+    If a profile has few positions, they cover the loads of all, so that enough trials are judged.
     """
     position = trials.table.position
     distinct = np.unique(position)

@@ -1,7 +1,7 @@
 """Planning with fitted models: which device, up to which load, with how many rules, for which traffic.
 
 Pure. A :class:`~weirlab.model.planning.planner.Question` says what is given and what to find;
-:func:`~weirlab.model.planning.planner.answer` asks one model.
+:func:`~weirlab.model.planning.planner.answer` answers it with one model.
 """
 
 from __future__ import annotations

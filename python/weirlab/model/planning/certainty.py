@@ -1,9 +1,9 @@
 """How large a quantity may become with a given certainty, from a model's intervals.
 
-An interval at level L covers L percent of trials, so its upper end is kept by ``(100 + L)/2``
-percent of them: the levels 50, 90 and 99 answer for 75, 95 and 99.5 %. Between those the
+An interval at level L covers L percent of trials, so ``(100 + L)/2`` percent of them stay below
+its upper end: the levels 50, 90 and 99 give 75, 95 and 99.5 %. Between those the
 logarithm of the bound is interpolated over the quantile of the normal distribution, in
-which it is a straight line if errors are log-normal. The prediction itself stands for 50 %.
+which it is a straight line if errors are log-normal. The prediction itself counts as 50 %.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weirlab.errors import InputError, ModelError
 from weirlab.model.base import F64, LEVELS, Prediction
 
 HIGHEST: Final = (100 + max(LEVELS)) / 200
-"""The highest certainty that intervals can answer for; beyond it nothing was calibrated."""
+"""The highest certainty that intervals can give; beyond it nothing was calibrated."""
 
 DEFAULT: Final = 0.95
 
@@ -32,12 +32,12 @@ def check(certainty: float) -> None:
 
 
 def known(prediction: Prediction, quantity: str) -> bool:
-    """Has the model an interval for ``quantity``?"""
+    """Whether the model has an interval for ``quantity``."""
     return bool(prediction.intervals.get(quantity))
 
 
 def at_most(prediction: Prediction, quantity: str, certainty: float) -> F64:
-    """What ``quantity`` stays below in a trial with ``certainty`` (0.5 to :data:`HIGHEST`).
+    """The bound below which ``quantity`` stays in a trial with ``certainty`` (0.5 to :data:`HIGHEST`).
 
     Without intervals this is the prediction. Loss is bounded by the uncertainty of the
     threshold, too: ``1 - threshold / load`` at the threshold's lower end.
@@ -48,17 +48,17 @@ def at_most(prediction: Prediction, quantity: str, certainty: float) -> F64:
 
 
 def at_least(prediction: Prediction, quantity: str, certainty: float) -> F64:
-    """What ``quantity`` stays above in a trial with ``certainty``; without intervals the prediction."""
+    """The bound above which ``quantity`` stays with ``certainty``; without intervals the prediction."""
     value = getattr(prediction, quantity)
     bands = prediction.intervals.get(quantity, {})
     return _between(value, {level: band.low for level, band in bands.items()}, certainty, rising=False)
 
 
 def loss_at_most(prediction: Prediction, rate_pps: F64, certainty: float) -> F64:
-    """Loss ratio that a trial keeps below with ``certainty``.
+    """Loss ratio below which a trial stays with ``certainty``.
 
-    The larger of two bounds: the interval of the loss itself, and what the load exceeds
-    the lower end of the threshold by, since loss sets in there.
+    The larger of two bounds: the interval of the loss itself, and the excess of the load over
+    the lower end of the threshold, since loss sets in there.
     """
     own = at_most(prediction, "loss_ratio", certainty)
     if not known(prediction, "threshold_pps"):
@@ -80,7 +80,7 @@ def _between(value: F64, ends: dict[int, F64], certainty: float, *, rising: bool
     z = float(ndtri(certainty))
     if z > knots[-1] + 1e-9:
         raise ModelError(
-            f"the intervals of this model answer for at most {(100 + levels[-1]) / 2:g} % certainty, "
+            f"the intervals of this model give at most {(100 + levels[-1]) / 2:g} % certainty, "
             f"not {certainty * 100:g} %; fit it again with weir fit"
         )
     right = min(int(np.searchsorted(knots, z - 1e-12)), len(knots) - 1)

@@ -14,22 +14,22 @@ from weirlab.model.planning import certainty as intervals
 from weirlab.model.planning.requirements import Limit
 
 BOUNDED = (*DELAYS, "jitter_ns", "loss_ratio")
-"""What can be limited."""
+"""Quantities that can be limited."""
 
 Decision = Literal["meets", "undecided", "misses"]
-"""Of one setting: the limits hold with the certainty asked for; the prediction keeps them with room to
-spare, but its interval is too wide to be sure; the device does not keep them."""
+"""For one setting: the limits hold with the requested certainty; the prediction meets them with room to
+spare, but its interval is too wide to be sure; the device does not meet them."""
 
 _ROOM: Final = 1 / NEAR[0]
-"""What is no further than this from a limit, in load or in the limited quantity, has reached it: so close to
-its threshold a device is near it, and a plan must not be built on that."""
+"""Anything no further than this from a limit, in load or in the limited quantity, has reached it: a device
+this close to its threshold is near it, and a plan must not rely on that."""
 
 _HIGHER = {name: DELAYS[i + 1 :] for i, name in enumerate(DELAYS) if name != "delay_mean_ns"}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Where a device is asked; arrays of one shape, or numbers."""
+    """Settings at which a device is judged; arrays of one shape, or numbers."""
 
     rate_pps: npt.ArrayLike
     frame_bytes: npt.ArrayLike
@@ -42,18 +42,18 @@ class Verdict:
 
     prediction: Prediction
     bounds: dict[str, F64]
-    """By quantity of the limits: what it stays below with the certainty asked for."""
+    """By quantity of the limits: the bound below which it stays with the requested certainty."""
     met: Bool
     """Every limit holds."""
     binding: npt.NDArray[np.intp]
-    """Index of the limit that is used up most."""
+    """Index of the limit that is closest, or exceeded most."""
     outside: Bool
     """Outside the profiled range."""
 
 
 @dataclass(frozen=True)
 class Judge:
-    """A model and what is demanded of it.
+    """A model and its requirements.
 
     ``certainty`` (0.5 to 0.995) chooses the bound of the predictions; a model without
     intervals has only its predictions, see ``uncertain``.
@@ -74,7 +74,7 @@ class Judge:
         )
         found = self.model.predict(rate, frame, place, self.gap_scv)
         bounds = {limit.quantity: self.bound(found, limit.quantity, rate) for limit in self.limits}
-        # What a model cannot tell (jitter that was not measured) is not met.
+        # An unknown quantity (jitter that was not measured) does not meet its limit.
         used = np.stack(
             [np.nan_to_num(bounds[limit.quantity] / limit.at_most, nan=np.inf) for limit in self.limits]
         )
@@ -87,22 +87,22 @@ class Judge:
         )
 
     def bound(self, found: Prediction, quantity: str, rate_pps: F64) -> F64:
-        """What ``quantity`` stays below with the certainty asked for."""
+        """The bound below which ``quantity`` stays with the requested certainty."""
         if quantity == "loss_ratio":
             return intervals.loss_at_most(found, rate_pps, self.certainty)
         bound = intervals.at_most(found, quantity, self.certainty)
         for higher in _HIGHER.get(quantity, ()):
-            # What 99 % of packets keep to, 90 % keep to as well.
+            # A bound that 99 % of packets meet, 90 % meet as well.
             if intervals.known(found, higher):
                 bound = np.minimum(bound, intervals.at_most(found, higher, self.certainty))
         return bound
 
     def decide(self, settings: Settings) -> Decision:
-        """What can be said about a single setting with the certainty asked for.
+        """The decision on a single setting with the requested certainty.
 
-        ``undecided`` is the profile's doing: by the prediction the limits hold here and still do at a
+        ``undecided`` is due to the profile: by the prediction the limits hold here and still do at a
         load a tenth higher, and every bound that misses its limit lies more than a tenth above the
-        prediction. A bound of the loss is always far from a loss that is not foreseen.
+        prediction. A bound of the loss is always far from a predicted loss of zero.
         """
         verdict = self.at(settings)
         if verdict.met:
@@ -119,7 +119,7 @@ class Judge:
         return "undecided" if wide else "misses"
 
     def uncertain(self, settings: Settings) -> tuple[str, ...]:
-        """Limited quantities for which the model has no interval although one is asked for."""
+        """Limited quantities for which the model has no interval although one is requested."""
         if self.certainty == 0.5:
             return ()
         found = self.model.predict(settings.rate_pps, settings.frame_bytes, settings.position, self.gap_scv)

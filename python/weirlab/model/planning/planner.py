@@ -25,7 +25,7 @@ from weirlab.model.planning.search import (
 from weirlab.units import WIRE_OVERHEAD_BYTES
 
 Conclusion = Literal[Decision, "not profiled"]
-"""What a device answers; ``not profiled``: it would have to extrapolate."""
+"""The conclusion for a device; ``not profiled``: its model would have to extrapolate."""
 
 Find = Literal["rate", "calls", "rules", "frame", "delay", "loss", "device"]
 FINDABLE: Final[tuple[Find, ...]] = get_args(Find)
@@ -33,7 +33,7 @@ FINDABLE: Final[tuple[Find, ...]] = get_args(Find)
 
 @dataclass(frozen=True)
 class OfferedLoad:
-    """Offered load: packets per second, or bit/s of wire, of which larger frames need more."""
+    """Offered load: packets per second, or bit/s on the wire, of which larger frames need more."""
 
     value: float
     unit: Literal["pps", "bps"] = "pps"
@@ -47,7 +47,7 @@ class OfferedLoad:
 
 @dataclass(frozen=True)
 class Question:
-    """What is given, and what to find. What is to be found is None; raises ``InputError`` if not."""
+    """What is given, and what to find, which must be None; raises ``InputError`` if it is not."""
 
     find: Find
     limits: tuple[Limit, ...]
@@ -65,7 +65,7 @@ class Question:
     def __post_init__(self) -> None:
         intervals.check(self.certainty)
         if not self.limits:
-            raise InputError("a plan needs something to meet: a requirement, or loss, or calls")
+            raise InputError("a plan needs something to meet: a requirement, a loss limit, or calls")
         if self.find == "calls" and self.call_pps is None:
             raise InputError("to find calls a codec is needed, e.g. --codec g711")
         given = {"rate": self.load, "rules": self.position, "frame": self.frame_bytes}
@@ -74,7 +74,7 @@ class Question:
         if missing:
             raise InputError(f"to find {self.find}, also give {' and '.join(missing)}")
         if given.get(sought) is not None:
-            raise InputError(f"{self.find} is what to find; do not give it as well")
+            raise InputError(f"{self.find} is what the plan is to find; do not give it as well")
 
 
 @dataclass(frozen=True)
@@ -87,34 +87,34 @@ class Outlook:
     predicted: dict[str, float]
     """Every quantity of ``Prediction``."""
     bounds: dict[str, float]
-    """What delays, jitter and loss stay below, and the threshold above, with the certainty."""
+    """Bounds with the certainty: delays, jitter and loss stay below, the threshold above."""
     decision: Decision
     binding: Limit
-    """The limit that is used up most."""
+    """The limit that is closest, or exceeded most."""
     used: float
     """Bound of that quantity relative to its limit: above 1 it is missed."""
     why_extrapolated: tuple[str, ...]
 
     @property
     def met(self) -> bool:
-        """The limits hold with the certainty asked for."""
+        """Whether the limits hold with the requested certainty."""
         return self.decision == "meets"
 
 
 @dataclass(frozen=True)
 class Headroom:
-    """What is left at the asked load, at the same rules and frame size."""
+    """The room left at the given load, with the same rules and frame size."""
 
     reach: Reach
     """Largest load that meets the limits."""
     ratio: float
-    """Largest over asked load; below 1 the asked load is too much, NaN if no load will do."""
+    """Largest over given load; below 1 the given load is too much, NaN if no load will do."""
     left_pps: float
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one device answers."""
+    """The answer for one device."""
 
     device: str
     find: Find
@@ -135,17 +135,17 @@ class Answer:
 
     @property
     def verdict(self) -> Conclusion:
-        """Is there a setting, or is the given one such, that meets the limits?"""
+        """Whether there is a setting that meets the limits, or the given one does."""
         return "not profiled" if self.refused or self.outlook is None else self.outlook.decision
 
     @property
     def met(self) -> bool:
-        """The limits are met with the certainty asked for."""
+        """Whether the limits are met with the requested certainty."""
         return self.verdict == "meets"
 
     @property
     def score(self) -> float:
-        """More is better, to choose a device by; -inf where the limits are not met."""
+        """Score for choosing a device, higher is better; -inf if the limits are not met."""
         if not self.met:
             return -math.inf
         if self.reach is not None and self.reach.value is not None:
@@ -158,7 +158,7 @@ class Answer:
 
 
 def answer(device: str, model: Predictor, question: Question) -> Answer:
-    """What ``model`` says to ``question``; ``refused`` instead of extrapolating unless allowed."""
+    """The answer of ``model`` to ``question``; ``refused`` instead of extrapolating unless allowed."""
     judge = Judge(model, question.limits, question.certainty, question.gap_scv, question.extrapolate)
     if question.find in ("rate", "calls"):
         return _load(device, judge, question)
@@ -170,7 +170,7 @@ def answer(device: str, model: Predictor, question: Question) -> Answer:
 
 
 def best(answers: list[Answer]) -> Answer | None:
-    """The device that answers best; None if none meets the limits."""
+    """The answer of the best device; None if none meets the limits."""
     chosen = max(answers, key=lambda found: found.score, default=None)
     return chosen if chosen is not None and chosen.met else None
 
@@ -259,7 +259,7 @@ def outlook(judge: Judge, setting: Settings) -> Outlook:
 def _reaches(
     judge: Judge, grid: F64, place: Callable[[F64], Settings], *, whole: bool = False
 ) -> tuple[Reach, Reach]:
-    """How far the limits hold with the certainty asked for, and by the prediction alone."""
+    """How far the limits hold with the requested certainty, and by the prediction alone."""
     foreseen = replace(judge, certainty=0.5)
     return reach(judge, grid, place, whole=whole), reach(foreseen, grid, place, whole=whole)
 
@@ -274,6 +274,6 @@ def _given_pps(question: Question) -> float:
 
 
 def _number(value: float | None) -> float:
-    # Question has made sure of it.
+    # Question has made sure that it is there.
     assert value is not None
     return value

@@ -1,7 +1,7 @@
-"""What traffic demands of a device: limits to delay, jitter and loss, given or derived.
+"""What traffic requires of a device: limits on delay, jitter and loss, given or derived.
 
-Two kinds of traffic bring their limits along, traffic classes of industrial networks and
-telephone calls. Their standards give limits between end stations; which share of them one
+Two kinds of traffic have limits of their own: traffic classes of industrial networks and
+telephone calls. Their standards give limits between end stations; the share that one
 device may use up is a parameter of the planner.
 """
 
@@ -20,10 +20,10 @@ from weirlab.requirements import JITTER, LOSS, MEAN, P50, P90, P99, P999, Demand
 TrafficClass = Literal["isochronous", "cyclic", "acyclic"]
 
 NO_LOSS: Final = 1e-6
-"""A predicted loss ratio below one packet in a million counts as none: trials cannot tell less."""
+"""A predicted loss ratio below one packet in a million counts as none: trials cannot resolve less."""
 
 CYCLE_SHARE: Final = 0.5
-"""Share of the cycle that a class gives this device unless told otherwise.
+"""Share of the cycle that a class gives this device by default.
 
 The deadline, end to end, is "usually within one data transmission period" (traffic types of
 IEC/IEEE 60802, contribution by Ademaj, 2019-03); half of it is kept for stations and switches.
@@ -42,7 +42,7 @@ VOICE_LOSS: Final = 1e-3
 """Packet loss in the network (ITU-T Y.1541, class 0)."""
 
 VOICE_SHARE: Final = 0.1
-"""Share of the network's delay that this device gets unless told otherwise: a path of ten such devices
+"""Share of the network's delay that this device gets by default: a path of ten such devices
 (the example of G.114, appendix II.2, has up to 12 routers)."""
 
 LIMITED: Final = {
@@ -54,7 +54,7 @@ LIMITED: Final = {
     JITTER: "jitter_ns",
     LOSS: "loss_ratio",
 }
-"""What a plan can hold down, each as a field of ``Prediction``."""
+"""What a plan can limit, each as a field of ``Prediction``."""
 
 _LABELS: Final = {field: quantity.title for quantity, field in LIMITED.items()}
 
@@ -90,7 +90,7 @@ class Requirement:
 
 
 NOTHING_LOST: Final = Requirement("no loss", (Limit("loss_ratio", NO_LOSS, "default"),))
-"""What is asked when nothing is said about loss."""
+"""The requirement if nothing is said about loss."""
 
 
 def label(quantity: str) -> str:
@@ -111,7 +111,7 @@ def limit_of(demand: Demand) -> Limit:
     name, of_loss = demand.quantity.name, demand.quantity is LOSS
     if demand.comparison in (">", ">=") or (demand.comparison == "=" and demand.value > 0):
         raise InputError(
-            f"requirement {quoted(demand.text)}: a plan holds {name} down; accepted are {name}<... and "
+            f"requirement {quoted(demand.text)}: a plan can only limit {name}; accepted are {name}<... and "
             f"{name}<=...{', and loss=0' if of_loss else ''}"
         )
     return Limit(LIMITED[demand.quantity], max(demand.value, NO_LOSS) if of_loss else demand.value)
@@ -121,13 +121,13 @@ def for_class(name: TrafficClass, cycle_ms: float | None = None, share: float = 
     """The limits of a traffic class after IEC/IEEE 60802.
 
     No packet may be lost in any class. A cycle, isochronous (below 2 ms) or cyclic (2 to
-    20 ms), bounds the delay that 99.9 % of packets keep to ``share`` of it; 99.9 % is the
-    highest quantile that profiles measure. Acyclic traffic has no cycle, hence no such bound.
+    20 ms), limits the p99.9 delay to ``share`` of it; 99.9 % is the highest quantile that
+    profiles measure. Acyclic traffic has no cycle, hence no such limit.
 
     Raises
     ------
     InputError
-        The cycle is missing, superfluous or not one of this class, or the share is no share.
+        The cycle is missing, superfluous or not possible in this class, or the share is invalid.
     """
     if not 0 < share <= 1:
         raise InputError(f"the device's share of the cycle is {share:g}; it must be above 0 and at most 1")
@@ -161,7 +161,7 @@ def for_calls(packet_ms: float, share: float = VOICE_SHARE) -> Requirement:
     Raises
     ------
     InputError
-        The share is no share, or the packets leave the network no time.
+        The share is invalid, or the packets leave no time for the network.
     """
     if not 0 < share <= 1:
         raise InputError(f"the device's share of the delay is {share:g}; it must be above 0 and at most 1")

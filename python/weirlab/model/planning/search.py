@@ -1,7 +1,7 @@
 """How far one setting can go before a limit is missed or the profile ends.
 
-A grid is judged at once and the first step that fails is refined, so that nothing needs
-to be monotone: the answer is the end of the stretch that begins at the lowest setting.
+The whole grid is judged at once and the first step that fails is refined, so that nothing
+has to be monotone: the answer is the end of the stretch that begins at the lowest setting.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Reach:
     value: float | None
     ended: Ended
     binding: Limit | None
-    """The limit that is missed just beyond ``value`` (or at the lowest setting); None where none is."""
+    """The limit that is missed just beyond ``value`` (or at the lowest setting); None if there is none."""
     lowest: float | None
     """The lowest setting inside the profiled range; None if there is none."""
     why: tuple[str, ...] = ()

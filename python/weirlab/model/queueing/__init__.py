@@ -1,8 +1,8 @@
-"""The queueing model: laws of a server with a finite queue, and what they leave.
+"""The queueing model: laws of a server with a finite queue, and the residuals that they leave.
 
-``model`` puts the laws together: ``service`` (time per packet), ``waiting`` (formulas of queues),
-``delay`` and ``jitter`` (over load), ``disturbance`` (the host). ``leftover`` and ``kriging`` learn what
-they leave; ``explain`` tells the numbers in words.
+``model`` combines the laws: ``service`` (time per packet), ``waiting`` (formulas of queues),
+``delay`` and ``jitter`` (over load), ``disturbance`` (the host). ``leftover`` and ``kriging`` learn the
+residuals; ``explain`` puts the numbers into words.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ MIN_SCV: Final = 1e-4
 MAX_SCV: Final = 64.0
 
 _RESOLUTION: Final = 0.02
-"""Misfit (relative) that is no reason for another parameter: approximations are no better."""
+"""Relative misfit that does not justify another parameter: approximations are no better."""
 _NOISE: Final = 0.05
 """Relative noise of a delay that is expected anywhere."""
 _MIN_THRESHOLD_NOISE: Final = 0.005
@@ -54,7 +54,7 @@ class DelayInput:
 
     @property
     def slack_ns(self) -> F64:
-        """Time that a packet leaves the device until the next one comes; negative in overload."""
+        """Time left to the device between a packet's service and the next packet; negative in overload."""
         return np.asarray(1e9 / self.rate_pps - self.service_ns)
 
     def slower(self, relative: npt.ArrayLike) -> DelayInput:
@@ -68,15 +68,15 @@ class DelayInput:
 
 @dataclass(frozen=True)
 class DelayCurve:
-    """Delay = path + own service + what an idle device adds + waiting.
+    """Delay = path + own service + the extra delay of an idle device + waiting.
 
     Path: ``base + per_byte * L``. An idle device has to wake up, ``wake / (1 + rate /
-    wake_pps)``, and finds cold caches, ``cold_per_rule * n``; both fade as the queue
+    wake_pps)``, and finds cold caches, ``cold_per_rule * n``; both effects fade as the queue
     fills. Interruptions of the device's CPU (timer ticks above all) hold packets up by the same
     time whatever the service time s: as if the variability were greater by ``interruption /
     s``, where ``interruption`` is the mean wait for them at half load.
-    Waiting follows :mod:`weirlab.model.queueing.waiting` for gaps as they are offered and service
-    times with the squared coefficient of variation ``service_scv``. It ends at the full
+    Waiting follows :mod:`weirlab.model.queueing.waiting` for the offered gaps and service
+    times with the squared coefficient of variation ``service_scv``. Its limit is the full
     queue, which for quantile ``q`` is ``plateau`` times the median one. ``q`` is None for
     the mean.
     """
@@ -97,7 +97,7 @@ class DelayCurve:
         return _evaluate(np.array(self.values), self.q, load, queue_packets * self.plateau)
 
     def waiting_at(self, load: DelayInput) -> tuple[F64, F64]:
-        """Variability, the interruptions' share included, and rarity of waiting."""
+        """Variability, including the share of interruptions, and rarity of waiting."""
         return _waiting(self.service_scv, self.interruption_ns, load)
 
     def path_ns(self, frame_bytes: F64) -> F64:
@@ -125,7 +125,7 @@ def filling(q: float | None, rho: F64, variability: F64, places: float, rarity: 
 def _waiting(service_scv: float | F64, interruption_ns: float | F64, load: DelayInput) -> tuple[F64, F64]:
     own = waiting.variability(load.gap_scv, service_scv)
     rare = waiting.rarity(load.rho, load.gap_scv, service_scv)
-    # Interruptions come whenever they like: nothing makes waiting for them rare.
+    # Interruptions come at any time: nothing makes waiting for them rare.
     host = interruption_ns / load.service_ns
     both = np.maximum(own + host, 1e-12)
     return both, np.asarray((own * rare + host) / both)
@@ -143,9 +143,9 @@ def fit_delay(
 
     A trial near the threshold says little, because the threshold itself is only known to
     ``threshold_noise`` (relative) and the delay there changes quickly: residuals are
-    divided by what that uncertainty makes of the delay. Cold caches, wake-up and
-    interruptions are added one by one as long as the Bayesian information criterion gains
-    by it; ``like`` settles which of them there are.
+    divided by the effect of that uncertainty on the delay. Cold caches, wake-up and
+    interruptions are added one by one as long as the Bayesian information criterion
+    improves; ``like`` fixes which of them there are.
     """
     noise = min(max(threshold_noise, _MIN_THRESHOLD_NOISE), _MAX_THRESHOLD_NOISE)
     idle = np.maximum(delay_ns - load.service_ns, 0.0)
@@ -208,7 +208,7 @@ def _evaluate(values: F64, q: float | None, load: DelayInput, places: float) -> 
 
 
 def _settled(like: DelayCurve | None, load: DelayInput) -> tuple[bool, ...] | None:
-    """The form to fit where there is no choice: that of ``like``, or hardly any trials."""
+    """The form to fit if there is no choice: that of ``like``, or the least for hardly any trials."""
     sizes = len(np.unique(np.round(load.frame_bytes))) >= 2
     if len(load.rate_pps) <= 2 + sizes:
         return (True, False, False, False, False, False, False)
@@ -216,7 +216,7 @@ def _settled(like: DelayCurve | None, load: DelayInput) -> tuple[bool, ...] | No
 
 
 def _grown(attempt: Any, load: DelayInput) -> tuple[tuple[bool, ...], robust.Fit]:
-    """The form that grows by one effect at a time while BIC gains."""
+    """The form that grows by one effect at a time while BIC improves."""
     sizes = len(np.unique(np.round(load.frame_bytes))) >= 2
     rules = len(np.unique(load.position)) >= 2
     form: tuple[bool, ...] = (True, sizes, False, False, False, True, False)
@@ -232,7 +232,7 @@ def _grown(attempt: Any, load: DelayInput) -> tuple[tuple[bool, ...], robust.Fit
 def _larger(form: tuple[bool, ...], rules: bool) -> Iterator[tuple[bool, ...]]:
     """``form`` with one more effect."""
     for effect in ((_COLD,), (_WAKE, _WAKE_PPS), (_INTERRUPTION,)):
-        # Cold caches are told by the rules; interruptions from variability too.
+        # Only different positions show cold caches, and tell interruptions from variability.
         if not form[effect[0]] and (rules or effect[0] == _WAKE):
             yield tuple(free or i in effect for i, free in enumerate(form))
 
@@ -242,7 +242,7 @@ def _bic(fit: robust.Fit) -> float:
 
 
 def _starts(x: F64, free: tuple[bool, ...], idle: F64, load: DelayInput, first: bool) -> list[list[float]]:
-    """From ``x``; the first time also from two loads at which the wake-up might be half over."""
+    """Starts of a fit: ``x``; the first time also two loads at which the wake-up may be half over."""
     start = [
         float(v) if is_free or i in (_WAKE_PPS, _SCV) else 0.0
         for i, (v, is_free) in enumerate(zip(x, free, strict=True))

@@ -1,10 +1,10 @@
-"""What the host does to packets now and then: long, rare interruptions with a heavy tail.
+"""Disturbance by the host: long, rare interruptions with a heavy tail.
 
 While the device's CPU is away for a time H, packets queue up, and the queue drains at
 ``1 - rho`` of the device's speed. So the share of packets that are held up by more than x is
 ``T(x) / (1 - rho)`` with ``T(x) = f E[(H - x)+]``, f interruptions per second: one function
-of the host alone, seen through the load. A packet that 1 % of all exceed at 90 % load is one
-that 0.1 % exceed at an idle device.
+of the host alone, seen through the load. A delay that 1 % of all packets exceed at 90 % load is
+one that 0.1 % exceed at an idle device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weirlab.model import robust
 from weirlab.model.base import F64
 
 _LEAST_LEFT: Final = 0.02
-"""Share of the device's speed that is left to drain a queue, at least: the law is for below saturation."""
+"""Least share of the device's speed that is left to drain a queue: the law is for loads below saturation."""
 
 _POWER: Final = 2.0
 """Two independent delays: their quantile is hardly more than the larger one's."""
@@ -43,7 +43,7 @@ class Disturbance:
     """By field name, in the same unit."""
 
     def quantile_ns(self, q: float, rho: F64) -> F64:
-        """Delay by the host that a share of ``1 - q`` of all packets exceeds."""
+        """Delay due to the host that a share of ``1 - q`` of all packets exceeds."""
         if self.share <= 0:
             return np.zeros_like(rho)
         return _quantile_ns(q, rho, self.share, self.scale_ns, self.tail)
@@ -55,7 +55,7 @@ def _quantile_ns(q: float, rho: F64, share: float | F64, scale_ns: float | F64, 
 
 
 def joined(own_ns: F64, host_ns: F64) -> F64:
-    """Waiting in the queue and delay by the host together, at one quantile."""
+    """Waiting in the queue and delay due to the host together, at one quantile."""
     return np.asarray((own_ns**_POWER + host_ns**_POWER) ** (1.0 / _POWER))
 
 

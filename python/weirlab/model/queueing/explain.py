@@ -64,7 +64,7 @@ def parameters(
 def _of_host(host: Disturbance) -> tuple[Parameter, ...]:
     told = (
         ("host_share", "share", "1", "share of packets that the host holds up at an idle device"),
-        ("host_scale_ns", "scale_ns", "ns", "delay from which on their number falls as a power"),
+        ("host_scale_ns", "scale_ns", "ns", "delay from which their number falls as a power"),
         ("host_tail", "tail", "1", "that power: the smaller, the heavier the tail"),
     )
     return tuple(
@@ -123,7 +123,7 @@ def _by_host(host: Disturbance) -> list[str]:
     one, rare = (float(host.quantile_ns(q, idle)) for q in (0.99, 0.999))
     return [
         f"Now and then the host holds packets up: one in a hundred for more than {words.ns(one)}, one in a "
-        f"thousand for more than {words.ns(rare)} at an idle device, and the more the busier it is."
+        f"thousand for more than {words.ns(rare)} at an idle device, and more the busier it is."
     ]
 
 
@@ -140,7 +140,7 @@ def _below(mean: DelayCurve) -> list[str]:
             f"{words.ns(mean.interruption_ns)} on average at half load, however fast the rules are."
         )
     elif mean.service_scv <= 2 * MIN_SCV:
-        said.append("Every packet takes the device equally long: evenly spaced packets never wait.")
+        said.append("The device takes equally long for every packet: evenly spaced packets never wait.")
     else:
         said.append(
             f"Below the threshold packets wait as if service times had a squared coefficient of variation of "

@@ -23,11 +23,11 @@ RESOLUTION_NS: Final = 10.0
 class JitterCurve:
     """Mean difference between the delays of successive packets.
 
-    Below the threshold two successive packets differ by what an idle device adds now and
-    then, and by waiting, which changes by a share of the service time as often as the
+    Below the threshold two successive packets differ by what an idle device occasionally adds,
+    and by waiting, which changes by a share of the service time as often as the
     server is busy: ``base + wake / (1 + rate / wake_pps) + busy * rho * s``. In overload
-    every packet finds the queue full but for a part of one service:
-    ``overload + overload_service * s``. The filling of the queue leads from one to the other.
+    every packet finds the queue full except for a part of one service:
+    ``overload + overload_service * s``. The filling of the queue interpolates between the two.
     """
 
     base_ns: float

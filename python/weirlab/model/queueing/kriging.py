@@ -1,9 +1,9 @@
-"""What a law leaves unexplained, as a smooth function of the settings.
+"""The residuals of a law, as a smooth function of the settings.
 
 Gaussian-process regression (kriging) of the residuals ``ln(measured / law)`` with a Matérn
-5/2 kernel and a noise of its own at every point (C. E. Rasmussen and C. Williams, Gaussian
+5/2 kernel and its own noise at every point (C. E. Rasmussen and C. Williams, Gaussian
 Processes for Machine Learning, 2006, ch. 2 and 4). Far from all points it returns to 0, to
-the law itself; where the law explains all, the likelihood sets its amplitude to 0.
+the law itself; if the law explains everything, the likelihood sets its amplitude to 0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FAR: Final = 1e-3
 _LEAST_POINTS: Final = 3
 
 _WORTH: Final = 3.0
-"""Log-likelihood that a smooth deviation must gain over none, or the law stands alone."""
+"""Log-likelihood that a smooth deviation must gain; with less, the law is used alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Field:
     """Residuals ``ln(measured / law)`` of one quantity, and the standard deviation ``noise`` of each.
 
     All arrays have shape (n,). A point where the quantity was not measured has the value NaN.
-    ``single`` is the standard deviation of a single trial there, where ``value`` is the
+    ``single`` is the standard deviation of a single trial there, while ``value`` is the
     median of several.
     """
 
@@ -70,8 +70,8 @@ class Kriging:
     fields: dict[str, Field]
 
     def __post_init__(self) -> None:
-        """Raises ``ValueError`` for residuals that do not belong to the points."""
-        # Of no points a document does not tell how many dimensions they have.
+        """Raise ``ValueError`` for residuals that do not belong to the points."""
+        # Without points a document does not say how many dimensions they have.
         object.__setattr__(self, "points", self.points.reshape(-1, len(self.lengths)))
         columns = (column for f in self.fields.values() for column in (f.value, f.noise, f.single))
         if {len(column) for column in columns} - {len(self.points)}:
@@ -86,17 +86,17 @@ class Kriging:
         like: Self | None = None,
         most: float = AMPLITUDES[-1],
     ) -> Self:
-        """Fit to ``residuals`` by quantity, amplitudes yet unknown, at ``coordinates`` (n, d).
+        """Fit to ``residuals`` by quantity, with unknown amplitudes, at ``coordinates`` (n, d).
 
-        Of the length scales in ``lengths`` (d numbers each) the most likely are taken, those
-        of ``like`` with its amplitudes if given. No amplitude is above ``most``.
+        Uses the most likely of the length scales in ``lengths`` (d numbers each), or those of
+        ``like`` with its amplitudes if given. No amplitude is above ``most``.
         """
         if like is not None:
             fields = {q: replace(f, amplitude=like.fields[q].amplitude) for q, f in residuals.items()}
             return cls(coordinates / like.lengths, like.lengths, fields)
         unit = np.asarray(lengths[0], dtype=np.float64)
         if len(lengths) > 1:
-            # The shape is common to all: a few quantities and amplitudes tell it.
+            # The shape is common to all: a few quantities and amplitudes determine it.
             told = dict(list(residuals.items())[:_TELLING])
             likelihoods = []
             for scale in lengths:
@@ -118,7 +118,7 @@ class Kriging:
         return cls(np.empty((0, dimensions)), np.ones(dimensions), dict.fromkeys(quantities, nothing))
 
     def flat(self) -> Self:
-        """The same trials taken for noise around the law alone."""
+        """The same trials taken as noise around the law alone."""
         return replace(self, fields={q: replace(f, amplitude=0.0) for q, f in self.fields.items()})
 
     def at(self, coordinates: F64) -> dict[str, Residual]:
@@ -132,7 +132,7 @@ class Kriging:
             known = np.isfinite(field.value)
             if not known.any():
                 continue
-            # Every point counts a little, so that far away from all the average holds.
+            # Every point counts a little, so that the average holds far away from all of them.
             weight = kernel[:, known] + _FAR
             scatter = np.sqrt(weight @ field.single[known] ** 2 / weight.sum(axis=1))
             mean, std = nothing, nothing

@@ -1,11 +1,11 @@
-"""What the queueing model's laws leave of delays and jitter, below the threshold and beyond it.
+"""Residuals of the queueing model's laws for delays and jitter, below the threshold and beyond it.
 
-Below it a packet that comes before the device has gone to sleep finds another device than
-one that comes after: the shape that results (packets taken in batches, sleep and wake-up in
-step with the arrivals) depends on the time that a packet leaves the device until the next
-one comes, relative to the time that the device needs around its service. Coordinates are
-therefore ``-ln(1 + cycle / slack)``, ``ln s``, ``ln L`` and the gaps' variability; in
-overload, where nobody sleeps, ``ln s``, ``ln L``, ``ln rho`` and the gaps' variability.
+Below it, the delay of a packet depends on whether the device has gone to sleep before it
+comes. The resulting shape (packets taken in batches, sleep and wake-up in step with the
+arrivals) depends on the slack between a packet's service and the next arrival, relative to
+the time that the device needs around its service. Coordinates are therefore
+``-ln(1 + cycle / slack)``, ``ln s``, ``ln L`` and the gaps' variability; in overload, where
+the device never sleeps, ``ln s``, ``ln L``, ``ln rho`` and the gaps' variability.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _LENGTHS_OVER: Final = ((1.0, 2.0, 1.0, 1.0), (2.0, 3.0, 2.0, 2.0))
 _LEAST_SLACK: Final = 0.03
 """Of the service time: how near the threshold is known."""
 _MOST_OVER: Final = 0.1
-"""In overload the law leaves little: the queue is full, and the device does nothing but serve."""
+"""In overload the law leaves small residuals: the queue is full, and the device only serves."""
 _SATURATED: Final = 0.97
-"""From here to its inverse the queue goes from empty to full, and with it one leftover to the other."""
+"""From here to its inverse the queue goes from empty to full, and from one set of residuals to the other."""
 _LEAST_NOISE: Final = 0.01
-"""Of ln(delay / law): what is smaller is no reason to leave the law."""
+"""Of ln(delay / law): smaller residuals are no reason to depart from the law."""
 _NEIGHBOURS: Final = 0.15
-"""Of the spread of all settings: over how much of it repetitions are pooled."""
+"""Share of the spread of all settings over which repetitions are pooled."""
 _MOST_SCATTER: Final = 1.0
 """Of ln(delay) between repetitions."""
 _UNREPEATED: Final = 0.1
-"""The same where nothing was repeated."""
+"""The same if nothing was repeated."""
 
 Law = Callable[[Table], tuple[DelayInput, Mapping[str, F64]]]
 
@@ -58,7 +58,7 @@ class Leftover:
 
     @classmethod
     def fit(cls, cycle_ns: float, below: Table, over: Table, law: Law, like: Self | None = None) -> Self:
-        """Fit to trials below the threshold and beyond it, of which ``law`` predicts delays and jitter."""
+        """Fit to trials below the threshold and beyond it, whose delays and jitter ``law`` predicts."""
         empty = cls(cycle_ns, Kriging.none(4, QUANTITIES), Kriging.none(4, QUANTITIES))
         return cls(
             cycle_ns,
@@ -82,7 +82,7 @@ class Leftover:
                 mean[mask] += share[mask] * found[name].mean
                 variance[mask] += share[mask] * found[name].std ** 2
                 scatter[mask] += share[mask] * found[name].scatter ** 2
-            # Where nothing was measured nothing is certain.
+            # Without measurements nothing is certain.
             answer[name] = Residual(
                 mean, np.sqrt(variance), np.where(scatter > 0, np.sqrt(scatter), _UNREPEATED)
             )
@@ -137,7 +137,7 @@ def _fit(
 
 
 def _smooth(places: F64, scatter: F64, packets: F64) -> F64:
-    """Scatter of repetitions, pooled over neighbours: three trials tell little of their own scatter.
+    """Scatter of repetitions, pooled over neighbours: three trials say little about their own scatter.
 
     All have shape (n,), ``places`` (n, d). The fewer packets a trial averages over, the more it scatters.
     """

@@ -1,4 +1,4 @@
-"""The queueing model: a server with a finite queue, told by a handful of physical numbers."""
+"""The queueing model: a server with a finite queue, described by a handful of physical numbers."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ QUANTILES: Final[dict[str, float | None]] = {
     "delay_p999_ns": 0.999,
 }
 TAILS: Final = {"delay_p99_ns": 0.99, "delay_p999_ns": 0.999}
-"""Quantiles that are the host's doing more than the queue's."""
+"""Quantiles that depend more on the host than on the queue."""
 
 LEAST_LOADS_BELOW: Final = 3
 LEAST_POSITIONS: Final = 2
 
-# A queue whose load fluctuates so much that it lost packets at 90 % of the threshold would have
-# shown that in the profile; what spreads delays further is the host, which loses nothing.
+# A queue whose load fluctuates so much that it loses packets at 90 % of the threshold would have
+# shown that in the profile; any further spread of delays is due to the host, which loses nothing.
 _MAX_LOSS_VARIABILITY: Final = 0.003
 
 
@@ -60,8 +60,8 @@ class Queueing:
 
     Threshold ``1/s``; loss above it ``1 - 1/(lambda s)``; median delay there ``K s`` plus
     the path; below it path, service and waiting of a reflected Brownian motion, and in the
-    tail what the host does. What these laws leave is added as a smooth function of the
-    settings, where the trials show that there is something.
+    tail the disturbance by the host. The residuals of these laws are added as a smooth
+    function of the settings, if the trials show any.
     """
 
     name: ClassVar[str] = "queueing"
@@ -82,15 +82,15 @@ class Queueing:
     """Whether most overloaded trials did not fill the queue: it holds more than ``queue_packets``."""
 
     def __post_init__(self) -> None:
-        """Raises ``ValueError`` where a delay has no curve."""
+        """Raise ``ValueError`` if a delay has no curve."""
         require_all("delays", self.delays, DELAYS)
 
     @classmethod
     def fit(cls, observations: Iterable[Observation], like: Self | None = None) -> Self:
-        """Fit to valid trials, in steps that each use the trials which tell most.
+        """Fit to valid trials, in steps that each use the most informative trials.
 
-        Service time from the forwarding rate in overload, K from delay times forwarding
-        rate there, the path, wake-up and variability from trials below the threshold.
+        The service time comes from the forwarding rate in overload, K from delay times forwarding
+        rate there, and the path, wake-up and variability from trials below the threshold.
         ``like`` is a fit to similar trials: its choice of form is taken over, which is
         several times faster.
         """
@@ -169,7 +169,7 @@ class Queueing:
             found[name] = (law[name] + resolution) * np.exp(left[name].mean) - resolution
             shifted = np.log(np.maximum(slower[name], 1.0) / np.maximum(law[name], 1.0))
             spread[name] = np.sqrt(shifted**2 + left[name].std ** 2 + left[name].scatter ** 2)
-        # Each quantile has a correction of its own; noise must not make them cross.
+        # Each quantile has its own correction; noise must not make them cross.
         for lower, upper in itertools.pairwise(DELAYS[1:]):
             found[upper] = np.maximum(found[upper], found[lower])
         threshold = np.asarray(1e9 / load.service_ns)
@@ -230,7 +230,7 @@ class Queueing:
         }
 
     def _loss_spread(self, load: DelayInput, unsure: F64) -> F64:
-        """Standard deviation of the loss ratio: the threshold's, that of a single trial included."""
+        """Standard deviation of the loss ratio, from that of the threshold, including a single trial's."""
         change = np.hypot(unsure, self.service.scatter)
         calm = self._loss_variability(load, self.delays["delay_mean_ns"].waiting_at(load)[0])
         fewer, more = (
@@ -264,13 +264,13 @@ def _cycle_ns(mean: DelayCurve, rows: Table, load: DelayInput) -> float:
 def _undisturbed(
     delays: Mapping[str, DelayCurve], name: str, load: DelayInput, queue_packets: float
 ) -> tuple[F64, F64]:
-    """Delay of a packet that nothing holds up, and what ``1 - q`` of all exceed beyond it.
+    """Delay of a packet that nothing holds up, and the extra delay that ``1 - q`` of all exceed.
 
     They wait longer, or their service takes longer than usual (gamma-distributed).
     """
     curve, q = delays[name], TAILS[name]
     path = curve.path_ns(load.frame_bytes) + load.service_ns
-    # What makes the mean delay vary may be the host; the median shows the device alone, if anything.
+    # The host may make the mean delay vary; the median is more likely to show the device alone.
     scv = min(max(min(delays[d].service_scv for d in ("delay_mean_ns", "delay_p50_ns")), MIN_SCV), 1.0)
     longer = max(float(gammaincinv(1.0 / scv, q)) * scv - 1.0, 0.0) * load.service_ns
     own = waiting.variability(load.gap_scv, scv)
@@ -306,8 +306,8 @@ def _fit_host(
 def _full_queues(over: Table, delays: dict[str, DelayCurve]) -> dict[str, F64]:
     """Packets in the full queue, per delay and trial: delay less path, times the trial's own rate.
 
-    Just above the threshold the queue is not always full, so clear overloads count, or each
-    position's heavier ones where there are no clear ones. p99.9 that was not measured counts as p99.
+    Just above the threshold the queue is not always full, so only clear overloads count, or each
+    position's heavier ones if there are no clear ones. If p99.9 was not measured, p99 takes its place.
     """
     highest = np.array([over.loss_ratio[over.position == n].max() for n in over.position])
     rows = over.where(over.loss_ratio >= np.minimum(regime.CLEAR_LOSS, 0.5 * highest))

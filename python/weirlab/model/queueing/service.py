@@ -26,7 +26,7 @@ FIELDS: Final = (
     "bend_position",
 )
 
-# Misfits smaller than this are below what any lab resolves; they must not buy another parameter.
+# Misfits smaller than this are below what any lab resolves; they must not justify another parameter.
 _RESOLUTION: Final = 0.003
 _OUTLIER: Final = 0.03
 
@@ -37,7 +37,7 @@ _DEVIATION: Final = "service_ns"
 _NEAR_RULES: Final = 30.0
 """Positions closer than this hardly differ; farther ones are compared by ratio."""
 _LENGTHS: Final = ((0.7, 1.5), (1.4, 3.0))
-"""Over how much of ln(position) and ln(frame bytes) a deviation from the law keeps."""
+"""Lengths in ln(position) and ln(frame bytes) over which a deviation from the law persists."""
 _LEAST_NOISE: Final = 0.003
 _PROVEN: Final = 2.0
 """Standard errors by which a threshold must rise with the position to be believed."""
@@ -48,17 +48,17 @@ class ServiceTime:
     """Mean time that one packet occupies the device, in ns.
 
     The rule stage takes ``fixed + per_rule * n + per_byte * L`` (n matching position,
-    L frame bytes). Where an input/output stage ``io + io_per_byte * L`` works in series,
+    L frame bytes). If an input/output stage ``io + io_per_byte * L`` works in series,
     the slower one counts; with ``spread_ns`` above 0 both fluctuate, so that near equality
-    now the one and now the other holds up the packet: the mean of the larger of two
+    sometimes one and sometimes the other holds up the packet: the mean of the larger of two
     normal variables whose difference has that standard deviation (C. E. Clark, Operations
     Research 9, 1961).
 
-    Where ``bend_position`` is above 0, a rule costs ``per_rule_ns`` up to about there and
+    If ``bend_position`` is above 0, a rule costs ``per_rule_ns`` up to about there and
     ``late_per_rule_ns`` beyond: rules are walked in a circle, so once they no longer fit into
     a cache every one of them misses it.
 
-    What the law leaves is kept as a smooth ``deviation`` over position and size.
+    The residuals of the law are kept as a smooth ``deviation`` over position and size.
     """
 
     fixed_ns: float
@@ -111,7 +111,7 @@ class ServiceTime:
         return np.hypot(of_law, std.reshape(position.shape))
 
     def even_position(self, frame_bytes: float) -> float:
-        """Matching position from which on the rules are the slower stage; 0 for one stage."""
+        """Matching position from which the rules are the slower stage; 0 for one stage."""
         if self.stages == 1 or self.per_rule_ns <= 0:
             return 0.0
         io = self.io_ns + self.io_per_byte_ns * frame_bytes
@@ -164,7 +164,7 @@ def _with_deviation(
     left = np.log(measured_ns / law.law_ns(position, frame_bytes))
     value = np.array([np.median(left[rows]) for rows in groups])
     counts = np.array([len(rows) for rows in groups])
-    # Repetitions scatter alike everywhere; a handful at one setting would not tell by themselves.
+    # Repetitions scatter alike everywhere; a handful at one setting would not suffice alone.
     degrees = int((counts - 1).sum())
     inner = float(((left - value[inverse.ravel()]) ** 2).sum()) / max(degrees, 1)
     scatter = math.sqrt(repeats.trial_variance(inner, degrees, value))
@@ -183,7 +183,7 @@ def _with_deviation(
 def _rise_is_proven(service: ServiceTime, position: F64, frame_bytes: F64) -> bool:
     """Whether the threshold's largest rise with the position, if there is one, exceeds its own error.
 
-    By every law more rules make a device slower, so the opposite takes evidence.
+    By every law more rules make a device slower, so the opposite requires evidence.
     """
     places = np.unique(position)
     places = np.sort(np.concatenate([places, 0.5 * (places[1:] + places[:-1])]))
@@ -246,7 +246,8 @@ def _candidates(positions: int, frames: int) -> Iterator[tuple[bool, ...]]:
 
 
 def _starts(free: tuple[bool, ...], position: F64, frame: F64, measured: F64) -> Iterator[list[float]]:
-    """Straight lines through all, and through the farther positions with the nearest as the other stage."""
+    """Starts of a fit: straight lines through all positions, or through the farther ones, with the nearest
+    as the other stage."""
     lowest = float(np.median(measured[position == position.min()]))
     distinct = np.unique(position)
     if free[7]:

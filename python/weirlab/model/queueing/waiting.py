@@ -42,7 +42,7 @@ def variability(gap_scv: npt.ArrayLike, service_scv: npt.ArrayLike) -> F64:
 
 
 def rarity(rho: F64, gap_scv: npt.ArrayLike, service_scv: npt.ArrayLike) -> F64:
-    """By which factor packets wait more rarely than V alone says; 1 at saturation.
+    """Factor by which packets wait more rarely than V alone says; 1 at saturation.
 
     Gaps more even than random ones make waiting rare below it. Constant gaps: between the
     mean maximum of a random walk with normal steps (J. Chang and Y. Peres, Annals of

@@ -19,7 +19,7 @@ _SETTLED_WITHIN: Final = 0.1
 _SETTLED_SIGMA: Final = 4.0
 """... if the bins' own scatter is not larger."""
 _LEVEL_SHARE: Final = 1.0 / 3.0
-"""The last part of a phase, which tells its final level."""
+"""The last part of a phase, which shows its final level."""
 _LEAST_BINS: Final = 3
 _ROUNDING: Final = 1e-9
 
@@ -34,13 +34,13 @@ class Binned:
 
 @dataclass(frozen=True)
 class StepError:
-    """How a prediction did on what followed one step.
+    """The errors of a prediction after one step.
 
     ``mape`` is the mean over bins of |predicted/measured - 1| of the mean delay, ``unsettled_mape``
     that over the bins until both have settled, at least three; ``loss_error`` is the mean of
     |predicted - measured| loss ratio. ``peak_ns`` is the highest bin, ``settle_ns``
     the time from the step until the delay stays within 10 % (or the scatter of the bins) of
-    its final level; NaN where it never does.
+    its final level; NaN if it never does.
     """
 
     at_ns: float
@@ -60,7 +60,7 @@ class StepError:
 
 
 def binned(model: Model, phases: Sequence[Phase], edges_ns: npt.ArrayLike) -> Binned:
-    """What ``model`` expects in the bins between ``edges_ns``, as a trial's time series counts it.
+    """The prediction of ``model`` in the bins between ``edges_ns``, counted as in a trial's time series.
 
     ``edges_ns`` (bins + 1,) ascend and lie within the phases. Delay is averaged over the packets that
     arrive, loss over those that depart.
@@ -69,7 +69,7 @@ def binned(model: Model, phases: Sequence[Phase], edges_ns: npt.ArrayLike) -> Bi
 
 
 def binned_along(course: Trajectory, edges_ns: npt.ArrayLike) -> Binned:
-    """As :func:`binned`, of a trajectory at hand."""
+    """As :func:`binned`, for a given trajectory."""
     edges = np.asarray(edges_ns, dtype=np.float64)
     # Both ends of every jump, and the bins' own edges.
     at = np.unique(np.concatenate([course.instants_ns, edges]))
@@ -107,7 +107,7 @@ def step_errors(
         ends = start_ns[known] + bin_ns - begin
         error = np.abs(said / seen - 1.0)
         settle, predicted_settle = _settled(ends, seen), _settled(ends, said)
-        # What never settles is unsettled to the end.
+        # A delay that never settles is unsettled to the end.
         until = max(
             np.nan_to_num(time, nan=np.inf) for time in (settle, predicted_settle, ends[_LEAST_BINS - 1])
         )
@@ -128,7 +128,7 @@ def step_errors(
 
 
 def _settled(ends_ns: F64, delay_ns: F64) -> float:
-    """End of the first bin from which on all are near the final level; NaN if only the last ones are."""
+    """End of the first bin from which all are near the final level; NaN if only the last ones are."""
     tail = delay_ns[-max(int(len(delay_ns) * _LEVEL_SHARE), 1) :]
     level = float(np.median(tail))
     scatter = 1.4826 * float(np.median(np.abs(tail - level)))

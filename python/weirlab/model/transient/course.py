@@ -19,10 +19,10 @@ from weirlab.model.transient.queue import Course, Stretch, courses
 QUANTITIES: Final = (*DELAYS, "loss_ratio")
 
 _NO_LOSS: Final = 1e-7
-"""Loss ratios below are what the tail of a normal distribution leaves, no packets."""
+"""Loss ratios below this are the tail of a normal distribution, not packets."""
 _SPIKE_POINTS: Final = 60
 _SPIKE_DECAYS: Final = 7.0
-"""A spike is drawn for so many of its decay times."""
+"""Number of decay times for which a spike is drawn."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Trajectory:
 
     @property
     def instants_ns(self) -> F64:
-        """Times between which everything is all but straight, for drawing and for integrals."""
+        """Times between which everything is nearly linear, for drawing and for integrals."""
         starts = starts_ns(self.phases)
         # The instant just before each step shows the jump as one.
         every = [starts, np.nextafter(starts[1:], 0.0), self._inner_ns]
@@ -65,9 +65,9 @@ class Trajectory:
 def over_time(model: Model, phases: Sequence[Phase], at_ns: npt.ArrayLike) -> OverTime:
     """Delay and loss of packets that depart at ``at_ns``, while ``phases`` follow each other.
 
-    A queueing model lets its queue fill and drain; any other one changes with the phase from
+    A queueing model lets its queue fill and drain; any other one jumps with the phase from
     one stationary value to the next. Both add the model's spike, if it has one. The end of
-    a phase that is long enough is exactly what ``model.predict`` says for it.
+    a phase that is long enough is exactly what ``model.predict`` returns for it.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def over_time(model: Model, phases: Sequence[Phase], at_ns: npt.ArrayLike) -> Ov
 
 
 def trajectory(model: Model, phases: Sequence[Phase]) -> Trajectory:
-    """What :func:`over_time` reads its answers from, for several questions about the same phases."""
+    """The source of :func:`over_time`'s values, for several evaluations of the same phases."""
     times(phases, 0.0)
     rate, frame_bytes, position, gap_scv = _columns(phases)
     predicted = model.predict(rate, frame_bytes, position, gap_scv)
@@ -108,9 +108,9 @@ def _joined(
 ) -> list[dict[str, Callable[[F64], F64]]]:
     """Queue and rest together, so that every phase tends to its stationary value.
 
-    Beside what the queue explains there is a rest (path, own service, wake-up, caches; for
-    loss what the stationary law caps). It goes over with the queue from the one state's to
-    the other's; only a packet's own service time is the new one at once.
+    Besides what the queue explains there is a rest (path, own service, wake-up, caches; for
+    loss what the stationary law caps). It moves with the queue from its value in one state to
+    that in the other; only a packet's own service time changes at once.
     """
     joined: list[dict[str, Callable[[F64], F64]]] = [{} for _ in parts]
     for name in QUANTITIES:
@@ -131,7 +131,7 @@ def _blend(part: Course, name: str, before: float, after: float) -> Callable[[F6
     """The course plus a rest that goes from ``before`` to ``after`` as the queue goes to its new state."""
     begin, end = float(part.values[name][0]), part.settled[name]
     distance = end - begin
-    # Where the queue is the same before and after, there is no way to go.
+    # If the queue is the same before and after, there is nothing to interpolate.
     still = abs(distance) < 1e-6 * max(abs(begin), abs(end), 1e-12)
 
     def total(since_ns: F64) -> F64:

@@ -12,12 +12,12 @@ Control", ch. 6). Two schemes solve it on an even grid of width h:
   fluxes (D. L. Scharfetter and H. K. Gummel, IEEE Trans. Electron Devices 16, 1969), which
   keep densities positive and the stationary one exact, and TR-BDF2 in time (R. E. Bank et
   al., IEEE Trans. Electron Devices 32, 1985): second order, stable for steps of any length.
-- Where drift outweighs diffusion those fluxes would smear the front of a filling or emptying
-  queue: there the drift moves all mass by one whole cell per step of ``h / |v|``, up to the
-  boundary, and diffusion takes an implicit step of its own.
+- If drift outweighs diffusion, those fluxes would smear the front of a filling or emptying
+  queue: then the drift moves all mass by one whole cell per step of ``h / |v|``, up to the
+  boundary, and diffusion takes a separate implicit step.
 
-What pushes the content back at 0 is the share of time in which the server has nothing to
-do; what pushes it back at K is what overflows, the loss.
+The push back at 0 is the share of time in which the server has nothing to do; the push
+back at K is what overflows, the loss.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from weirlab.model.base import F64
 
 CELLS: Final = 600
 _COARSE: Final = 2.0
-"""Cell over stationary layer from which on drift goes cell by cell."""
+"""Cell over stationary layer from which drift moves cell by cell."""
 _SETTLED: Final = 1e-5
 """Total variation from the stationary state at which it counts as reached."""
 _FLUID_STEPS: Final = 200
@@ -74,7 +74,7 @@ class States:
 
     @classmethod
     def of(cls, times: list[float], mass: list[F64], end: F64, step: float, duration: float) -> States:
-        """Steps taken; where they were enough to settle before ``duration``, ``end`` follows."""
+        """The states of the steps taken; if they settled before ``duration``, ``end`` follows."""
         if times[-1] < duration:
             times, mass = [*times, times[-1] + step], [*mass, end]
         return cls(np.array(times), np.array(mass))
@@ -101,7 +101,7 @@ class Diffusion:
     def idle(self, mass: F64) -> F64:
         """Share of time without work in the states ``mass`` (..., n)."""
         up, _ = self._flows()
-        # What the flow out of the outermost node carries beyond the drift.
+        # The part of the flow out of the outermost node that exceeds the drift.
         return np.clip(mass[..., 0] * (2 * up - self.drift), 0.0, 1.0)
 
     def loss_ratio(self, mass: F64) -> F64:
@@ -110,7 +110,7 @@ class Diffusion:
         return np.clip(mass[..., -1] * (2 * down + self.drift) / self.rho, 0.0, 1.0)
 
     def evolve(self, mass: F64, duration: float) -> States:
-        """From the state ``mass`` (n,) over ``duration`` service times, or until nothing changes any more."""
+        """From the state ``mass`` (n,) over ``duration`` service times, or until nothing changes."""
         coarse = self.grid.gap * abs(self.drift) > _COARSE * self.variability
         return self._moved(mass, duration) if coarse else self._fitted(mass, duration)
 
@@ -206,7 +206,7 @@ class _Fitted:
 
 
 def _shifted(mass: F64, cells: int) -> F64:
-    """``mass`` one node on (1) or back (-1); what would leave stays at the boundary."""
+    """``mass`` moved one node forward (1) or back (-1); what would leave stays at the boundary."""
     after = np.empty_like(mass)
     if cells > 0:
         after[1:] = mass[:-1]

@@ -1,4 +1,4 @@
-"""What is asked and answered about loads that change: phases in, delay and loss over time out."""
+"""Input and output of predictions for changing loads: phases in, delay and loss over time out."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ DELAYS: Final = ("delay_mean_ns", "delay_p50_ns", "delay_p99_ns")
 class Phase:
     """A stretch of constant traffic; the next one begins where it ends.
 
-    ``position`` is the mean matching position, ``gap_scv`` as for ``Model.predict``. What
-    came before the first phase was, for long, the same.
+    ``position`` is the mean matching position, ``gap_scv`` as for ``Model.predict``. The
+    traffic is assumed to have been the same for a long time before the first phase.
     """
 
     duration_ns: float
@@ -39,7 +39,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class OverTime:
-    """What packets meet that depart at ``at_ns`` after the start of the first phase.
+    """Delay and loss of packets that depart at ``at_ns`` after the start of the first phase.
 
     All arrays have one shape, ``(len(at_ns),)``. The quantiles are those over many
     repetitions of the same phases, at that instant.
@@ -100,7 +100,7 @@ def phases_of(traffic: Traffic, position: float) -> list[Phase]:
     Raises
     ------
     InputError
-        A load is "as fast as possible": what that comes to is not known beforehand.
+        A load is "as fast as possible", which is not known as a rate beforehand.
     """
     begins = [0.0, *(step.at_s * 1e9 for step in traffic.steps), traffic.duration_s * 1e9]
     found = []

@@ -26,7 +26,7 @@ QUANTILES: Final[dict[str, float | None]] = {
 }
 _LEAST_VARIABILITY: Final = 1e-3
 _LEAST_OLD: Final = 0.05
-"""Packets inside at a step that are not worth a stage of their own."""
+"""Number of packets inside at a step below which they get no separate stage."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Course:
-    """Waiting (mean and quantiles, ns) and loss ratio over one stretch, and where they would end.
+    """Waiting (mean and quantiles, ns) and loss ratio over one stretch, and the values they tend to.
 
     ``times_ns`` counts from the start of the stretch; all arrays have shape (t,), the values
-    by the names in ``QUANTILES`` and ``loss_ratio``. Between them, interpolate.
+    by the names in ``QUANTILES`` and ``loss_ratio``. Interpolate between them.
     """
 
     times_ns: F64
@@ -129,17 +129,17 @@ def _course(grid: Grid, stretch: Stretch, mass: F64, inside: _Inside) -> tuple[C
 
 
 def _mixed(mass: F64, grid: Grid, inside: _Inside, service_ns: float) -> _Inside:
-    """What is inside at the end of a stretch, as packets of one kind with the same work."""
+    """The packets inside at the end of a stretch, as packets of one kind with the same total work."""
     content = float(mass @ grid.x)
     work_ns = float(mass @ inside.work_ns(grid.x, service_ns))
     return _Inside(0.0, work_ns / content if inside.old > 0 and content > 0 else service_ns)
 
 
 def _seen(process: Diffusion, masses: F64, work_ns: F64, rarity: float) -> dict[str, F64]:
-    """What arrivals meet in the states ``masses`` (t, n) with ``work_ns`` (t, n) before them at each node.
+    """Waiting and loss of arrivals in the states ``masses`` (t, n), with ``work_ns`` (t, n) before them.
 
     An arrival finds the server idle, and nothing to wait for, with the probability that the
-    content is pushed back at 0, and more often where the gaps are even: as the stationary
+    content is pushed back at 0, and more often if the gaps are even: as the stationary
     ``1 - rho`` becomes ``1 - rho * rarity``, so does any other share.
     """
     more = (1.0 - process.rho * rarity) / (1.0 - process.rho) if process.rho < 1.0 else 1.0

@@ -17,7 +17,7 @@ from weirlab.model.transient.compare import Binned, binned
 from weirlab.model.transient.phases import Phase, starts_ns
 
 _LOSSLESS: Final = 1e-3
-"""Loss ratio up to which a phase shows spikes: in overload the queue covers them up."""
+"""Loss ratio up to which a phase shows spikes: in overload the queue hides them."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Seen:
 
 
 def with_spike(model: Model, trials: Iterable[Seen]) -> tuple[Model, Spike]:
-    """``model`` with the spike that it lacks after steps up of the rate, and that spike.
+    """``model`` with the spike that its predictions lack after steps up of the rate, and that spike.
 
-    Steps that change position or frame size as well are left out (the thesis finds no spike
-    behind a step of the position), and so are those from or into overload.
+    Steps that also change position or frame size are left out (the thesis finds no spike
+    after a step of the position), and so are those from or into overload.
     """
     if not isinstance(model, Queueing | Piecewise):
         return model, NO_SPIKE

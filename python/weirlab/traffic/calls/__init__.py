@@ -1,1 +1,1 @@
-"""Calls as traffic: codecs, transports, when people call and talk, and every packet of it. Pure."""
+"""Calls as traffic: codecs, transports, when people call and talk, and every packet that results. Pure."""

@@ -1,8 +1,8 @@
 """Who calls whom: hosts and ports of every call, and the flows of the engine.
 
-A call keeps one pair of hosts and one pair of ports for its life. RTP calls between two hosts have the
-even ports from 20,000 below 30,000, RTCP the odd ones above; the next 5,000 calls are between the next two
-hosts. IAX2 has one port for everything, so each call (or trunk) is between two hosts of its own.
+A call keeps one pair of hosts and one pair of ports. RTP calls between two hosts have the even ports from
+20,000 to below 30,000, and RTCP the odd port above each; the next 5,000 calls are between the next two
+hosts. IAX2 has one port for everything, so each call (or trunk) has its own pair of hosts.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _NONE: Final = -1
 
 @dataclass(frozen=True)
 class FlowMap:
-    """Flows by what they are for. Each purpose has ``ways`` flows in a row, one per direction.
+    """Flows by purpose. Each purpose has ``ways`` consecutive flows, one per direction.
 
     ``control``, ``signals``
-        Shape (units,): the first flow of a unit's RTCP, SIP or IAX2 messages; -1 where there are none.
+        Shape (units,): the first flow of a unit's RTCP, SIP or IAX2 messages; -1 if there are none.
         Calls between the same two hosts share the flows of SIP.
     ``pair``, ``port``
         Shape (units,): number of the pair of hosts, and the port of the speech.
@@ -51,7 +51,7 @@ class FlowMap:
     port: I64
     ip: Literal[4, 6]
     endpoints: Endpoints | None = None
-    """Whose addresses those of the hosts are, if not the usual ones."""
+    """The source of the hosts' addresses, if not the default ranges."""
 
     def hosts(self, unit: int) -> tuple[str, str]:
         """Addresses of the two sides of a unit, the sender's side first, as text."""
@@ -71,7 +71,7 @@ def flow_map(calls: Calls, units: Units, endpoints: Endpoints | None = None) -> 
     Raises
     ------
     InputError
-        More flows than the engine has room for.
+        There are more flows than the engine has room for.
     """
     sides = backs(calls.directions)
     ways, n = len(sides), len(units)
@@ -95,15 +95,15 @@ def flow_map(calls: Calls, units: Units, endpoints: Endpoints | None = None) -> 
     if last > MAX_FLOWS:
         most = calls.count * MAX_FLOWS // last
         raise InputError(
-            f"{calls.count:,} calls need {last:,} flows of packets, more than {MAX_FLOWS:,}; such calls "
-            f"are possible up to {most:,}, and more with trunks, in one direction, or without control "
+            f"{calls.count:,} calls need {last:,} flows of packets, more than {MAX_FLOWS:,}; up to {most:,} "
+            "such calls are possible, and more with trunks, in one direction, or without control "
             "packets and signalling"
         )
 
     unit = np.zeros(last, dtype=np.int64)
     ports = np.zeros((last, 2), dtype=np.int64)
     every = np.arange(n, dtype=np.int64)
-    # Of calls that share a flow the first gives it its number, so that one is written last.
+    # A flow shared by several calls gets the number of the first, which is therefore written last.
     for first, who, number in (
         (np.arange(n, dtype=np.int64) * ways, every, port),
         (control, every[controlled], port + 1),
@@ -130,7 +130,7 @@ def flow_map(calls: Calls, units: Units, endpoints: Endpoints | None = None) -> 
         addresses=FlowAddresses(
             src_ip=np.where(swap, dst, src),
             dst_ip=np.where(swap, src, dst),
-            # Both sides have the same port, so the way back has the same two.
+            # Both sides have the same port, so the other direction has the same two.
             src_port=ports[:, 0].astype(np.uint16),
             dst_port=ports[:, 1].astype(np.uint16),
         ),
@@ -149,5 +149,5 @@ def _src(pair: I64) -> I64:
 
 
 def _dst(pair: I64) -> I64:
-    # Once all hosts have called, each calls the neighbour of whom it called before.
+    # Once all hosts have called, each calls the neighbour of the host it called before.
     return (pair + pair // HOSTS) % HOSTS

@@ -1,4 +1,4 @@
-"""When calls begin and end, and how their packets lie to each other."""
+"""When calls begin and end, and how their packets are phased."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ SET_UP_NS: Final = round(max(sip.SET_UP_MS, iax2.SET_UP_MS) * 1e6)
 """From the first message of a call to its speech."""
 
 FIRST_ANSWER_NS: Final = round(min(sip.TRYING_MS, iax2.ACCEPT_MS) * 1e6)
-"""From the first message of a call to what the callee says to it."""
+"""From the first message of a call to the callee's first answer."""
 
 MAX_UNITS: Final = 1 << 22
 
 _GOLDEN_RATIO: Final = (math.sqrt(5) - 1) / 2
 
 _WRAP_NS: Final = (1 << 16) * 1_000_000
-"""After which the 16-bit time stamps of IAX2 repeat."""
+"""Time after which the 16-bit time stamps of IAX2 repeat."""
 
 
 @dataclass(frozen=True)
 class Units:
-    """What sends packets of its own: a call, or a trunk with the speech of several.
+    """Units that each send their own packets: a call, or a trunk with the speech of several.
 
     Shapes (units,); times in ns from some moment before the first packet.
 
@@ -49,7 +49,7 @@ class Units:
     ``begin_ns``, ``end_ns``
         People talk from ``begin_ns`` to just before ``end_ns``.
     ``announced``
-        The call is set up within the trial; others stand when it begins.
+        Whether the call is set up within the trial; others are up when it begins.
     ``first_ns``
         Shape (units, directions): departure of the first packet if there is speech in it; the
         others follow in packet times.
@@ -68,7 +68,7 @@ class Units:
         return len(self.call)
 
     def where(self, keep: npt.NDArray[np.bool_]) -> Self:
-        """Only some of them; calls are numbered anew."""
+        """Only the units to ``keep``; calls are renumbered."""
         carried = self.carried[keep]
         return replace(
             self,
@@ -89,7 +89,7 @@ def backs(directions: Direction) -> tuple[bool, ...]:
 
 
 def draw_units(calls: Calls, warmup_ns: int, horizon_ns: int, rng: np.random.Generator) -> Units:
-    """All calls that there are from 0 to ``horizon_ns``, standing or arriving."""
+    """All calls from 0 to ``horizon_ns``, standing or arriving."""
     if calls.arrivals == "poisson":
         return _arriving(calls, horizon_ns, rng)
     return _standing(calls, warmup_ns, rng)
@@ -110,7 +110,7 @@ def _standing(calls: Calls, warmup_ns: int, rng: np.random.Generator) -> Units:
     packet_ns = np.array([kind.stream.packet_ns for kind in calls.classes])[call_class]
     phase = _phases(calls, packet_ns, rng)
     begin_ns = np.zeros(n, dtype=np.int64)
-    # Each call of a trunk has said what it speaks with a full frame of speech before the trunk carries it.
+    # Each call of a trunk has named its codec in a full frame of speech before the trunk carries it.
     trunk = np.array([kind.transport == "iax2-trunk" for kind in calls.classes])[call_class]
     lead_ns = np.where(trunk, packet_ns, 0)
     room_ns = warmup_ns - SET_UP_NS - int(packet_ns.max()) - int(lead_ns.max())
@@ -159,8 +159,8 @@ def _interleaved(calls: Calls) -> tuple[I64, I64]:
 def _phases(calls: Calls, packet_ns: I64, rng: np.random.Generator) -> I64:
     """Departure of each unit's and direction's first packet within the packet time.
 
-    Evenly: with n units and both directions there are 2 n slots of equal length, and the
-    directions have them in turn. Units of other packet times have slots of their own, which begin
+    Evenly: with n units and both directions there are 2 n slots of equal length, which the
+    directions take in turn. Units of other packet times have their own slots, which begin
     a little later.
     """
     ways = len(backs(calls.directions))
@@ -170,7 +170,7 @@ def _phases(calls: Calls, packet_ns: I64, rng: np.random.Generator) -> I64:
     for i, time_ns in enumerate(times_ns):
         mine = np.flatnonzero(packet_ns == time_ns)
         slots = len(mine) * ways
-        # Multiples of the golden ratio are as far from each other as can be.
+        # Multiples of the golden ratio are as far from each other as possible.
         late_ns = int(i * _GOLDEN_RATIO % 1 * slot_ns)
         if calls.phases == "random":
             phase[mine] = rng.integers(time_ns, size=(len(mine), ways))
@@ -183,15 +183,15 @@ def _phases(calls: Calls, packet_ns: I64, rng: np.random.Generator) -> I64:
 def _arriving(calls: Calls, horizon_ns: int, rng: np.random.Generator) -> Units:
     """An M/M/infinity system in its steady state from the start.
 
-    The number of calls is Poisson distributed, and what is left of a holding time is
-    exponential again with the same mean. Who has been dialled by the end counts.
+    The number of calls is Poisson distributed, and the rest of a holding time is
+    again exponential with the same mean. Calls dialled by the end count.
     """
     until_ns = horizon_ns + SET_UP_NS
     holding_ns = calls.holding_s * NS_PER_S
     expected = calls.count * (1 + until_ns / holding_ns)
     if expected > MAX_UNITS:
         raise InputError(
-            f"some {expected:,.0f} calls would come and go, more than {MAX_UNITS:,}; shorten the trial, "
+            f"about {expected:,.0f} calls would come and go, more than {MAX_UNITS:,}; shorten the trial, "
             "lengthen the holding time or make fewer calls"
         )
     standing = int(rng.poisson(calls.count))
@@ -223,5 +223,5 @@ def _shares(calls: Calls) -> npt.NDArray[np.float64]:
 
 
 def _ages_ns(n: int, rng: np.random.Generator) -> I64:
-    """How long ago calls that stand were dialled: so that their time stamps do not wrap all at once."""
+    """How long ago standing calls were dialled; random, so that their time stamps do not wrap all at once."""
     return SET_UP_NS + rng.integers(_WRAP_NS, size=n)

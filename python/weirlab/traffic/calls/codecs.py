@@ -1,4 +1,4 @@
-"""Calls as traffic: what a codec's packets look like on the wire, and how many there are.
+"""Codecs: what their packets look like on the wire, and how many there are.
 
 A voice stream is RTP over UDP over IP in Ethernet frames. Headers: RTP 12 B (RFC 3550),
 UDP 8 B, IP 20 B or 40 B, Ethernet 14 B, and the frame check sequence, 4 B, which frame
@@ -24,7 +24,7 @@ ETHERNET_BYTES: Final = 14
 
 @dataclass(frozen=True)
 class Codec:
-    """A speech codec: every ``frame_ms`` it gives ``payload_bytes``; a packet holds whole frames."""
+    """A speech codec: it produces ``payload_bytes`` every ``frame_ms``; a packet has whole frames."""
 
     name: str
     title: str
@@ -34,13 +34,13 @@ class Codec:
     """Usual packet time."""
     source: str
     payload_type: int = 0
-    """In RTP headers: the static one of RFC 3551 table 4, or one of the dynamic range of its own."""
+    """In RTP headers: the static one of RFC 3551 table 4, or its own one of the dynamic range."""
     encoding: str = ""
     """As in ``a=rtpmap`` of SDP: name and RTP clock rate, ``PCMU/8000``."""
     wideband: bool = False
     """Carries more than the telephone band."""
     filler: str = "00"
-    """Bytes in hex, repeated to fill packets: silence, where the codec has a simple word for it."""
+    """Bytes in hex, repeated to fill packets: silence, if the codec has a simple code for it."""
 
     @property
     def bit_rate_bps(self) -> float:
@@ -49,7 +49,7 @@ class Codec:
 
     @property
     def rtp_clock_hz(self) -> int:
-        """Rate at which RTP time stamps count; of G.722 half of its samples (RFC 3551, 4.5.2)."""
+        """Rate at which RTP time stamps count; for G.722 half its sample rate (RFC 3551, 4.5.2)."""
         return int(self.encoding.split("/")[1])
 
 
@@ -115,13 +115,13 @@ class VoiceStream:
 
     @property
     def frame_bytes(self) -> int:
-        """Ethernet frame with FCS, padded to the least that Ethernet takes."""
+        """Ethernet frame with FCS, padded to Ethernet's minimum."""
         headers = ETHERNET_BYTES + IP_BYTES[self.ip] + UDP_BYTES + RTP_BYTES
         return max(headers + self.payload_bytes + FCS_BYTES, MIN_FRAME_BYTES)
 
     @property
     def rate_pps(self) -> float:
-        """Packets per second while someone speaks; silence suppression is not counted on."""
+        """Packets per second while someone speaks; silence suppression is not assumed."""
         return 1e3 / self.packet_ms
 
     @property
@@ -150,7 +150,7 @@ def parse_codec(text: str, ip: Literal[4, 6] = 4) -> VoiceStream:
     Raises
     ------
     InputError
-        There is no such codec, or it does not come at this bit rate or in such packets.
+        There is no such codec, or it does not have this bit rate or packet time.
     """
     plain = text.strip().lower().replace(" ", "").replace("g.7", "g7")
     plain = ALIASES.get(plain, plain)

@@ -1,8 +1,8 @@
 """RTCP: how often each side of a call sends control packets, and what they say (RFC 3550 section 6).
 
 All control packets together may take 5 % of the session bandwidth, lower layers down to IP included
-(section 6.2). A call is a session of two members who both send, or of whom one sends, so
-bandwidth is shared by both alike, and each sends on average every
+(section 6.2). A call is a session of two members of whom both or one send, so both share
+the bandwidth equally, and each sends on average every
 ``max(least, 2 * size / (0.05 * bandwidth))`` seconds (section 6.3.1).
 """
 
@@ -32,8 +32,8 @@ _MEMBERS: Final = 2
 _SHARE: Final = 0.05
 
 # Section 6.3.1: a sender draws 0.5 to 1.5 times the mean. It draws again when the time has come, and
-# waits if that says later (6.3.6), so what it waits in the end is the last of an ascending run of
-# draws; of u uniform in 0 to 1 that has the distribution 1 + (u - 1) e^u, and 0.5 + u the mean e - 1.5,
+# waits longer if the new draw is later (6.3.6), so its final wait is the last of an ascending run of
+# draws. For u uniform in 0 to 1 that has the distribution 1 + (u - 1) e^u, and 0.5 + u the mean e - 1.5,
 # by which the standard therefore divides.
 _DRAW: Final[F64] = np.linspace(0.0, 1.0, 8193)
 _BELOW: Final[F64] = 1 + (_DRAW - 1) * np.exp(_DRAW)
@@ -50,7 +50,7 @@ def frame_bytes(ip: Literal[4, 6]) -> int:
 
 
 def session_bytes_per_s(stream: VoiceStream, directions: int) -> float:
-    """Session bandwidth in bytes/s: RTP of all who send, down to IP."""
+    """Session bandwidth in bytes/s: RTP of all senders, down to IP."""
     packet = IP_BYTES[stream.ip] + UDP_BYTES + RTP_BYTES + stream.payload_bytes
     return directions * stream.rate_pps * packet
 
@@ -70,7 +70,7 @@ def waits(shape: tuple[int, ...], rng: np.random.Generator) -> F64:
 
 @dataclass(frozen=True)
 class Reports:
-    """Control packets; shapes (packets,). ``side`` is the row of what :func:`departures` was asked for."""
+    """Control packets; shapes (packets,). ``side`` is the row in the arguments of :func:`departures`."""
 
     side: I64
     due_ns: I64
@@ -86,13 +86,13 @@ def departures(
 ) -> Reports:
     """When control packets leave, before ``horizon_ns``; arguments have shape (sides,).
 
-    Who ``begins`` a call sends the first one after half the usual time (section 6.3.2); of the others
-    nobody knows when they last did.
+    A side that ``begins`` a call sends its first one after half the usual time (section 6.3.2); when the
+    others last sent one is unknown.
     """
     n = len(begin_ns)
     if n == 0:
         return Reports(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-    # Long enough ago that the times between packets have forgotten their start.
+    # Long enough ago that the times between packets no longer depend on their start.
     lead = np.where(begins, 0.0, 4 + rng.random(n))
     stop_ns = np.minimum(end_ns, horizon_ns)
     wanted = float(np.max((stop_ns - begin_ns) / mean_ns + lead, initial=0.0))
@@ -119,8 +119,8 @@ def payloads(
     """Bytes behind UDP of each packet, with room for the probe at the end.
 
     ``ssrc`` and ``cnames`` are those of the sides; ``stamp`` (RTP time of the instant), ``packets`` and
-    ``octets`` (sent so far) those of the packets. All that differs between the packets of a side are
-    these and the time, so each side's packet is built once.
+    ``octets`` (sent so far) those of the packets. The packets of a side differ only in these and the time,
+    so each side's packet is built once.
     """
     built: dict[int, tuple[bytes, int, bytes]] = {}
     out = []

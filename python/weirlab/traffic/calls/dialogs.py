@@ -1,7 +1,7 @@
 """Signalling of calls and full frames of IAX2: which messages leave when, in which flow.
 
-The bytes come from :mod:`weirlab.traffic.calls.signalling`. A device sees one side of a call alone if
-traffic goes in one direction alone: then the other side's messages are left out.
+The bytes come from :mod:`weirlab.traffic.calls.signalling`. If traffic goes in only one direction, a device
+sees only one side of a call: then the other side's messages are left out.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class VoiceFrames:
 
 
 def post_sip(calls: Calls, units: Units, flows: FlowMap, start_ns: int, end_ns: int, mail: Mail) -> None:
-    """Set-up and tear-down of the RTP calls, if from ``start_ns`` to just before ``end_ns``."""
+    """Post the set-up and tear-down of the RTP calls from ``start_ns`` to just before ``end_ns``."""
     sides = backs(calls.directions)
     for unit in np.flatnonzero(_talkative(units, start_ns, end_ns)).tolist():
         kind = calls.classes[int(units.call_class[unit])]
@@ -90,10 +90,10 @@ def post_iax2(
     end_ns: int,
     mail: Mail,
 ) -> list[bytes]:
-    """Full frames of the IAX2 calls.
+    """Make the full frames of the IAX2 calls.
 
     Those of ``voice`` are speech and belong to their stream: their bytes are returned, in order. All
-    others are posted, if there is to be signalling.
+    others are posted, if signalling is enabled.
     """
     sides = backs(calls.directions)
     payloads: list[bytes] = [b""] * len(voice)
@@ -113,7 +113,7 @@ def post_iax2(
             end = int(units.end_ns[unit])
             frames = [_voice(voice, i, sides, dialled_ns) for i in mine]
             if kind.transport == "iax2-trunk" and units.announced[unit] and calls.signalling:
-                # Speech of a trunk has no codec: a full frame of each call, just before it, says it once.
+                # Speech in a trunk does not name its codec: a full frame of each call does so just before.
                 frames = [
                     _before_trunk(
                         int(units.first_ns[unit, way]) - kind.stream.packet_ns, not back, dialled_ns
@@ -142,7 +142,7 @@ def post_iax2(
 
 
 def iax_calls(kind: CallClass, units: Units, unit: int) -> Iterator[iax2.IaxCall]:
-    """The calls of a unit; those of trunks have the numbers 1, 2 ..., for a trunk has hosts of its own."""
+    """The calls of a unit; those of trunks have the numbers 1, 2 ..., since a trunk has its own hosts."""
     for nth in range(int(units.carried[unit])):
         number = nth if kind.transport == "iax2-trunk" else int(units.call[unit]) % iax2.MAX_CALL_NUMBER
         yield iax2.IaxCall(
@@ -155,7 +155,7 @@ def iax_calls(kind: CallClass, units: Units, unit: int) -> Iterator[iax2.IaxCall
 
 
 def _talkative(units: Units, start_ns: int, end_ns: int) -> npt.NDArray[np.bool_]:
-    """Units of which a message can fall into the window."""
+    """Units that may have a message in the window."""
     setting_up = units.announced & (units.begin_ns >= start_ns) & (units.dialled_ns < end_ns)
     # The last answer comes a little after the end.
     hanging_up = (units.end_ns >= start_ns - SET_UP_NS) & (units.end_ns < end_ns)

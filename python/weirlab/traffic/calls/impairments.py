@@ -1,7 +1,7 @@
 """What a bad network does to the speech of calls: losses, jitter, packets out of order, copies.
 
-Control packets and signalling pass, and so do the first and the last packet of each stream: nobody who
-looks at the result could tell that they are missing.
+Control packets and signalling pass, and so do the first and the last packet of each stream, whose loss
+could not be seen in the result.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Impairments:
 
     ``loss_burst`` is the mean length of a run of lost packets: None for losses that are independent of each
     other, else the Gilbert model (E. N. Gilbert, "Capacity of a Burst-Noise Channel", 1960; lost in its bad
-    state, not lost in its good one). ``jitter_ns`` is the mean of the exponential delay that each packet gets
-    beside; none overtakes another of its stream by that. It is the mean difference in delay of two packets,
-    too, which the jitter of RFC 3550 comes to, as long as it is small against the packet time.
+    state, not lost in its good one). ``jitter_ns`` is the mean of the additional exponential delay of each
+    packet, by which none overtakes another of its stream. It is also the mean difference in delay of two
+    packets, to which the jitter of RFC 3550 converges, as long as it is small against the packet time.
     ``reorder_ratio`` of the packets are overtaken by the next one, ``duplicate_ratio`` arrive twice.
     """
 
@@ -46,7 +46,7 @@ class Impairments:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Raises ``InputError`` for faults that cannot be."""
+        """Raise ``InputError`` for impossible faults."""
         for name, ratio in (
             ("loss", self.loss_ratio),
             ("reordered", self.reorder_ratio),
@@ -91,7 +91,7 @@ class Impairments:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What came of a series of frames.
+    """The arrivals of a series of frames.
 
     ``frame`` is the number of each frame that arrives, in the order of arrival, shape (arrivals,), and
     ``at_ns`` its time. ``lost``, ``reordered`` and ``duplicated`` count packets by flow, shape (flows,).
@@ -150,7 +150,7 @@ def impair(due_ns: I64, flow: I64, speech: Bool, flows: int, wanted: Impairments
 
 
 def _delayed(due_ns: I64, flow: I64, wanted: Impairments, rng: np.random.Generator) -> I64:
-    """Arrivals with jitter; within a stream none is before the one before."""
+    """Arrivals with jitter; the order within a stream stays the same."""
     if not wanted.jitter_ns or not len(due_ns):
         return due_ns.copy()
     at_ns = due_ns + np.rint(rng.exponential(wanted.jitter_ns, len(due_ns))).astype(np.int64)

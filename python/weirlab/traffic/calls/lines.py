@@ -1,8 +1,8 @@
-"""How many calls a line carries: by what Ethernet really takes, and as published in 2006.
+"""How many calls a line carries: with the real overhead of Ethernet, and as published in 2006.
 
 On the wire a frame takes its own bytes (FCS included), a preamble of 8 B and a gap of 12 B
 (IEEE 802.3, clause 4). M. D. Woernhard ("Generating Synthetic VoIP Traffic for Analyzing Redundant
-OpenBSD-Firewalls", Oslo 2006) left preamble and gap out and took a gigabit for 2^30 bit:
+OpenBSD-Firewalls", Oslo 2006) left out preamble and gap and took a gigabit as 2^30 bit:
 ``floor(134217728 / (frame + 4))`` packets/s of frames that he counts without FCS, and as many calls as
 whole streams fit into these.
 """
@@ -30,7 +30,7 @@ class Line:
 
     A two-way call has one stream in each direction, and a full-duplex link has the line rate in each:
     ``calls`` is the number for one-way and for two-way calls alike, ``max_pps`` is per direction,
-    ``both_pps`` what a device that forwards both has to forward.
+    ``both_pps`` the rate of a device that forwards both directions.
     """
 
     line_bps: float
@@ -40,7 +40,7 @@ class Line:
     both_pps: float
     calls: int
     calls_with_control: int
-    """If each stream's RTCP packets take their part of the line; same as ``calls`` where there are none."""
+    """With the RTCP packets of each stream on the line; the same as ``calls`` if there are none."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def line(kind: CallClass, line_bps: float, *, rtcp: bool = True, rtcp_min_s: flo
 
 
 def published_line(kind: CallClass) -> PublishedLine:
-    """The row of the published table; trunks are counted in its manner, though it has none."""
+    """The row of the published table; trunks are counted in the same way, though it has none."""
     per_packet = calls_per_packet(kind.stream, kind.transport, kind.trunk_calls)
     size = frame_bytes(kind.stream, kind.transport, per_packet)
     max_pps = PUBLISHED_BYTES_PER_S // size
@@ -98,5 +98,5 @@ def _control_bps(kind: CallClass, rtcp_min_s: float) -> float:
 
 
 def _whole(calls: float) -> int:
-    # A line that is exactly full carries its last call although division rounds.
+    # A line that is exactly full carries its last call despite rounding.
     return math.floor(calls * (1 + 1e-12))

@@ -1,7 +1,7 @@
 """Which packets carry speech, and when: as runs of packets first, then one by one.
 
-A run is packets of one stream at intervals of exactly its packet time. Without talk spurts a stream is
-one run. Whatever is counted is counted in runs, because a trial has few of them and millions of packets.
+A run is a sequence of packets of one stream at intervals of exactly its packet time. Without talk spurts a
+stream is one run. Everything is counted in runs, because a trial has few of them but millions of packets.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def runs_of(units: Units, packet_ns: I64, horizon_ns: int, talk: Talk | None) ->
 
 
 def within(runs: Runs, start_ns: int, end_ns: int) -> Runs:
-    """Only what departs from ``start_ns`` to just before ``end_ns``."""
+    """Only the packets that depart from ``start_ns`` to just before ``end_ns``."""
     skipped = np.clip(-((runs.start_ns - start_ns) // runs.packet_ns), 0, runs.packets)
     beyond = np.clip(-((runs.start_ns - end_ns) // runs.packet_ns), 0, runs.packets)
     return _some(
@@ -71,7 +71,8 @@ def within(runs: Runs, start_ns: int, end_ns: int) -> Runs:
 
 
 def moved(runs: Runs, stream: I64, by_ns: int) -> Runs:
-    """``by_ns`` later, with new numbers of streams: ``stream`` has one for each, negative to leave it out."""
+    """``runs`` moved ``by_ns`` later and renumbered: ``stream`` has each stream's new number, negative to
+    leave it out."""
     kept = replace(runs, stream=stream[runs.stream], start_ns=runs.start_ns + by_ns)
     return _where(kept, kept.stream >= 0)
 
@@ -79,7 +80,7 @@ def moved(runs: Runs, stream: I64, by_ns: int) -> Runs:
 def sent_before(runs: Runs, stream: I64, at_ns: I64) -> I64:
     """How many packets of ``stream`` depart before ``at_ns``; both shape (n,)."""
     n = len(runs)
-    # Both in one order of time, a question before the packet that departs at the same instant.
+    # Both sorted by time, with a query before the packet that departs at the same instant.
     question = np.concatenate([np.zeros(n, dtype=np.bool_), np.ones(len(stream), dtype=np.bool_)])
     order = np.lexsort(
         (~question, np.concatenate([runs.start_ns, at_ns]), np.concatenate([runs.stream, stream]))
@@ -130,8 +131,8 @@ def wraps(runs: Runs, stamp: I64, step: I64, modulus: int) -> tuple[I64, I64]:
     """Packets whose time stamp has wrapped since the stream's last one, and first packets of streams.
 
     ``stamp`` is that of each run's first packet and ``step`` from packet to packet, shapes (runs,);
-    it begins anew at every multiple of ``modulus``.
-    The answer is run and index in the run of each such packet, in order.
+    it restarts at every multiple of ``modulus``.
+    Returns the run and the index in the run of each such packet, in order.
     """
     last = stamp + (runs.packets - 1) * step
     low, high = stamp // modulus, last // modulus

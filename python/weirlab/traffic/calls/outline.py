@@ -1,7 +1,7 @@
-"""All that a trial with calls sends, before it is written out packet by packet.
+"""Everything that a trial with calls sends, before it is written out packet by packet.
 
-Speech stands as runs of packets (:mod:`weirlab.traffic.calls.media`), everything else as single
-messages. Time 0 is the first packet of all: what would come before it is left out.
+Speech is kept as runs of packets (:mod:`weirlab.traffic.calls.media`), everything else as single
+messages. Time 0 is the very first packet: anything that would come before it is left out.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from weirlab.units import NS_PER_S
 I64 = npt.NDArray[np.int64]
 
 MAX_PACKETS: Final = 1 << 24
-"""Of one trial; the engine has every packet in memory."""
+"""Of one trial; the engine keeps every packet in memory."""
 
 MAX_GAP_NS: Final = (1 << 32) - 1
-"""Longest time between packets that the engine knows."""
+"""Longest time between packets that the engine supports."""
 
 _WRAP_MS: Final = 1 << 16
 _NS_PER_MS: Final = 1_000_000
@@ -69,12 +69,12 @@ def outline(
 ) -> Outline:
     """What is sent in ``warmup_ns + duration_ns``.
 
-    Messages that depart before ``mail_from_ns`` are left out, for whoever only counts.
+    Messages that depart before ``mail_from_ns`` are left out, for callers that only count.
 
     Raises
     ------
     InputError
-        Calls that cannot be made, that cannot be sent, or whose packets are too many.
+        The calls cannot be made or sent, or have too many packets.
     """
     validate(calls)
     for kind in calls.classes:
@@ -93,9 +93,7 @@ def outline(
 
     zero_ns = _first_packet_ns(calls, units, runs)
     if zero_ns >= total_ns:
-        raise InputError(
-            f"nobody says a word in {total_ns / NS_PER_S:g} s; make more calls or a longer trial"
-        )
+        raise InputError(f"nobody speaks for {total_ns / NS_PER_S:g} s; make more calls or a longer trial")
     units, runs = _shifted(units, runs, ways, zero_ns, total_ns, calls.signalling)
     _check_amount(calls, warmup_ns, duration_ns, runs.total)
 
@@ -134,7 +132,7 @@ def outline(
 
 
 def _generators(seed: int) -> list[np.random.Generator]:
-    """One per question, so that the answer to one does not depend on whether another was asked."""
+    """Independent generators, so that drawing from one does not change what another draws."""
     return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(4)]
 
 
@@ -162,13 +160,13 @@ def _check_amount(calls: Calls, warmup_ns: int, duration_ns: int, packets: float
         ways_out.append(f"{math.floor(calls.count * share):,} calls for as long")
     way_out = f"at most {', or '.join(ways_out)}" if ways_out else "shorten the warm-up"
     raise InputError(
-        f"{calls.count:,} calls of {(warmup_ns + duration_ns) / NS_PER_S:g} s (warm-up included) are some "
+        f"{calls.count:,} calls of {(warmup_ns + duration_ns) / NS_PER_S:g} s (warm-up included) are about "
         f"{packets:,.0f} packets, more than the {MAX_PACKETS:,} of a trial: {way_out}"
     )
 
 
 def _first_packet_ns(calls: Calls, units: Units, runs: media.Runs) -> int:
-    """Of speech, or of the set-up of a call, if that is within the trial from its first message on."""
+    """The first packet of speech, or of the set-up of a call if that lies completely within the trial."""
     found = [int(runs.start_ns.min(initial=FOREVER_NS))]
     if calls.signalling:
         dialled_ns = units.dialled_ns[units.announced & (units.dialled_ns >= 0)]
@@ -180,7 +178,7 @@ def _first_packet_ns(calls: Calls, units: Units, runs: media.Runs) -> int:
 def _shifted(
     units: Units, runs: media.Runs, ways: int, zero_ns: int, total_ns: int, signalling: bool
 ) -> tuple[Units, media.Runs]:
-    """``zero_ns`` earlier, without what is over by then or not begun at the end."""
+    """``units`` and ``runs`` shifted by ``zero_ns``, without those over by then or not begun at the end."""
     appears_ns = units.dialled_ns if signalling else units.begin_ns
     appears_ns = np.where(units.announced, appears_ns, units.begin_ns)
     there = (appears_ns < zero_ns + total_ns) & (units.end_ns > zero_ns - SET_UP_NS)
@@ -220,7 +218,7 @@ def _stamps(calls: Calls, units: Units, runs: media.Runs, ways: int) -> tuple[I6
 def _full_frames(
     calls: Calls, units: Units, runs: media.Runs, stamp: I64, step: I64, ways: int
 ) -> tuple[I64, I64]:
-    """Run and index of the voice frames that have to be full ones."""
+    """Run and index of the voice frames that have to be full frames."""
     mini = np.array([kind.transport == "iax2" for kind in calls.classes])[units.call_class]
     mine = np.flatnonzero(mini[runs.stream // ways])
     some = media.Runs(
@@ -232,7 +230,7 @@ def _full_frames(
 
 @dataclass(frozen=True)
 class _Streams:
-    """What control packets tell of; ``ssrc`` and ``first_stamp`` by stream."""
+    """The streams that control packets report on; ``ssrc`` and ``first_stamp`` by stream."""
 
     calls: Calls
     units: Units

@@ -13,16 +13,16 @@ from weirlab.units import NS_PER_S
 
 
 def compile_calls(traffic: Traffic, endpoints: Endpoints | None = None) -> Plan:
-    """The calls of ``traffic``, every packet an entry that is played once; ``endpoints``: between these
-    addresses, where the sender's side is the source.
+    """The calls of ``traffic``, with every packet as an entry that is played once; between ``endpoints``
+    if given, with the sender's side as the source.
 
-    Departures are whole ns, each rounded by itself, so that rounding adds up to nothing.
+    Departures are whole ns, each rounded separately, so that rounding errors do not add up.
 
     Raises
     ------
     InputError
-        What cannot be sent, see :func:`weirlab.traffic.calls.schedule.schedule`; load steps; a
-        pause between packets that is longer than the engine can wait.
+        The calls cannot be sent (see :func:`weirlab.traffic.calls.schedule.schedule`), there are load
+        steps, or a pause between packets is longer than the engine can wait.
     """
     if traffic.calls is None:
         raise InputError("there are no calls in this traffic")
@@ -35,8 +35,8 @@ def compile_calls(traffic: Traffic, endpoints: Endpoints | None = None) -> Plan:
     longest_ns = int(gap_ns.max())
     if longest_ns > MAX_GAP_NS:
         raise InputError(
-            f"nobody says a word for {longest_ns / NS_PER_S:.3g} s; up to {MAX_GAP_NS / NS_PER_S:.2f} s is "
-            "possible; make more calls, or let them stand and talk all the time"
+            f"nobody speaks for {longest_ns / NS_PER_S:.3g} s; up to {MAX_GAP_NS / NS_PER_S:.2f} s is "
+            "possible; make more calls, or let them talk all the time"
         )
     return Plan(
         gap_ns=gap_ns.astype(np.uint32),

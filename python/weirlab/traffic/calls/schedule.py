@@ -78,13 +78,13 @@ def schedule(
 ) -> Schedule:
     """Every packet of ``calls`` in a trial of ``duration_s`` after a warm-up of ``warmup_s``.
 
-    A function of its arguments alone. Standing calls stand in the warm-up already.
+    A function of its arguments alone. Standing calls are already up in the warm-up.
 
     Raises
     ------
     InputError
-        What cannot be sent: too many packets or flows, or packets too small for what tells them
-        apart; the message says what to change.
+        The calls cannot be sent: too many packets or flows, or packets too small for the probe;
+        the message says what to change.
     """
     warmup_ns, duration_ns = _window(duration_s, warmup_s)
     plan = outline(calls, warmup_ns, duration_ns, endpoints)
@@ -104,7 +104,7 @@ def schedule(
     n = count + len(plan.mail.due_ns)
     due_ns = np.concatenate([packets.due_ns, np.array(plan.mail.due_ns, dtype=np.int64)])
     order = np.argsort(due_ns, kind="stable")
-    # Each column is made and put in order before the next, because there can be millions of rows.
+    # Each column is made and sorted before the next, because there can be millions of rows.
     due_ns = due_ns[order]
     flow = np.empty(n, dtype=np.uint32)
     flow[:count] = runs.stream.astype(np.uint32)[run]
@@ -154,8 +154,8 @@ def schedule(
 def traffic_of(calls: Calls, duration_s: float, warmup_s: float = 0.5) -> Traffic:
     """``calls`` as the traffic of a trial.
 
-    Rate, frame sizes and flows are those of what :func:`schedule` sends in the recorded time, counted without
-    writing it out.
+    Rate, frame sizes and flows are those that :func:`schedule` sends in the recorded time, counted without
+    writing out the packets.
     """
     warmup_ns, duration_ns = _window(duration_s, warmup_s)
     plan = outline(calls, warmup_ns, duration_ns, mail_from_ns=warmup_ns)
@@ -187,9 +187,7 @@ def traffic_of(calls: Calls, duration_s: float, warmup_s: float = 0.5) -> Traffi
         add(framed_bytes(len(body), ip), 1)
     total = sum(counts.values())
     if total < 1:
-        raise InputError(
-            f"nobody says a word in the recorded {duration_s:g} s; make more calls or a longer trial"
-        )
+        raise InputError(f"nobody speaks in the recorded {duration_s:g} s; make more calls or a longer trial")
     return Traffic(
         rate=Rate(total * NS_PER_S / duration_ns),
         sizes=_mix(counts),
@@ -223,7 +221,7 @@ def _speech(calls: Calls, plan: Outline) -> tuple[list[tuple[int, int]], I64]:
 
 
 def _body(kind: CallClass, carried: int) -> bytes:
-    """What stands behind the header of a speech packet; the last 18 B are for the probe."""
+    """The bytes behind the header of a speech packet; the last 18 B are for the probe."""
     if kind.transport == "iax2-trunk":
         filler = bytes.fromhex(kind.stream.codec.filler)
         return iax2.trunk_entries(range(1, carried + 1), kind.stream.payload_bytes, filler)

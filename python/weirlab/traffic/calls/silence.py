@@ -1,4 +1,4 @@
-"""What a packet says that says nothing: silence, as each codec writes it."""
+"""Packets without speech: silence, as each codec encodes it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _OPUS_FRAME_BYTES = 1275
 def silence(stream: VoiceStream) -> bytes:
     """A packet of ``stream`` without speech.
 
-    Where the codec has no simple word for silence these are zeros: right in length, and for Opus in
-    what its first byte says about frames (RFC 6716 section 3), not meant to be played.
+    If the codec has no simple code for silence, these are zeros: right in length, and for Opus in
+    what the first byte says about frames (RFC 6716 section 3), but not meant to be played.
     """
     size = stream.payload_bytes
     if stream.codec.name == "opus":
@@ -27,7 +27,7 @@ def silence(stream: VoiceStream) -> bytes:
 def _opus(packet_ms: float, size: int) -> bytes:
     if packet_ms in _OPUS_CONFIG and size - 1 <= _OPUS_FRAME_BYTES:
         return bytes([_OPUS_CONFIG[packet_ms] << 3]) + bytes(size - 1)
-    # Code 3 with lengths: several frames, of 20 ms here, the last one taking what is left.
+    # Code 3 with lengths: several frames, of 20 ms here, the last one taking the rest.
     frames = round(packet_ms / _OPUS_FRAME_MS)
     length = (size - 2) // frames - 2
     lengths = _opus_length(length) * (frames - 1)

@@ -22,7 +22,7 @@ Direction = Literal["forward", "back", "both"]
 Phases = Literal["even", "random"]
 
 RTCP_MIN_S: Final = 5.0
-"""Least mean time between control packets of one side (RFC 3550 section 6.2)."""
+"""Shortest mean time between control packets of one side (RFC 3550 section 6.2)."""
 _RTCP_MOST_S: Final = 86_400
 
 
@@ -44,28 +44,28 @@ class CallClass:
 class Calls:
     """Calls that go on at the same time.
 
-    Without ``arrivals`` every call stands from the first packet to the last. With
-    ``poisson`` callers come at random and stay for an exponential time of mean
-    ``holding_s``, so that ``count`` calls stand on average.
+    ``standing`` calls are up from the first packet to the last. With ``poisson`` arrivals,
+    callers come at random and stay for an exponential time of mean ``holding_s``, so that
+    ``count`` calls are up on average.
 
-    In one direction alone only that side sends anything: no answer to its signalling either.
+    With only one direction, only that side sends anything: not even its signalling is answered.
     """
 
     classes: tuple[CallClass, ...]
     count: int
     directions: Direction = "both"
     phases: Phases = "even"
-    """How the calls' packets lie to each other: spread evenly over the packet time, or at random.
-    Calls that arrive at random have random phases."""
+    """How the calls' packets are phased: spread evenly over the packet time, or at random. Calls that
+    arrive at random have random phases."""
     arrivals: Literal["standing", "poisson"] = "standing"
     holding_s: float = 180.0
     spurts: bool = False
-    """Talk spurts and silences after ITU-T P.59 instead of speech all the time."""
+    """Talk spurts and silences after ITU-T P.59 instead of continuous speech."""
     rtcp: bool = True
     """Control packets, 5 % of the session bandwidth (RFC 3550 section 6.2); RTP only."""
     signalling: bool = True
-    """SIP or IAX2 messages where a call is set up or torn down during the trial. Standing calls are
-    set up in the warm-up, if that is long enough; if not, they stand from the start."""
+    """SIP or IAX2 messages if a call is set up or torn down during the trial. Standing calls are
+    set up in the warm-up, if that is long enough; if not, they are up from the start."""
     seed: int = 1
     rtcp_min_s: float = RTCP_MIN_S
     """Least mean time between control packets of one side: the 5 s of RFC 3550 leave most voice
@@ -86,23 +86,23 @@ _COUNT: Final = re.compile(r"(\d+(?:\.\d+)?)(k?)")
 def parse_calls(
     count: str | int, codec: str = "g711", transport: str = "rtp", ip: Literal[4, 6] = 4
 ) -> Calls:
-    """Calls that stand all the time; :func:`dataclasses.replace` says more about them.
+    """Calls that stand all the time; use :func:`dataclasses.replace` for other fields.
 
     Parameters
     ----------
     count
         ``1000``, ``1,000`` or ``10k``.
     codec
-        A codec, or codecs with their shares: parts are divided by commas, and each is
-        ``CODEC[:PACKETms][/TRANSPORT][:SHARE]``. In such a part the packet time needs its ``ms``, for
-        a bare number is a share. Shares are relative to their sum; parts without any are alike.
+        A codec, or codecs with their shares: parts are separated by commas, and each is
+        ``CODEC[:PACKETms][/TRANSPORT][:SHARE]``. In such a part the packet time needs its ``ms``, since
+        a bare number is a share. Shares are relative to their sum; parts without shares are equal.
     transport
         For parts that name none: ``rtp``, ``iax2``, ``iax2-trunk`` or ``iax2-trunk*8``.
 
     Raises
     ------
     InputError
-        What is not understood, and what cannot be.
+        The text is not understood, or the calls are impossible.
     """
     text = codec.strip().lower().replace(" ", "")
     usual = parse_transport(transport)
@@ -133,7 +133,7 @@ def parse_calls(
 def validate(calls: Calls) -> None:
     """Raise ``InputError`` for calls that cannot be made."""
     if not calls.classes:
-        raise InputError("calls of no kind: name a codec")
+        raise InputError("there are no kinds of calls: name a codec")
     if calls.count < 1:
         raise InputError(f"{calls.count} calls: 1 or more are possible")
     if abs(sum(kind.share for kind in calls.classes) - 1) > 1e-6:
@@ -157,7 +157,7 @@ def validate(calls: Calls) -> None:
             what = "talk spurts" if calls.spurts else "calls that come and go"
             raise InputError(
                 f"{what} over IAX2 trunks: which calls are in a packet would change from packet to packet, "
-                "and nobody could tell whose speech was lost with it; use iax2 or rtp"
+                "so a lost packet would not show whose speech was lost; use iax2 or rtp"
             )
 
 

@@ -1,10 +1,10 @@
 """Who talks when (ITU-T P.59, 03/93): talk spurts and silences.
 
-Of two people who talk to each other, P.59 tells four states: one talks, the other, both, none. Their
+P.59 distinguishes four states of two people who talk to each other: one talks, the other, both, none. Their
 durations are exponential with means of 0.854 s (single talk), 0.226 s (double talk) and 0.456 s (mutual
-silence); after single talk comes double talk in 40 % of cases, else silence, and after either each of
-the two goes on talking alone as often as the other. Each then talks 42.5 % of the time, in spurts of
-1.03 s; both talk 7.4 % of the time and nobody 22.5 % (measured for P.59: 6.6 % and 22.5 %).
+silence). After single talk comes double talk in 40 % of cases, otherwise silence, and after either one each
+of the two is equally likely to go on alone. Each then talks 42.5 % of the time, in spurts of
+1.03 s; both talk 7.4 % of the time and neither 22.5 % (measured for P.59: 6.6 % and 22.5 %).
 
 One direction alone has no partner to wait for: talk spurts of 1.004 s and pauses of 1.587 s on average
 (P.59, table 1), both exponential, thus 38.7 % of the time.
@@ -29,7 +29,7 @@ SINGLE_TALK_S: Final = 0.854
 DOUBLE_TALK_S: Final = 0.226
 MUTUAL_SILENCE_S: Final = 0.456
 DOUBLE_TALK_SHARE: Final = 0.4
-"""Of single talks, those that end because the other one begins too."""
+"""Share of single talks that end because the other one begins too."""
 
 TALK_SPURT_S: Final = 1.004
 PAUSE_S: Final = 1.587
@@ -70,7 +70,7 @@ def _dialogues(n: int, length_ns: int, rng: np.random.Generator) -> Talk:
 
     def draw(turns: int) -> tuple[F64, npt.NDArray[np.bool_]]:
         double = rng.random((n, turns)) < DOUBLE_TALK_SHARE
-        # In the steady state a call is found in each state as long as it stays there.
+        # In the steady state a call is in each state for a share of time that matches its duration.
         between = rng.random(n) < (_DOUBLE_S + _SILENT_S) / _CYCLE_S
         double[between, 0] = rng.random(int(between.sum())) < _DOUBLE_S / (_DOUBLE_S + _SILENT_S)
         first_talks = rng.random((n, turns)) < 0.5

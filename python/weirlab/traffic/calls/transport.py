@@ -1,4 +1,4 @@
-"""How speech is wrapped: RTP, IAX2 mini frames, IAX2 trunk frames; what fits and what does not.
+"""How speech is packed: RTP, IAX2 mini frames, IAX2 trunk frames; what fits and what does not.
 
 Frames are sizes of Ethernet frames with FCS, as everywhere. RTP has 12 B before the speech (RFC 3550
 section 5.1), an IAX2 mini frame 4 B, a trunk frame 8 B and then 4 B per call (RFC 5456 section 8.1)
@@ -59,7 +59,7 @@ def parse_transport(text: str) -> tuple[Transport, int | None]:
 
 
 def behind_udp_bytes(stream: VoiceStream, transport: Transport, calls: int = 1) -> int:
-    """What UDP carries: headers of the transport and a packet time of ``calls`` calls."""
+    """Bytes behind UDP: headers of the transport and a packet time of ``calls`` calls."""
     match transport:
         case "rtp":
             return RTP_BYTES + stream.payload_bytes
@@ -88,14 +88,14 @@ def trunk_room(stream: VoiceStream) -> int:
 
 
 def calls_per_packet(stream: VoiceStream, transport: Transport, trunk_calls: int | None = None) -> int:
-    """1, or for trunks ``trunk_calls``; None: as many as fit."""
+    """1, or for trunks ``trunk_calls``; None means as many as fit."""
     if transport != "iax2-trunk":
         return 1
     return trunk_room(stream) if trunk_calls is None else trunk_calls
 
 
 def check(stream: VoiceStream, transport: Transport, trunk_calls: int | None = None) -> None:
-    """Raise ``InputError`` for what cannot be: no such format, too large a frame, too many calls in it."""
+    """Raise ``InputError`` for the impossible: no such format, too large a frame, too many calls in it."""
     what = f"{describe_codec(stream)} over {TITLES[transport]}"
     if transport != "rtp" and stream.codec.name not in FORMATS:
         raise InputError(
@@ -131,8 +131,8 @@ def check_sendable(stream: VoiceStream) -> None:
     # Not every codec takes every number of frames.
     longer = next(ms for n in range(100) if (ms := _possible(stream, packet_ms + n * codec.frame_ms)))
     raise InputError(
-        f"{stream.title} carry {stream.payload_bytes} B of speech; what is sent must have room for "
-        f"{PROBE_BYTES} B, by which loss and delay of every packet are told. Packets of {longer:g} ms "
+        f"{stream.title} carry {stream.payload_bytes} B of speech; packets that are sent need room for "
+        f"{PROBE_BYTES} B, which show the loss and delay of every packet. Packets of {longer:g} ms "
         "have it; shorter ones can be calculated, not sent"
     )
 

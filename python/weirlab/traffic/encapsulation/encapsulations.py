@@ -1,4 +1,4 @@
-"""Every encapsulation by name: which formula, whose specification, what it is called."""
+"""Every encapsulation by name: its formula, specification and title."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Encapsulation:
     source: str
     suite: str = ""
     historic: str = ""
-    """Why nobody should use it any more."""
+    """Why it should no longer be used."""
     padding_gives_way: bool = False
     """Packets are padded up to the tunnel's own MTU at most."""
 
@@ -156,10 +156,10 @@ ENCAPSULATIONS: Final[tuple[Encapsulation, ...]] = (
     Encapsulation("gre/key", "gre", "GRE with key", packets.gre_key, "RFC 2890"),
     Encapsulation("vxlan", "vxlan", "VXLAN", packets.vxlan, "RFC 7348"),
 )
-"""All of them, in the order in which they are shown."""
+"""All encapsulations, in the order in which they are shown."""
 
 
 def chosen(kinds: Sequence[Kind], suites: Sequence[Suite]) -> list[Encapsulation]:
-    """Those of these kinds, with these suites where the kind has one; in their order."""
+    """The encapsulations of these kinds, with these suites if the kind has one; in their order."""
     names = {suite.name for suite in suites}
     return [each for each in ENCAPSULATIONS if each.kind in kinds and (not each.suite or each.suite in names)]

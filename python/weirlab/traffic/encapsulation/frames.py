@@ -1,4 +1,4 @@
-"""What becomes of an IP packet that is longer than the MTU, and of every packet on Ethernet. Pure."""
+"""Fragments of IP packets that are longer than the MTU, and Ethernet frames. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weirlab.traffic.encapsulation.packets import IpVersion, Parts, Voice, total
 from weirlab.units import FCS_BYTES, MIN_FRAME_BYTES
 
 LEAST_MTU: Final[dict[IpVersion, int]] = {4: 68, 6: 1280}
-"""What every link carries in one piece (RFC 791, 3.2; RFC 8200, 5)."""
+"""Packet size that every link carries unfragmented (RFC 791, 3.2; RFC 8200, 5)."""
 
 ETHERNET_MTU: Final = 1500
 
@@ -19,7 +19,7 @@ _FRAGMENT_BYTES: Final[dict[IpVersion, int]] = {4: 0, 6: 8}
 
 
 def fragments(packet_bytes: int, ip: IpVersion, mtu: int) -> tuple[int, ...]:
-    """Lengths of the IP packets that carry one of ``packet_bytes``; itself where it fits (RFC 791, 3.2).
+    """Lengths of the IP packets that carry one of ``packet_bytes``; itself if it fits (RFC 791, 3.2).
 
     All but the last carry a multiple of 8 bytes.
     """
@@ -36,7 +36,7 @@ def fragments(packet_bytes: int, ip: IpVersion, mtu: int) -> tuple[int, ...]:
 
 
 def frame_bytes(packet_bytes: int) -> int:
-    """The Ethernet frame with FCS around an IP packet, padded to the least that Ethernet takes."""
+    """The Ethernet frame with FCS around an IP packet, padded to Ethernet's minimum."""
     return max(ETHERNET_BYTES + packet_bytes + FCS_BYTES, MIN_FRAME_BYTES)
 
 
@@ -50,7 +50,7 @@ def outer_parts(encapsulation: Encapsulation, voice: Voice, mtu: int) -> Parts:
 
 
 def inner_mtu(encapsulation: Encapsulation, voice: Voice, mtu: int) -> int:
-    """The longest IP packet in the clear that still fits into ``mtu``; 0 where none does.
+    """The longest IP packet in the clear that still fits into ``mtu``; 0 if none does.
 
     Never longer than ``mtu`` itself, as speech has to reach the gateway first.
     """

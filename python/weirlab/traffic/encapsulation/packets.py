@@ -1,7 +1,7 @@
-"""How long a packet gets: one formula per encapsulation, from the IP packet that it carries. Pure.
+"""Packet lengths: one formula per encapsulation, from the IP packet that it carries. Pure.
 
-Every formula answers with its parts in the order of the wire, so that a sum can be traced to its
-specification. Bytes are those of IP packets; Ethernet is beside (:mod:`.frames`).
+Every formula returns its parts in the order of the wire, so that a sum can be traced to its
+specification. Bytes are those of IP packets; Ethernet is separate (:mod:`.frames`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from weirlab.traffic.encapsulation.suites import Authenticator, Suite
 
 IpVersion = Literal[4, 6]
 Parts = Mapping[str, int]
-"""Bytes by what they are, outermost first."""
+"""Bytes by part, outermost first."""
 
 TCP_BYTES: Final = 20
-"""Without options; OpenVPN over TCP has those of the time stamp as well."""
+"""Without options; OpenVPN over TCP also has the time stamp option."""
 TIMESTAMP_OPTION_BYTES: Final = 12
 """RFC 7323, appendix A: two bytes of padding in front of the option's ten."""
 
@@ -29,7 +29,7 @@ _AH_BYTES: Final = 12
 
 @dataclass(frozen=True)
 class Voice:
-    """An IP packet of speech in the clear, and how it is to travel.
+    """An IP packet of speech in the clear, and how it travels.
 
     ``outer_ip`` is the version between the gateways of a tunnel; ``natt`` puts ESP into UDP (RFC 3948).
     """
@@ -61,7 +61,7 @@ def esp_transport(voice: Voice, suite: Suite) -> Parts:
 
 
 def esp_rtp(voice: Voice, suite: Suite) -> Parts:
-    """As :func:`esp_transport`, but without UDP: RTP has no IP protocol number, so one for experiments."""
+    """As :func:`esp_transport`, but without UDP: RTP has no IP protocol number, so an experimental one."""
     return _esp({"RTP": RTP_BYTES, "speech": voice.payload_bytes}, suite, voice.ip, voice.natt)
 
 
@@ -88,7 +88,7 @@ def ah_tunnel(voice: Voice, authenticator: Authenticator) -> Parts:
 def wireguard(voice: Voice) -> Parts:
     """WireGuard's transport data message: header 16, the packet padded to 16, tag 16 (whitepaper, 5.4.6).
 
-    The padding is the specification's and that of Linux and wireguard-go, boringtun leaves it out.
+    The specification, Linux and wireguard-go pad; boringtun does not.
     """
     return {
         **_outer_udp(voice.outer_ip),
@@ -105,7 +105,7 @@ def openvpn_gcm(voice: Voice) -> Parts:
 
 
 def openvpn_gcm_tcp(voice: Voice) -> Parts:
-    """The same over TCP, a message in a segment of its own, which has a length of 2 in front."""
+    """The same over TCP, one message per segment, with a length field of 2 bytes in front."""
     return {
         "outer IP": IP_BYTES[voice.outer_ip],
         "TCP": TCP_BYTES,

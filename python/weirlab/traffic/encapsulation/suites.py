@@ -21,11 +21,11 @@ class Suite:
     iv_bytes: int
     """Sent with every packet; 0 where the sequence number serves (RFC 8750) or nothing is encrypted."""
     align_bytes: int
-    """What is encrypted, trailer included, is padded to a multiple of this (RFC 4303, 2.4: at least 4)."""
+    """The encrypted part, trailer included, is padded to a multiple of this (RFC 4303, 2.4: at least 4)."""
     icv_bytes: int
     source: str
     historic: str = ""
-    """Why nobody should use it any more; empty for suites of today."""
+    """Why it should no longer be used; empty for current suites."""
 
 
 SUITES: Final[tuple[Suite, ...]] = (
@@ -41,12 +41,12 @@ SUITES: Final[tuple[Suite, ...]] = (
     Suite("null-hmac-sha1-96", "NULL, HMAC-SHA1-96", 0, 4, 12, "RFC 2410, RFC 2404"),
     Suite("null-hmac-sha256-128", "NULL, HMAC-SHA256-128", 0, 4, 16, "RFC 2410, RFC 4868"),
 )
-"""Every suite; the length of the keys (128 or 256 bits) changes no packet."""
+"""Every suite; the key length (128 or 256 bits) does not change packets."""
 
 
 @dataclass(frozen=True)
 class Authenticator:
-    """What fills the integrity check value of AH."""
+    """The algorithm of AH's integrity check value."""
 
     name: str
     title: str

@@ -200,7 +200,7 @@ def test_what_was_not_measured_meets_no_limit(exact: Textbook) -> None:
     [
         ("rate", {"position": None}, "also give rules"),
         ("device", {}, "also give rate"),
-        ("rate", {"load": OfferedLoad(1e5)}, "rate is what to find"),
+        ("rate", {"load": OfferedLoad(1e5)}, "rate is what the plan is to find"),
         ("calls", {}, "a codec is needed"),
         ("rate", {"certainty": 0.2}, "out of range"),
     ],

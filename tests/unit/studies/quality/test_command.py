@@ -31,7 +31,7 @@ def test_a_table_per_question_and_one_sentence_about_the_worst(weir: Weir, file:
     for text in ("192.0.2.1:4000 > 192.0.2.2:4002", "0x1234abcd", "Burst ratio", "MOS, adaptive"):
         assert text in wide
     assert "No MOS for stream 3" in answer.err
-    assert "does not tell the network's delay" in answer.err
+    assert "does not show the network's delay" in answer.err
 
 
 def test_json_is_one_document_with_every_stream(weir: Weir, file: Path) -> None:

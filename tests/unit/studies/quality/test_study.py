@@ -178,7 +178,7 @@ def test_mos_says_whether_the_delay_of_the_network_is_in_it(file: Path) -> None:
     pcap(file, frames(talk(200, jitter_us=1000)))
     without_delay, with_delay = capture_quality(file), capture_quality(file, network_ms=250)
     assert with_delay.mos[0] < without_delay.mos[0] - 0.3
-    assert any("does not tell the network's delay" in note for note in without_delay.notes())
+    assert any("does not show the network's delay" in note for note in without_delay.notes())
     assert any("250 ms, as given" in note for note in with_delay.notes())
     with pytest.raises(InputError, match="network delay of -1 ms"):
         capture_quality(file, network_ms=-1)

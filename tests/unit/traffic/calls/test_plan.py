@@ -77,5 +77,5 @@ def test_steps_and_places_do_not_go_with_calls() -> None:
 
 def test_silence_longer_than_the_engine_waits_is_refused() -> None:
     calls = replace(parse_calls(1), arrivals="poisson", holding_s=5.0, seed=4)
-    with pytest.raises(InputError, match=r"nobody says a word for .* up to 4.29 s"):
+    with pytest.raises(InputError, match=r"nobody speaks for .* up to 4.29 s"):
         compile_plan(replace(traffic_of(parse_calls(10), 200.0, 0.0), calls=calls))

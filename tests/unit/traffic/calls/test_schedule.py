@@ -345,5 +345,5 @@ def test_a_trial_in_which_nobody_calls_is_refused() -> None:
     calls = media(parse_calls(1), arrivals="poisson", holding_s=1e6)
     # Nobody stands with a probability of 1 / e, and nobody else calls in so short a time.
     assert schedule(replace(calls, seed=0), 0.1).recorded == 10
-    with pytest.raises(InputError, match="nobody says a word"):
+    with pytest.raises(InputError, match="nobody speaks"):
         schedule(replace(calls, seed=9), 0.1)

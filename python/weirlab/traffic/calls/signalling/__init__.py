@@ -1,8 +1,8 @@
 """Messages of a call, byte for byte: SIP, IAX2, RTCP. Pure.
 
-Whoever builds a schedule asks for a call's :class:`Message` objects and says when they depart. Every
-payload ends with :data:`PROBE_BYTES` bytes in which the engine puts its probe; each format has a place
-at its end where receivers do not mind what stands there.
+The schedule gets a call's :class:`Message` objects from here and sets when they depart. Every
+payload ends with :data:`PROBE_BYTES` bytes for the engine's probe; each format has a place
+at its end whose content receivers ignore.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PROBE_BYTES: Final = 18
 class Message:
     """One packet of signalling, and when it departs.
 
-    ``at_ms`` counts from where the function that made it says; ``payload`` is all that stands
-    behind UDP. ``name`` is what the protocol calls it.
+    The function that made it says where ``at_ms`` counts from; ``payload`` is everything behind
+    UDP. ``name`` is the protocol's name for it.
     """
 
     from_caller: bool

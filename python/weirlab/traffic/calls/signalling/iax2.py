@@ -1,7 +1,7 @@
 """IAX2 frames of a call (RFC 5456): signalling, voice in full, mini and trunk frames.
 
-Between one pair of hosts everything goes over UDP port 4569, so calls are told by the call numbers
-that each side gives them.
+Between one pair of hosts everything goes over UDP port 4569, so calls are identified by the call
+numbers that each side gives them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ TRUNK_ENTRY_BYTES: Final = 4
 TRUNK_TAIL_BYTES: Final = 2
 """Zero bytes behind the last entry of a trunk frame, too few for another one.
 
-Receivers leave them alone. Wireshark 4.0 (packet-iax2.c) takes each entry for two
+Receivers ignore them. Wireshark 4.0 (packet-iax2.c) takes each entry to be two
 bytes longer than it is, and would call every trunk frame without them malformed."""
 
 PROBE_ELEMENT: Final = 0xFE
-"""Information element for the probe, of a number that nobody has (RFC 5457). Whoever reads IAX2
-leaves elements alone that it does not know, as Asterisk does."""
+"""Information element for the probe, with an unassigned number (RFC 5457). IAX2 receivers such as Asterisk
+ignore unknown elements."""
 
 MAX_CALL_NUMBER: Final = 0x7FFF
 ACCEPT_MS: Final = 2.0
@@ -41,10 +41,10 @@ RINGING_MS: Final = 20.0
 ANSWER_MS: Final = 100.0
 """A machine answers: a person takes seconds, which would only lengthen trials."""
 SET_UP_MS: Final = 110.0
-"""From NEW to where speech may begin."""
+"""From NEW until speech may begin."""
 ACK_MS: Final = 2.0
 _ON_THE_WAY_MS: Final = 1.0
-"""What departed later than this before a frame, its sender has not seen."""
+"""Frames that departed less than this before a frame have not reached its sender."""
 
 _VOICE, _CONTROL, _IAX = 0x02, 0x04, 0x06
 _NEW, _ACK, _HANGUP, _ACCEPT = 0x01, 0x04, 0x05, 0x07
@@ -65,16 +65,15 @@ FORMATS: Final[dict[str, int]] = {
     "g726-32": 1 << 4,
     "g722": 1 << 12,
 }
-"""Codecs that IAX2 has a number for."""
+"""Codecs with a number in IAX2."""
 
 
 @dataclass(frozen=True)
 class IaxCall:
     """A call as IAX2 sees it.
 
-    ``caller_number`` and ``callee_number`` (1 to 32,767) are what each side calls it; ``codec`` is
-    a name of :data:`FORMATS`; ``speech_bytes`` of speech are in each voice frame, ``filler`` over
-    and over.
+    ``caller_number`` and ``callee_number`` (1 to 32,767) are each side's number for it; ``codec`` is
+    a name of :data:`FORMATS`; each voice frame has ``speech_bytes`` of speech, which repeat ``filler``.
     """
 
     caller_number: int
@@ -84,7 +83,7 @@ class IaxCall:
     filler: bytes = b"\x00"
 
     def __post_init__(self) -> None:
-        """Raises ``InputError`` for what no IAX2 call can be."""
+        """Raise ``InputError`` for an impossible IAX2 call."""
         for number in (self.caller_number, self.callee_number):
             if not 1 <= number <= MAX_CALL_NUMBER:
                 raise InputError(
@@ -120,7 +119,7 @@ class Voice:
 def must_be_full(stamps_ms: npt.NDArray[np.int64], *, begins: bool = True) -> npt.NDArray[np.bool_]:
     """Which voice frames of one direction, in order, have to be full frames.
 
-    The first of a call (``begins``), for it names the codec, and the first behind each wrap of the
+    The first of a call (``begins``), since it names the codec, and the first after each wrap of the
     low 16 bits (RFC 5456 section 8.1.2).
     """
     wraps = stamps_ms >> 16
@@ -144,9 +143,9 @@ def full_frames(
     voice
         Its full voice frames; times count from the NEW.
     established
-        The call stood before what is asked for begins: no set-up messages.
+        Whether the call was up before: no set-up messages.
     hang_up_ms
-        When the caller hangs up; None: not while anybody looks.
+        When the caller hangs up; None: not within the schedule.
     """
     events = [] if established else _set_up(call)
     for frame in voice:
@@ -156,7 +155,7 @@ def full_frames(
     if hang_up_ms is not None:
         cause = _element(_CAUSE, b"Normal Clearing") + _element(_CAUSE_CODE, b"\x10")
         events.append(_Event(hang_up_ms, True, round(hang_up_ms), _IAX, _HANGUP, "HANGUP", cause))
-    # The ACCEPT stands for the acknowledgement of the NEW, and wants one itself (section 6.9.1).
+    # The ACCEPT serves as the acknowledgement of the NEW, and needs one itself (section 6.9.1).
     events += [_acknowledgement(event) for event in events if event.name != "NEW"]
     events.sort(key=lambda event: event.at_ms)
 
@@ -185,12 +184,12 @@ def mini_header(call: IaxCall, from_caller: bool, stamp_ms: int = 0) -> bytes:
 
 
 def meta_header(stamp_ms: int = 0) -> bytes:
-    """The 8 bytes before the entries of a trunk frame without time stamps of their own (section 8.1.3)."""
+    """The 8 bytes before the entries of a trunk frame without their own time stamps (section 8.1.3)."""
     return struct.pack(">HBBI", 0, _META_TRUNK, 0, stamp_ms & 0xFFFFFFFF)
 
 
 def trunk_entries(numbers: Sequence[int], speech_bytes: int, filler: bytes = b"\x00") -> bytes:
-    """What follows the meta header: of each call its number, the length and the speech."""
+    """The entries after the meta header: for each call its number, the length and the speech."""
     speech = _repeated(filler, speech_bytes)
     entries = b"".join(struct.pack(">HH", number, speech_bytes) + speech for number in numbers)
     return (entries + bytes(TRUNK_TAIL_BYTES))[:-PROBE_BYTES] + bytes(PROBE_BYTES)
@@ -233,7 +232,7 @@ def _set_up(call: IaxCall) -> list[_Event]:
 
 
 def _acknowledgement(event: _Event) -> _Event:
-    """It repeats the time stamp of what it acknowledges (section 6.9.1)."""
+    """The ACK of ``event``, whose time stamp it repeats (section 6.9.1)."""
     return _Event(event.at_ms + ACK_MS, not event.from_caller, event.stamp_ms, _IAX, _ACK, "ACK")
 
 
@@ -263,7 +262,7 @@ def _numbers(call: IaxCall, from_caller: bool) -> tuple[int, int]:
 
 
 def _subclass(call: IaxCall) -> int:
-    """The codec in 8 bits: its bit itself, or with the C bit the power of two (section 8.1.1)."""
+    """The codec in 8 bits: its bit itself, or the power of two with the C bit (section 8.1.1)."""
     bit = format_of(call.codec)
     return bit if bit < 0x80 else 0x80 | bit.bit_length() - 1
 

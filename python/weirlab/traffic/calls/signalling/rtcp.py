@@ -1,7 +1,7 @@
 """Control packets beside RTP (RFC 3550 section 6): sender report, CNAME and Weir's own APP packet.
 
 Every compound packet ends with an APP packet named ``WEIR`` (RFC 3550 section 6.7), whose data end
-with the probe; who does not know the name ignores it.
+with the probe; receivers that do not know the name ignore it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Report:
 
 @dataclass(frozen=True)
 class SenderInfo:
-    """What a sender says of itself (RFC 3550 section 6.4.1)."""
+    """What a sender reports about itself (RFC 3550 section 6.4.1)."""
 
     at_ms: float = 0.0
     """Departure, in the time of the schedule; becomes the NTP time stamp."""
@@ -83,14 +83,14 @@ def compound(
     info
         When it is sent, and what was sent before.
     reports
-        What is told about streams received, at most 31.
+        Reports about received streams, at most 31.
     size_bytes
-        Wanted size, see :func:`compound_bytes`; a larger APP packet fills it. None: as small as can be.
+        Wanted size, see :func:`compound_bytes`; a larger APP packet fills it. None: as small as possible.
 
     Raises
     ------
     InputError
-        It does not fit into ``size_bytes``, or that is no multiple of 4.
+        The packet does not fit into ``size_bytes``, or that is not a multiple of 4.
     """
     sr = _words(
         SENDER_REPORT,
@@ -125,7 +125,7 @@ def compound_bytes(
 ) -> int:
     """Size behind UDP that comes closest to an Ethernet frame of ``frame_bytes`` from below.
 
-    Where that is too small for the packet's parts, the least size that holds them.
+    If that is too small for the packet's parts, the smallest size that holds them.
     """
     room = frame_bytes - FCS_BYTES - ETHERNET_BYTES - IP_BYTES[ip] - UDP_BYTES
     sdes = -(-(_SDES_HEAD_BYTES + cname_length + 1) // 4) * 4

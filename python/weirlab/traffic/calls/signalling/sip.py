@@ -1,7 +1,7 @@
 """SIP messages of a call between two user agents without a proxy (RFC 3261, 3264; SDP of RFC 8866).
 
-Bytes behind the body are discarded by whoever receives them (RFC 3261 section 18.3), so the probe
-lies there, behind ``Content-Length`` bytes.
+Receivers discard bytes behind the body (RFC 3261 section 18.3), so the probe lies there, behind
+``Content-Length`` bytes.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ ANSWER_MS: Final = 100.0
 """A machine answers: a person takes seconds, which would only lengthen trials."""
 ACK_MS: Final = 102.0
 SET_UP_MS: Final = 110.0
-"""From the INVITE to where speech may begin."""
+"""From the INVITE until speech may begin."""
 BYE_OK_MS: Final = 2.0
 
 _BEFORE_PROBE: Final = b"\xff" * (PROBE_BYTES // 2)
-"""No text, and no end of one. Wireshark (4.0) reads the rest of the packet as one string and warns of what
-follows a zero byte, which may be the first one of the probe. It writes three bytes for each that is not
-UTF-8: its string is then as long as these and the probe."""
+"""Bytes that are not text and do not end one. Wireshark (4.0) reads the rest of the packet as one string and
+warns about anything after a zero byte, which may be the first byte of the probe. It writes three bytes for
+each that is not UTF-8: its string is then as long as these and the probe."""
 
 _NEWLINE: Final = "\r\n"
 
 
 @dataclass(frozen=True)
 class Party:
-    """Where one side of a call is; ``media_port`` is that of RTP, RTCP has the next one."""
+    """The address of one side of a call; ``media_port`` is that of RTP, RTCP has the next one."""
 
     address: str
     media_port: int
@@ -43,7 +43,7 @@ class Party:
 class SipCall:
     """A call as SIP sees it.
 
-    ``number`` tells it from all others of the same ``seed``: identifiers come of these two.
+    ``number`` distinguishes it from all others of the same ``seed``: identifiers derive from these two.
     ``encoding`` is what ``a=rtpmap`` says, such as ``PCMU/8000``. ``directions`` says who talks:
     ``forward`` the caller alone, ``back`` the callee alone.
     """
@@ -100,7 +100,7 @@ def set_up(call: SipCall, at_ms: float = 0.0) -> list[Message]:
     ack = _message(
         f"ACK {_callee(call)}:{PORT} SIP/2.0",
         [
-            # The ACK of a 2xx is a transaction of its own (RFC 3261 section 17.1.1.3).
+            # The ACK of a 2xx is a separate transaction (RFC 3261 section 17.1.1.3).
             _via(call, "ACK"),
             "Max-Forwards: 70",
             f"From: {_from(call)}",
@@ -201,7 +201,7 @@ def _to(call: SipCall) -> str:
 
 
 def _via(call: SipCall, transaction: str) -> str:
-    """The caller's, for it sends every request; with the magic cookie of RFC 3261 section 8.1.1.7."""
+    """The Via of the caller, which sends every request; with the magic cookie of RFC 3261 section 8.1.1.7."""
     branch = f"z9hG4bK{_digest(call, transaction)[:16]}"
     return f"Via: SIP/2.0/UDP {_host(call.caller)}:{PORT};branch={branch}"
 
