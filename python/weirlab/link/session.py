@@ -193,7 +193,7 @@ class Session:
         )
 
     def _settled(self, account: Account) -> Account:
-        """``account`` with the frames that a dead recorder lost or repeated, which follow from all other counts."""
+        """``account`` with what dead recorders lost or repeated, which follows from all other counts."""
         if not self._ring or self._recorder is None or not self._recorder.interrupted:
             return account
         difference = account.copied - sum(each.seen for each in account.recorded)
@@ -270,7 +270,7 @@ class Session:
         ).document()
 
     def _write(self, document: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Write the manifest. A failure is reported once and does not end the session; the next write tries again."""
+        """Write the manifest. A failure is reported once and ends nothing; the next write tries again."""
         if self._plan.manifest is None:
             return
         self._manifest_s = self._clock_s()

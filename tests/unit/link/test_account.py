@@ -79,8 +79,8 @@ def test_the_counters_of_a_tap_get_the_names_of_its_interfaces() -> None:
         (
             Account((Side("eth1", 10, 10, copied=7, not_copied=3), B), ring=True, recording=True, vanished=4),
             ("the recorder has been silent for 3 s (process 7)",),
-            "The link is unharmed: 15 frames forwarded, none lost; the record is missing 7 frames: 3 at the ring "
-            "(the recorder, or its disk, was too slow or stalled), 4 with a recorder that died; the "
+            "The link is unharmed: 15 frames forwarded, none lost; the record is missing 7 frames: 3 at the "
+            "ring (the recorder, or its disk, was too slow or stalled), 4 with a recorder that died; the "
             "recorder has been silent for 3 s (process 7).",
         ),
         (
@@ -129,7 +129,7 @@ def test_a_record_is_complete_when_every_frame_of_a_finished_session_is_in_it() 
         (replace(DONE, gaps=(GAP,)), "may lack frames"),
         (replace(DONE, failures=("no space left",)), "may lack frames"),
         (replace(DONE, recorded=WRITTEN[:1]), "counters disagree .*: 15 and 10"),
-        (replace(DONE, sides=(replace(A, cut=2), B)), "no frame is missing from the record; only the first bytes of 2"),
+        (replace(DONE, sides=(replace(A, cut=2), B)), "missing from the record; only the first bytes of 2"),
         (replace(DONE, vanished=2, recorded=(Recorded("eth1", 8, written=8), WRITTEN[1])), "is missing 2"),
         (
             replace(DONE, ring=False, unknown=True, recorded=(Recorded("eth1", 5, lost=1, written=5),)),

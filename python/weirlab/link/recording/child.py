@@ -2,7 +2,7 @@
 
 Started by :mod:`weirlab.programs`, with its order as JSON. Writes lines of JSON to standard output:
 ``{"started": true}``, then ``{"at_ns": ..., "progress": {...}}`` four times a second, and at the end
-``{"at_ns": ..., "stopped": {...}}``; or ``{"error": ..., "kind": ...}`` if it could not begin or its source
+``{"at_ns": ..., "stopped": {...}}``; and ``{"error": ..., "kind": ...}`` if it could not begin or its source
 came to an end. The end of standard input, or SIGTERM, tells it to finish the file. So the file is finished
 even if the parent process was killed, because the kernel then closes the other end of the pipe.
 """

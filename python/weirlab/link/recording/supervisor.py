@@ -1,4 +1,4 @@
-"""Keeps a recorder going: reads its reports, notices its death at once, starts another, and works out what was lost."""
+"""Keeps a recorder going: notices its death at once, starts another, works out what was lost."""
 
 from __future__ import annotations
 
