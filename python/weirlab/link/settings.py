@@ -107,7 +107,7 @@ class LogSettings:
 
 
 def parse_mac(text: str, option: str = "--logger-mac") -> bytes:
-    """Six bytes of ``02:00:00:00:00:01`` or ``02-00-00-00-00-01``; a unicast address of a station."""
+    """Six bytes of ``02:00:00:00:00:01`` or ``02-00-00-00-00-01``; all zeros are refused."""
     if not _MAC.fullmatch(text.strip()):
         raise InputError(
             f"{option} {quoted(text)} is no MAC address; six pairs are needed, e.g. 02:00:00:00:00:01"
@@ -148,7 +148,7 @@ def check_file(option: str, path: Path, *, force: bool) -> None:
 
 
 def bare_name(path: Path) -> tuple[str, str]:
-    """The name without its endings, and the endings: ``link.pcapng.zst`` gives ``link`` and ``.pcapng.zst``."""
+    """Name without endings, and the endings: ``link.pcapng.zst`` gives ``link`` and ``.pcapng.zst``."""
     endings = "".join(path.suffixes[-2:] if path.suffix == ".zst" else path.suffixes[-1:])
     return path.name.removesuffix(endings), endings
 
@@ -170,7 +170,7 @@ def _later(recording: Recording) -> Path:
 
 
 def with_compression(path: Path, zstd: bool) -> tuple[Path, bool]:
-    """Make name and compression agree: a name ends in ``.zst`` if and only if the file is in zstd."""
+    """Make name and compression agree: either both say zstd (``.zst``), or neither does."""
     named = path.suffix == ".zst"
     return (path.with_name(f"{path.name}.zst") if zstd and not named else path), zstd or named
 
