@@ -45,7 +45,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class GilbertElliott:
-    """Two states, with a possible change after each frame, with the parameters of tc-netem's ``gemodel``."""
+    """Two states that may change after each frame, with the parameters of tc-netem's ``gemodel``."""
 
     to_bad: float
     """``p``: transition probability from the good state to the bad one."""
