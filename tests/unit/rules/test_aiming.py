@@ -84,7 +84,8 @@ def test_the_accepting_rule_that_counted_most_packets_is_met_and_the_one_passed_
     assert found.endpoints.destination_port == (53, 53)
     assert ipaddress.ip_address(found.endpoints.source[0]) in ipaddress.ip_network("10.0.0.0/8")
     assert (
-        "FORWARD rule 1, which counted most packets, matches packets in the state ESTABLISHED" in found.sentence
+        "FORWARD rule 1, which counted most packets, matches packets in the state ESTABLISHED"
+        in found.sentence
     )
 
 
