@@ -1,6 +1,6 @@
 #!/bin/sh
-# The first process in a virtual machine made by Weir: loads the drivers of its devices, then runs what its
-# owner requests over the virtio port weir.agent. A request is a line "NUMBER SCRIPT", the script in base64; the
+# The first process of a virtual machine of Weir's own: loads the drivers of its devices, then does what its
+# owner asks over the virtio port weir.agent. A request is a line "NUMBER SCRIPT", the script in base64; the
 # answer is a line "NUMBER CODE OUTPUT", the output in base64 as well.
 export PATH=/usr/bin
 
@@ -30,6 +30,6 @@ while :; do
     base64 -w 0 /run/said >&3
     echo >&3
   done
-  # The owner disconnected; QEMU ends with it.
+  # The owner hung up; QEMU ends with it.
   sleep 0.1
 done
