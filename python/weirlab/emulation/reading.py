@@ -202,9 +202,7 @@ def read_selection(text: str, option: str) -> Selection:
 def read_seed(text: str, option: str) -> int:
     """Parse a whole number."""
     if not re.fullmatch(r"\d{1,19}", text.strip()) or not int(text) <= limits.HIGHEST_SEED:
-        raise InputError(
-            f"{option} {quoted(text)}: expected a whole number from 0 to {limits.HIGHEST_SEED}"
-        )
+        raise InputError(f"{option} {quoted(text)}: expected a whole number from 0 to {limits.HIGHEST_SEED}")
     return int(text)
 
 

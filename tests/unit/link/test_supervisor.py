@@ -107,8 +107,7 @@ def test_a_recorder_that_dies_is_followed_by_another_that_writes_elsewhere(world
     recorder.tick()
     assert [str(child.path) for child in world.children] == ["link.pcapng", "link.part2.pcapng"]
     assert world.told == [
-        "the recorder was killed by SIGKILL; the link is not affected; another writes to "
-        "link.part2.pcapng"
+        "the recorder was killed by SIGKILL; the link is not affected; another writes to link.part2.pcapng"
     ]
     assert recorder.interrupted
     recorder.close()
@@ -184,8 +183,7 @@ def test_recorders_that_die_young_are_started_again_a_few_times_with_growing_pau
     assert world.told[-1] == f"{recorder.troubles()[0]}; the link is not affected"
     (trouble,) = recorder.troubles()
     assert trouble == (
-        "no further recorder is started: 6 failed in a row, and the last one failed "
-        "with exit code 1"
+        "no further recorder is started: 6 failed in a row, and the last one failed with exit code 1"
     )
     recorder.tick()
     recorder.finish()

@@ -128,9 +128,7 @@ def check_end(facts: Facts, *, xdp: bool) -> None:
     """Raise if the interface cannot be an end of the link; ``xdp``: whether it will use XDP."""
     name = facts.name
     if facts.loopback:
-        raise InputError(
-            f"{name} is the loopback interface: it has no cable; name the two ends of a cable"
-        )
+        raise InputError(f"{name} is the loopback interface: it has no cable; name the two ends of a cable")
     if facts.wireless:
         raise InputError(
             f"{name} is wireless: a station may only send from its own address, so frames of others cannot "

@@ -53,8 +53,7 @@ class Journal:
                 fd = lab_clean.open_locked(self._path, os.O_CREAT | os.O_EXCL)
         except OSError as error:
             raise MissingCapability(
-                f"changes to this host cannot be recorded in {directory}: {error.strerror}; "
-                f"{way_out(error)}"
+                f"changes to this host cannot be recorded in {directory}: {error.strerror}; {way_out(error)}"
             ) from error
         self._fd: int | None = fd
         self._changes: list[Change] = []
