@@ -152,7 +152,7 @@ def test_format_is_recognised_by_its_first_words(text: str, found: str) -> None:
 def test_unknown_format_names_file_and_line() -> None:
     with pytest.raises(InputError, match=r"fw\.conf, line 3: neither "):
         sniff("# comment\n\nset firewall name LAN\n", "fw.conf")
-    with pytest.raises(InputError, match="empty: holds no rules"):
+    with pytest.raises(InputError, match="empty: has no rules"):
         sniff("# only a comment\n", "empty")
 
 

@@ -50,13 +50,13 @@ def test_words_behind_the_name_set_the_pair_up_and_say_what_happens() -> None:
     ("name", "message"),
     [
         ("keepalived:", "'' of keepalived not understood"),
-        ("keepalived:dies=1s", "accepted are e.g. 'advert=1s', 'states=off'"),
+        ("keepalived:dies=1s", "use e.g. 'advert=1s', 'states=off'"),
         ("keepalived:states=some", "'states=some' of keepalived not understood"),
         ("keepalived:hard=soon", "hard 'soon' is no time"),
-        ("keepalived:hard=1s:soft=2s", "'soft=2s' of keepalived says again what an earlier word says"),
+        ("keepalived:hard=1s:soft=2s", "'soft=2s' of keepalived repeats an earlier setting"),
         ("keepalived:advert=1s:advert=2s", "says again"),
         ("keepalived:advert=5ms", "an advertisement interval of 0.005 s"),
-        ("ucarp:advert=100ms", "ucarp has whole seconds"),
+        ("ucarp:advert=100ms", "ucarp only takes whole seconds"),
     ],
 )
 def test_what_is_not_understood_is_told(name: str, message: str) -> None:
