@@ -128,8 +128,8 @@ class Tunnel(Encapsulating):
     suites:
         As of :class:`Encapsulating`.
     asked:
-        Name of one of them, then the events during traffic (:mod:`.events`), separated by colons; None for the
-        default suite and no events.
+        Name of one of them, then the events during traffic (:mod:`.events`), separated by colons; None for
+        the default suite and no events.
 
     Raises
     ------
