@@ -43,7 +43,7 @@ def pin(interface_name: str, before: set[int], cpu: int) -> int:
     new = threads(interface_name) - before
     if len(new) != 1:
         raise MissingCapability(
-            f"the kernel thread that receives for {interface_name} is ambiguous: {len(new)} new ones named "
+            f"the kernel thread that receives for {interface_name} was not found: {len(new)} new ones named "
             f"napi/{interface_name}-*; in a container, share the host's PID namespace (--pid=host)"
         )
     (thread,) = new
