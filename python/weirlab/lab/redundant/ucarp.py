@@ -62,7 +62,7 @@ class Ucarp:
             if not 0 <= skew <= 255:
                 raise InputError(f"skew {skew} of firewall {firewall}: must be between 0 and 255")
         if self.advskews[0] == self.advskews[1]:
-            raise InputError(f"both firewalls have skew {self.advskews[0]}: the preferred master needs the lower")
+            raise InputError(f"both firewalls have skew {self.advskews[0]}: the master needs the lower one")
         if not 1 <= self.deadratio <= 255:
             raise InputError(f"a dead ratio of {self.deadratio}: must be between 1 and 255")
         if self.step_down == "demote" and self._comes_back:
