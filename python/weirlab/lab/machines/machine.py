@@ -186,7 +186,7 @@ class Machine:
         return f"{daemon} on {self.name}"
 
     def freeze(self) -> None:
-        """Stop all programs where they are; nothing but :meth:`power_off` is possible from then on.
+        """Stop all programs where they are; only :meth:`power_off` is possible from then on.
 
         Faster than killing them: a process that ends releases its sockets and holds kernel locks meanwhile.
         """
