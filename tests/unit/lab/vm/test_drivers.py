@@ -192,7 +192,7 @@ def test_an_image_that_is_none_is_refused(tmp_path: Path) -> None:
         dut.make("image")
     with pytest.raises(InputError, match="is not a file"):
         dut.make("image", tmp_path)
-    with pytest.raises(InputError, match=r"the disk image .*/none is no file"):
+    with pytest.raises(InputError, match=r"the disk image .*/none is not a file"):
         dut.make("image", tmp_path / "none")
 
 
