@@ -1,1 +1,1 @@
-"""What an emulated link does to frames: read from words, and accounted for. Its thread is the engine's."""
+"""What an emulated link does to frames, as specified and as counted; the engine runs the link itself."""

@@ -1,4 +1,4 @@
-"""What became of the frames on an emulated link, and whether the emulator kept up."""
+"""What happened to the frames on an emulated link, and whether the emulator kept up."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ COUNTED = (
     "duplicated", "held_back", "held", "queued", "sent", "sent_bytes", "not_received", "too_long",
     "no_memory", "refused", "unfinished",
 )  # fmt: skip
-"""What the engine counts in a direction, by the names of ``Direction``."""
+"""What the engine counts in each direction, by the field names of ``Direction``."""
 
 
 @dataclass(frozen=True)
 class Direction:
-    """Frames that came in by ``source`` and were to leave by ``target``."""
+    """Frames that arrived on ``source`` and should leave through ``target``."""
 
     source: str
     target: str
     rate_bps: float | None
-    """Asked for; None without a constant rate."""
+    """Configured rate; None without a constant rate."""
     arrived: int
     arrived_bytes: int
     departed: int
     departed_bytes: int
     lost: int
-    """As the link was told to."""
+    """Lost as configured."""
     dropped_full: int
     """The emulated queue had no room."""
     dropped_early: int
@@ -40,14 +40,14 @@ class Direction:
     held_back: int
     """Reordered."""
     held: int
-    """Still on the link."""
+    """Still on the link, in its queue or under way."""
     queued: int
-    """Of those, in the queue."""
+    """Those of ``held`` that are in the queue."""
     sent: int
-    """With the kernel."""
+    """Handed to the kernel."""
     sent_bytes: int
     not_received: int
-    """Came faster than the emulator took them."""
+    """Arrived faster than the emulator could take them."""
     too_long: int
     """Longer than the interface's MTU: segments that a sender left to its hardware."""
     no_memory: int
@@ -55,16 +55,16 @@ class Direction:
     """The interface did not take them."""
     refused_reason: str
     unfinished: int
-    """Carried, but without the checksum, which the sender left to its hardware."""
+    """Forwarded, but without the checksum that the sender left to its hardware."""
     late: Histogram
-    """How much later than due frames were with the kernel."""
+    """How much later than due frames were handed to the kernel."""
     late_max_ns: int
     paced_bits: int
     paced_ns: int
 
     @property
     def gone(self) -> int:
-        """Lost or dropped, as the link was told to."""
+        """Frames lost or dropped as configured."""
         return self.lost + self.dropped_full + self.dropped_early
 
     @property
@@ -74,27 +74,27 @@ class Direction:
 
     @property
     def adds_up(self) -> bool:
-        """Every frame that was taken in, or came into being, has one end."""
+        """Whether every frame that arrived or was duplicated is accounted for exactly once."""
         ends = self.sent + self.refused + self.lost + self.dropped_full + self.dropped_early + self.held
         return self.arrived + self.duplicated == ends
 
     def late_ns(self, q: float) -> float:
-        """By how much at most the share ``q`` of the frames was late; NaN where none left."""
-        # Buckets have a width; nothing was later than the latest.
+        """Quantile ``q`` of the frames' lateness; NaN if none were sent."""
+        # Buckets have a width, but nothing was later than the maximum.
         return min(self.late.quantile_ns(q), float(self.late_max_ns)) if self.sent else math.nan
 
     @property
     def carried_bps(self) -> float:
-        """Bit rate while frames waited, by the times at which they left; NaN where none had to."""
+        """Bit rate while frames waited, from the times at which they left; NaN if none had to wait."""
         return self.paced_bits * 1e9 / self.paced_ns if self.paced_ns else math.nan
 
     @property
     def rate_error(self) -> float:
-        """By how much it differs from what was asked for, as a ratio; NaN where nothing tells."""
+        """Relative deviation of ``carried_bps`` from the configured rate; NaN if unknown."""
         return self.carried_bps / self.rate_bps - 1 if self.rate_bps else math.nan
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """The direction for JSON."""
         return {
             "from": self.source,
             "to": self.target,
@@ -121,12 +121,12 @@ class Account:
     down: Direction
     elapsed_s: float
     cpu_s: float
-    """What the emulator took of a CPU, the kernel's work for it included."""
+    """CPU time of the emulator, including the kernel's work for it."""
     real_time_refused: str
-    """Why the emulator was not real time although it should be; empty if it was, or need not be."""
+    """Why the emulator had no real-time priority although it should; empty if it had, or did not need it."""
     ended: bool
     failure: str
-    """Why it ended before its time; empty if it did not."""
+    """Why the link ended early; empty if it did not."""
 
     @property
     def directions(self) -> tuple[Direction, Direction]:
@@ -140,7 +140,7 @@ class Account:
 
 
 def read_account(raw: Mapping[str, Any], ends: Sequence[str], rates_bps: Sequence[float | None]) -> Account:
-    """What the engine's ``Emulator`` tells, for a link between ``ends`` that was to have ``rates_bps``."""
+    """Read the engine's ``Emulator`` account, for a link between ``ends`` configured for ``rates_bps``."""
     up, down = (
         Direction(
             source=source,
@@ -169,13 +169,13 @@ def read_account(raw: Mapping[str, Any], ends: Sequence[str], rates_bps: Sequenc
 
 
 def complaints(account: Account) -> list[str]:
-    """What the emulator could not do as it should, in sentences; empty if it kept up."""
+    """Where the emulator fell short, in sentences; empty if it kept up."""
     said: list[str] = []
     for way in account.directions:
         where = f"{way.source} to {way.target}: "
         for count, what in (
-            (way.not_received, "came faster than this host took them"),
-            (way.no_memory, "found no memory: less delay or rate, or fewer frames"),
+            (way.not_received, "arrived faster than this host took them"),
+            (way.no_memory, "found no memory: use less delay, a lower rate or fewer frames"),
             (
                 way.too_long,
                 f"were longer than the MTU of {way.source}: switch segmentation offload off at the senders "
@@ -188,13 +188,13 @@ def complaints(account: Account) -> list[str]:
         if way.unfinished:
             said.append(
                 f"{where}{way.unfinished:,} frames came without their checksum: switch checksum offload off "
-                "at the senders (ethtool -K IF tx off), or receivers drop them"
+                "at the senders (ethtool -K IF tx off), or receivers will drop them"
             )
         if not way.adds_up:
-            said.append(f"{where}the counters do not add up: this is an error in Weir")
+            said.append(f"{where}the counters do not add up: this is a bug in Weir")
     return said
 
 
 def problem(account: Account) -> WeirError | None:
-    """Why the link ended before its time; None if it did not."""
+    """The error with which the link ended early; None if it did not."""
     return LabError(f"the link ended: {account.failure}") if account.failure else None

@@ -1,4 +1,4 @@
-"""What a direction does, read from the words of options and profiles."""
+"""Reads what each direction of a link does from options and profiles."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _AQM: Final = {
 }
 
 Settings = Mapping[str, str]
-"""Words by the names of ``READERS``."""
+"""Values as text, by the names in ``READERS``."""
 
 Fields = dict[str, list[str]]
 
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Asked:
-    """Both directions, in words and as they were understood. ``up`` goes from the first end to the second."""
+    """Both directions, as text and as parsed. ``up`` goes from the first end to the second."""
 
     up_words: Settings
     down_words: Settings
@@ -62,9 +62,9 @@ class Asked:
 
 
 def read_link(both: Settings, up: str | None, down: str | None, profile: Path | None = None) -> Asked:
-    """Both directions, as the options ``--NAME`` (``both``), ``--up``, ``--down`` and ``--profile`` say.
+    """Read both directions from the options ``--NAME`` (``both``), ``--up``, ``--down`` and ``--profile``.
 
-    What is said of one direction goes before what is said of both, and an option before the profile. Raises
+    A value for one direction overrides one for both, and an option overrides the profile. Raises
     ``InputError``, which names the option.
     """
     of_file = read_profile(profile) if profile is not None else {}
@@ -76,7 +76,7 @@ def read_link(both: Settings, up: str | None, down: str | None, profile: Path | 
 
 
 def read_both(up: Settings, down: Settings) -> Asked:
-    """Both directions by their words. Raises ``InputError``, which names the option."""
+    """Read both directions from their text. Raises ``InputError``, which names the option."""
     words = {"up": up, "down": down}
     specs = {}
     for number, name in enumerate(("up", "down")):
@@ -87,14 +87,14 @@ def read_both(up: Settings, down: Settings) -> Asked:
 
 
 def read_words(text: str, option: str) -> dict[str, str]:
-    """``rate 10Mbps queue 20pkts`` by name."""
+    """Parse ``rate 10Mbps queue 20pkts`` into values by name."""
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise InputError(f"{option} {quoted(text)}: {error}; close the quotes") from None
     if len(words) % 2:
         raise InputError(
-            f"{option} {quoted(text)}: expected are pairs of a name and a value, "
+            f"{option} {quoted(text)}: expected pairs of a name and a value, "
             f"e.g. {option} 'rate 10Mbps queue 20pkts'"
         )
     found: dict[str, str] = {}
@@ -107,9 +107,9 @@ def read_words(text: str, option: str) -> dict[str, str]:
 
 
 def read_profile(path: Path) -> dict[str, dict[str, str]]:
-    """A YAML file with the names of the options, and ``up`` and ``down`` for what differs between directions.
+    """Read a YAML file of option names, with ``up`` and ``down`` for what differs between directions.
 
-    Returns words by name under ``both``, ``up`` and ``down``. A trace is looked for beside the profile.
+    Returns values by name under ``both``, ``up`` and ``down``. A trace's path is relative to the profile.
     """
     import yaml
 
@@ -119,9 +119,9 @@ def read_profile(path: Path) -> dict[str, dict[str, str]]:
     except yaml.YAMLError as error:
         place = getattr(error, "problem_mark", None)
         at = f", line {place.line + 1}" if place is not None else ""
-        raise InputError(f"{where}{at}: this is no YAML: {getattr(error, 'problem', error)}") from None
+        raise InputError(f"{where}{at}: this is not YAML: {getattr(error, 'problem', error)}") from None
     if not isinstance(content, dict):
-        raise InputError(f"{where}: expected are names and values, e.g. 'delay: 25ms'")
+        raise InputError(f"{where}: expected names and values, e.g. 'delay: 25ms'")
     found = {
         name: _of_profile(content.pop(name), f"{where}, {name}", path) if name in content else {}
         for name in ("up", "down")
@@ -131,7 +131,7 @@ def read_profile(path: Path) -> dict[str, dict[str, str]]:
 
 def _of_profile(content: Any, where: str, path: Path) -> dict[str, str]:
     if not isinstance(content, dict):
-        raise InputError(f"{where}: expected are names and values, e.g. 'delay: 25ms'")
+        raise InputError(f"{where}: expected names and values, e.g. 'delay: 25ms'")
     found = {}
     for name, value in content.items():
         _check_name(name, where)
@@ -142,7 +142,7 @@ def _of_profile(content: Any, where: str, path: Path) -> dict[str, str]:
 
 
 def read_path(words: Settings) -> PathSpec:
-    """One direction. Raises ``InputError``, which names the option; also for what there cannot be."""
+    """Read one direction. Raises ``InputError``, which names the option, also for impossible values."""
     from weirlab._engine import check_path
 
     if "rate" in words and "trace" in words:
@@ -162,26 +162,26 @@ def read_path(words: Settings) -> PathSpec:
 
 
 def read_time_ns(text: str, option: str) -> int:
-    """``25ms`` in ns."""
+    """Parse a time like ``25ms`` into ns."""
     match = _TIME.fullmatch(text.strip())
     if match is None:
-        raise InputError(f"{option} {quoted(text)} is no time; accepted are 25ms, 300us, 1.5s, 800ns")
+        raise InputError(f"{option} {quoted(text)} is no time; accepted: 25ms, 300us, 1.5s, 800ns")
     return round(float(match[1]) * _NS[match[2]])
 
 
 def read_rate_bps(text: str, option: str) -> int:
-    """``100Mbps`` in bit/s."""
+    """Parse a rate like ``100Mbps`` into bit/s."""
     match = _RATE.fullmatch(text.strip())
     if match is None:
         raise InputError(
-            f"{option} {quoted(text)} is no bit rate; accepted are 100Mbps, 100Mbit/s or 100Mbit (bits, not "
+            f"{option} {quoted(text)} is no bit rate; accepted: 100Mbps, 100Mbit/s or 100Mbit (bits, not "
             "bytes), 1.5Gbps, 64kbps"
         )
     return round(float(match[1]) * _SCALE[match[2].lower()])
 
 
 def read_amount(text: str, option: str) -> Amount:
-    """``50pkts``, ``64kB`` or ``20ms``."""
+    """Parse ``50pkts``, ``64kB`` or ``20ms``."""
     plain = text.strip()
     if match := _PACKETS.fullmatch(plain):
         return Amount(int(match[1]), "packets")
@@ -195,16 +195,14 @@ def read_amount(text: str, option: str) -> Amount:
 
 
 def read_selection(text: str, option: str) -> Selection:
-    """``1%``, ``1%,burst=3``, ``gemodel=1%,30%`` or ``frames=5,17,/100``."""
+    """Parse ``1%``, ``1%,burst=3``, ``gemodel=1%,30%`` or ``frames=5,17,/100``."""
     return _selection(_fields(text, option, ("", "burst", "gemodel", "frames")), text, option)
 
 
 def read_seed(text: str, option: str) -> int:
-    """A whole number."""
+    """Parse a whole number."""
     if not re.fullmatch(r"\d{1,19}", text.strip()) or not int(text) <= limits.HIGHEST_SEED:
-        raise InputError(
-            f"{option} {quoted(text)}: expected is a whole number from 0 to {limits.HIGHEST_SEED}"
-        )
+        raise InputError(f"{option} {quoted(text)}: expected a whole number from 0 to {limits.HIGHEST_SEED}")
     return int(text)
 
 
@@ -213,7 +211,7 @@ def _read_jitter(text: str, option: str) -> Jitter:
     unknown = [word for word in more if word not in ("uniform", "normal", "reorder")]
     if unknown or {"uniform", "normal"} <= set(more) or len(set(more)) < len(more):
         raise InputError(
-            f"{option} {quoted(text)} not understood; accepted are 5ms, '5ms,normal', '5ms,reorder' and "
+            f"{option} {quoted(text)} not understood; accepted: 5ms, '5ms,normal', '5ms,reorder' and "
             "'5ms,normal,reorder'"
         )
     return Jitter(
@@ -237,7 +235,7 @@ def _read_aqm(text: str, option: str) -> DropTail | CoDel | Red:
     keys = _AQM.get(kind)
     if keys is None or found.keys() - keys:
         raise InputError(
-            f"{option} {quoted(text)} not understood; accepted are codel, codel,target=5ms,interval=100ms, "
+            f"{option} {quoted(text)} not understood; accepted: codel, codel,target=5ms,interval=100ms, "
             "red,min=20pkts,max=60pkts,p=10%,weight=0.002 and none"
         )
     values = {key: _only(value, option, key) for key, value in found.items()}
@@ -263,7 +261,7 @@ def _read_trace(text: str, option: str) -> Trace:
 
 def _read_overhead(text: str, option: str) -> int:
     if not re.fullmatch(r"-?\d{1,5}", text.strip()):
-        raise InputError(f"{option} {quoted(text)}: expected are whole bytes, e.g. {option} 24")
+        raise InputError(f"{option} {quoted(text)}: expected a whole number of bytes, e.g. {option} 24")
     return int(text)
 
 
@@ -282,7 +280,7 @@ def _selection(found: Fields, text: str, option: str) -> Selection:
         case {"frames": numbers, **more} if not more:
             return Frames(",".join(numbers))
     raise InputError(
-        f"{option} {quoted(text)} not understood; accepted are 1%, '1%,burst=3' (mean length of a run), "
+        f"{option} {quoted(text)} not understood; accepted: 1%, '1%,burst=3' (mean length of a run), "
         "'gemodel=1%,30%' (p, r, 1-h, 1-k of tc-netem) and 'frames=5,17,30-39,/100' (numbers of frames)"
     )
 
@@ -299,7 +297,7 @@ def _fields(text: str, option: str, names: tuple[str, ...]) -> Fields:
                 known = ", ".join(f"{name}=" for name in names if name)
                 raise InputError(
                     f"{option} {quoted(text)}: {quoted(key)} "
-                    + ("is given twice" if key in found else f"is unknown here; there are {known}")
+                    + ("is given twice" if key in found else f"is unknown here; known: {known}")
                 )
         found.setdefault(key, []).append((value if equals else item).strip())
     return found
@@ -307,7 +305,7 @@ def _fields(text: str, option: str, names: tuple[str, ...]) -> Fields:
 
 def _only(values: list[str], option: str, name: str) -> str:
     if len(values) != 1:
-        raise InputError(f"{option}: one value is needed for {name}, not {len(values)}")
+        raise InputError(f"{option}: {name} needs one value, not {len(values)}")
     return values[0]
 
 
@@ -315,20 +313,20 @@ def _share(text: str, option: str) -> float:
     match = _SHARE.fullmatch(text.strip())
     ratio = float(match[1]) / (100 if match[2] else 1) if match else -1.0
     if not 0 <= ratio <= 1:
-        raise InputError(f"{option}: {quoted(text)} is no share; accepted are 1%, 0.01 and up to 100%")
+        raise InputError(f"{option}: {quoted(text)} is no share; accepted: 1% or 0.01, up to 100%")
     return ratio
 
 
 def _number(text: str, option: str) -> float:
     match = _SHARE.fullmatch(text.strip())
     if match is None or match[2]:
-        raise InputError(f"{option}: {quoted(text)} is no number of frames, e.g. burst=3")
+        raise InputError(f"{option}: {quoted(text)} is not a number of frames, e.g. burst=3")
     return float(match[1])
 
 
 def _check_name(name: object, where: str) -> None:
     if name not in READERS:
-        raise InputError(f"{where}: {quoted(name)} is unknown; there are {', '.join(READERS)}")
+        raise InputError(f"{where}: {quoted(name)} is unknown; known: {', '.join(READERS)}")
 
 
 READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
@@ -344,13 +342,13 @@ READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
     "duplicate": read_selection,
     "seed": read_seed,
 }
-"""What can be said of a direction, and who reads it."""
+"""The parser of each setting of a direction, by its name."""
 
 _FIELDS: Final = {"delay": "delay_ns", "rate": "rate_bps", "overhead": "overhead_bytes", "aqm": "discipline"}
-"""Fields of ``PathSpec`` that are called otherwise."""
+"""Names of ``PathSpec`` fields that differ from the option's."""
 
 _OPTIONS: Final = {"red": "aqm", "codel": "aqm"}
-"""Where the engine names another thing than the option."""
+"""Options whose name differs from the one in the engine's messages."""
 
 _EXAMPLES: Final = {
     "delay": "25ms",

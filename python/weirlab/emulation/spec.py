@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from weirlab.limits import HIGHEST_SEED
 
 Plain = dict[str, Any]
-"""As ``weirlab._engine`` takes it."""
+"""A value in the form that ``weirlab._engine`` takes."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,16 @@ class Runs:
 
 @dataclass(frozen=True)
 class GilbertElliott:
-    """Two states that may change behind each frame, with the parameters of tc-netem's ``gemodel``."""
+    """Two states that may change after each frame, with the parameters of tc-netem's ``gemodel``."""
 
     to_bad: float
-    """``p``: probability to go from the good state to the bad one."""
+    """``p``: transition probability from the good state to the bad one."""
     to_good: float
-    """``r``: and back."""
+    """``r``: transition probability from the bad state to the good one."""
     in_bad: float = 1.0
-    """``1-h``: probability that a frame is taken in the bad state."""
+    """``1-h``: probability that a frame is selected in the bad state."""
     in_good: float = 0.0
-    """``1-k``: the same in the good one."""
+    """``1-k``: probability that a frame is selected in the good state."""
 
     def plain(self) -> tuple[str, tuple[float, float, float, float]]:
         """For the engine."""
@@ -78,7 +78,7 @@ Selection = Never | Random | Runs | GilbertElliott | Frames
 
 @dataclass(frozen=True)
 class Amount:
-    """So many packets or bytes, or a time in ns."""
+    """A number of packets or bytes, or a time in ns."""
 
     amount: int
     unit: Literal["packets", "bytes", "ns"]
@@ -90,7 +90,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class DropTail:
-    """Frames for which there is no room are dropped, and no others."""
+    """Only frames for which the queue has no room are dropped."""
 
     def plain(self) -> Plain:
         """For the engine."""
@@ -133,7 +133,7 @@ class Red:
 
 @dataclass(frozen=True)
 class Jitter:
-    """What the delay varies by: evenly by up to ``ns``, or normally with that standard deviation."""
+    """Variation of the delay: uniform up to +/- ``ns``, or normal with that standard deviation."""
 
     ns: int
     distribution: Literal["uniform", "normal"] = "uniform"
@@ -157,7 +157,7 @@ class Trace:
 
 
 MOST_SLACK_S: Final = 0.01
-"""How late an emulator may let frames leave to spare the CPU, at most: later ones would be another link's."""
+"""The most by which an emulator may delay frames to spare the CPU; more would change the link."""
 
 DEFAULT_QUEUE: Final = Amount(1000, "packets")
 
@@ -166,8 +166,8 @@ DEFAULT_QUEUE: Final = Amount(1000, "packets")
 class PathSpec:
     """One direction of a link; the default is a cable that takes no time.
 
-    ``rate_bps`` counts a frame's bytes without FCS and ``overhead_bytes`` more. ``seed`` is that of all that
-    is random in this direction.
+    ``rate_bps`` counts a frame's bytes without FCS, plus ``overhead_bytes``. ``seed`` seeds everything random
+    in this direction.
     """
 
     delay_ns: int = 0
@@ -200,11 +200,11 @@ class PathSpec:
         }
 
     def reseeded(self) -> PathSpec:
-        """The same with other random numbers, for the other direction."""
+        """The same path with other random numbers, for the other direction."""
         return replace(self, seed=(self.seed + 1) % HIGHEST_SEED)
 
     def document(self) -> Plain:
-        """For JSON: what differs from a cable that takes no time."""
+        """The path for JSON: what differs from a cable that takes no time."""
         cable = PathSpec()
         changed = {f.name for f in fields(self) if getattr(self, f.name) != getattr(cable, f.name)}
         found = {name: value for name, value in self.plain().items() if name in changed}

@@ -32,20 +32,20 @@ class TestBed(Protocol):
 
     @property
     def backend(self) -> str:
-        """``xdp``, ``af_packet`` or ``sim``: how packets are really sent and received."""
+        """How packets are actually sent and received: ``xdp``, ``af_packet`` or ``sim``."""
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """What belongs in the manifest: cores, tool versions, threaded NAPI, link MTU, ..."""
+        """Facts for the manifest: cores, tool versions, threaded NAPI, link MTU, ..."""
 
     def set_rules(self, rules: RuleSetup) -> None:
-        """Configure the device. Raises ``LabError`` with the tool's own words when it refuses."""
+        """Configure the device. Raises ``LabError`` with the tool's message if it refuses."""
 
     def set_cross_traffic(self, on: bool) -> None:
-        """From now on hold a management session with the device, or none.
+        """Switch a management session with the device on or off.
 
-        Raises ``InputError`` where there is no device to hold one with, ``LabError`` when the
-        session cannot be opened.
+        Raises ``InputError`` if there is no device to manage, ``LabError`` if the session cannot
+        be opened.
         """
 
     def run(self, traffic: Traffic) -> EngineResult:
@@ -70,26 +70,26 @@ class TestBed(Protocol):
 
 @runtime_checkable
 class Watchable(Protocol):
-    """A test bed whose device can be looked at from inside; a simulated one has no inside."""
+    """A test bed whose device can be observed from inside, unlike a simulated one."""
 
     def watch_inside(self) -> AbstractContextManager[None]:
-        """Meanwhile the device's own monitoring runs with the traffic.
+        """Run the device's own monitoring during traffic, for as long as the context lasts.
 
-        Raises ``LabError`` when it cannot.
+        Raises ``LabError`` if it cannot run.
         """
 
     def seen_inside(self) -> InsideView | None:
-        """What it saw while the last traffic ran."""
+        """What the monitoring saw during the last traffic."""
 
 
 @runtime_checkable
 class Settling(Protocol):
-    """A test bed whose device may be at work on a trial when that is over."""
+    """A test bed whose device may still be working on a trial after its end."""
 
     def settle(self) -> None:
-        """Wait until the device has nothing left of what it was sent.
+        """Wait until the device has finished with everything it was sent.
 
-        Raises ``LabError`` if it does not get that far.
+        Raises ``LabError`` if it does not finish.
         """
 
 
@@ -107,22 +107,22 @@ class Site:
     """The neighbour at the device's ``inward`` port."""
     receiver: Port
     cpu: int
-    """The CPU that is to do the device's work."""
+    """The CPU for the device's work."""
     far: str | None = None
-    """Name of the network namespace of the second gateway, which has the port ``outward``; the ports towards
-    one another are ``NEAR`` and ``FAR`` of :mod:`weirlab.lab.wiring`. None where there is only one."""
+    """Name of the network namespace of the second gateway, which has the port ``outward``; the gateways are
+    joined by the ports ``NEAR`` and ``FAR`` of :mod:`weirlab.lab.wiring`. None if there is only one."""
     hosts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    """Networks behind ``inward`` and ``outward`` beside those of test traffic: a tunnel has to carry them."""
+    """Networks behind ``inward`` and ``outward``, beyond those of test traffic; a tunnel carries them."""
 
     def further(self, part: str) -> str:
-        """Name for another network namespace of the driver's, which is removed with the lab; letters only."""
+        """Name for a further namespace of the driver, removed with the lab; ``part`` has letters only."""
         return f"{self.netns.rpartition('-')[0]}-{part}"
 
 
 class DutDriver(Protocol):
-    """A device under test: what forwards packets between its two ports, and the rules in its way.
+    """A device under test: what forwards packets between its two ports, and the rules they pass.
 
-    :class:`Driver` has the defaults for a filter of the kernel.
+    :class:`Driver` has the defaults for a kernel filter.
     """
 
     @property
@@ -130,78 +130,78 @@ class DutDriver(Protocol):
 
     @property
     def forwards(self) -> bool:
-        """Whether something of the driver's own forwards; otherwise the kernel of the namespace does."""
+        """Whether the driver itself forwards; otherwise the kernel does, in the device's namespace."""
 
     @property
     def gateways(self) -> Literal[1, 2]:
-        """Of how many gateways the device consists; of two, each has a namespace, see :class:`Site`."""
+        """How many gateways the device consists of; two have a namespace each, see :class:`Site`."""
 
     @property
     def joined(self) -> bool:
-        """Whether a cable joins two gateways; otherwise what is between them is the driver's."""
+        """Whether the lab joins two gateways with a cable; otherwise the driver connects them."""
 
     @property
     def carries(self) -> Sequence[Literal[4, 6]]:
-        """IP versions that pass the device."""
+        """IP versions that the device forwards."""
 
     @property
     def tracks(self) -> bool:
-        """Whether it tracks connections whatever its rules; they have to fit into the kernel's table."""
+        """Whether it tracks connections whatever its rules; they must fit into the kernel's table."""
 
     @property
     def takes_turns(self) -> bool:
-        """Whether threads of its own take turns on the device's CPU: no real-time priority for them, since a
-        real-time thread gives its equal no turn."""
+        """Whether its threads take turns on the device's CPU. They get no real-time priority, because a
+        real-time thread does not yield to another of the same priority."""
 
     def check(self) -> list[str]:
-        """What is missing to use this driver, one sentence each with the way out; empty if usable."""
+        """What this driver lacks here, one sentence each with the remedy; empty if usable."""
 
     def start(self, site: Site) -> Sequence[int]:
-        """Make the device ready before its first rules; returns the IDs of processes that do its work.
+        """Prepare the device before its first rules; returns the IDs of the processes that do its work.
 
         All their threads are watched: a trial during which they waited for a CPU is disturbed. Raises
-        ``LabError`` when that fails; :meth:`stop` is called then, too.
+        ``LabError`` on failure; :meth:`stop` is called in that case as well.
         """
 
     def beside_traffic(self) -> AbstractContextManager[None]:
-        """What is to happen to the device while traffic is sent; from its beginning until all is over."""
+        """Context for what happens to the device during traffic; entered before it, left when all is over."""
 
     def check_alive(self) -> None:
-        """Raises ``LabError`` if what :meth:`start` has begun has ended by itself, with its last words."""
+        """Raise ``LabError`` with its last output if what :meth:`start` started has ended by itself."""
 
     def settle(self) -> None:
-        """Wait until nothing of an earlier trial is left in the device; ``LabError`` if that never comes."""
+        """Wait until nothing of an earlier trial is left in the device; ``LabError`` if it never drains."""
 
     def longest_packet_bytes(self, ip: Literal[4, 6]) -> int | None:
-        """Longest IP packet that passes in one piece; None where nothing but the lab limits it."""
+        """Longest IP packet that passes unfragmented; None if only the lab limits it."""
 
     def stop(self) -> None:
-        """End what :meth:`start` has begun; may be called twice. The namespace goes afterwards."""
+        """Stop what :meth:`start` started; may be called twice. The namespace is removed afterwards."""
 
     def apply(self, site: Site, rules: RuleSetup) -> None:
         """Install the ruleset, replacing what was there.
 
         Raises ``LabError`` with the command, its message and the file line if there is one;
-        ``InputError`` for rules that the device cannot have.
+        ``InputError`` for rules that the device cannot implement.
         """
 
     def listing(self) -> list[str]:
-        """The command with which an administrator lists the rules and their counters; empty without."""
+        """The command with which an administrator lists rules and counters; empty if there is none."""
 
     def counters(self) -> Mapping[str, int]:
-        """What the device itself counts, cumulative, by names of its own; empty where it counts nothing."""
+        """The device's own cumulative counters, by their own names; empty if it counts nothing."""
 
     def events(self) -> int:
-        """How often something has happened to the device beside traffic, as its name asks: an outage, say."""
+        """How many events its name asks for have happened to the device so far, such as outages."""
 
     def facts(self) -> Mapping[str, object]:
         """Tool versions and how the rules are laid out."""
 
 
 class Driver(ABC):
-    """What a driver is unless it says otherwise: the kernel forwards, and there is nothing to start.
+    """Defaults of a driver: the kernel forwards, and there is nothing to start.
 
-    A driver gives at least a name and what is abstract here; :class:`DutDriver` says what each is to do.
+    A driver defines at least a name and what is abstract here; :class:`DutDriver` documents each method.
     """
 
     name: str
@@ -224,7 +224,7 @@ class Driver(ABC):
     def start(self, site: Site) -> Sequence[int]:
         return ()
 
-    # Most have started nothing.
+    # Most drivers start nothing.
     def stop(self) -> None:  # noqa: B027
         pass
 

@@ -1,4 +1,4 @@
-"""What happens in a thread of its own while traffic is sent."""
+"""Actions that run in a separate thread while traffic is sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weirlab.interrupts import interruptible, shielded
 
 
 class Beside:
-    """Runs one thing after another beside traffic, each to its end or until the traffic is given up."""
+    """Runs one action at a time during traffic, each to its end or until the traffic is aborted."""
 
     def __init__(self) -> None:
         self._cancelled = threading.Event()
@@ -20,30 +20,30 @@ class Beside:
         self._begun_ns = self._over_ns = 0
 
     def comes(self, after_ns: int) -> bool:
-        """Wait until so long after the beginning of :meth:`running`; False if the traffic is over before."""
+        """Wait until ``after_ns`` after the start of :meth:`running`; False if the traffic ends first."""
         at_ns = self._begun_ns + after_ns
         while (left_ns := at_ns - time.monotonic_ns()) > 0:
             if self._over.wait(left_ns / 1e9):
-                # A busy host may wake this thread late, when the traffic is over as well.
+                # A busy host may wake this thread late, when the traffic is already over.
                 return self._over_ns >= at_ns
         return True
 
     def at(self, event: Callable[[], object], at_ns: int) -> None:
-        """Do ``event`` when CLOCK_MONOTONIC shows ``at_ns``; for what :meth:`running` runs.
+        """Run ``event`` when CLOCK_MONOTONIC reaches ``at_ns``; for use by the function in :meth:`running`.
 
-        Raises ``LabError`` if the traffic is given up before.
+        Raises ``LabError`` if the traffic is aborted before that.
         """
         while (left_ns := at_ns - time.monotonic_ns()) > 0:
             if self._cancelled.wait(left_ns / 1e9):
-                raise LabError("the trial was given up")
+                raise LabError("the trial was aborted")
         event()
 
     @contextmanager
     @shielded
     def running(self, during: Callable[[], object] | None) -> Iterator[None]:
-        """``during`` runs in a thread from here to its end, or until something is raised inside.
+        """Run ``during`` in a thread, to its end or until the context raises.
 
-        What it raises itself is raised at the end.
+        Whatever ``during`` raises is raised when the context ends.
         """
         if during is None:
             yield

@@ -1,7 +1,7 @@
 """A schedule as a capture file: what tcpdump would have seen of it, without sending anything.
 
 The format is pcap with time stamps in nanoseconds (draft-ietf-opsawg-pcap), which Wireshark, tcpdump
-and everything built on libpcap read.
+and everything else built on libpcap can read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ U8 = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Captured:
-    """What was written; ``lasts_ns`` is from the first frame to the last."""
+    """What was written; ``lasts_ns`` is the time from the first frame to the last."""
 
     path: Path
     frames: int
@@ -47,15 +47,15 @@ class Captured:
 def write_plan(path: Path, plan: Plan, faults: Impairments | None = None) -> tuple[Captured, Arrivals | None]:
     """Write every frame of ``plan`` to ``path``, as between sender and receiver on one cable.
 
-    Frames of the flows that are sent from the receiver's side are among them; all have the time
-    at which they are due, or with ``faults`` what is left of them behind such a network.
+    This includes the flows that the receiver's side sends. Each frame has its due time as its time
+    stamp; with ``faults``, the capture shows what is left of the frames behind such a network.
 
     Raises
     ------
     InputError
-        The plan has no frames of its own, because it repeats or is not paced.
+        The plan has no fixed frames, because it repeats or is not paced.
     StoreError
-        The disk refuses; nothing stays behind.
+        The disk refuses; nothing is left behind.
     """
     with engine_needed():
         from weirlab import _engine
@@ -86,7 +86,7 @@ def write_frames(
     Parameters
     ----------
     path
-        Where to; what was there is replaced.
+        The file to write; an existing one is replaced.
     due_ns
         Time of each frame that is written, from the start of the schedule, shape (written,).
     length
@@ -99,7 +99,7 @@ def write_frames(
     Raises
     ------
     StoreError
-        The disk refuses; ``path`` keeps what it had.
+        The disk refuses; ``path`` keeps its old content.
     """
     elsewhere = "choose another place, or write fewer calls or seconds"
     files.write(
@@ -138,7 +138,7 @@ def _picked(content: U8, ends: I64, frame: I64) -> U8:
 
 
 def _records(due_ns: npt.NDArray[np.uint64], length: npt.NDArray[np.uint32], content: U8) -> U8:
-    """Frames with the record header before each."""
+    """The frames, each preceded by its record header."""
     at_ns = due_ns.astype(np.int64)
     header = np.empty((len(at_ns), 4), dtype="<u4")
     header[:, 0] = ORIGIN_UNIX_S + at_ns // NS_PER_S

@@ -1,8 +1,8 @@
-"""Who owns a lab, and removing those whose owner is gone.
+"""Ownership of labs, and removal of those whose owner is gone.
 
 Every lab has an identifier, namespaces (and control groups) named after it, and a lock file that its process
-holds with flock(2). The kernel lets go of the lock however the process ends, so a lock
-that can be taken has no living owner.
+locks with flock(2). The kernel releases the lock however the process ends, so a lock that
+can be taken has no living owner.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOCKS: Final = Path("/run/weir")
 _NAME: Final = re.compile(r"weir-(?P<lab>[0-9a-f]{8})-[a-z]+")
 _IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}")
 _SCRATCH: Final = "weir-"
-"""Begins the names of folders that belong to a lab."""
+"""Prefix of the names of folders that belong to a lab."""
 
 
 class Claim:
@@ -40,7 +40,7 @@ class Claim:
     def __init__(self, directory: Path = LOCKS) -> None:
         """Choose a free identifier and take its lock.
 
-        Raises ``MissingCapability`` where ``directory`` cannot be written.
+        Raises ``MissingCapability`` if ``directory`` cannot be written.
         """
         try:
             directory.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ class Claim:
         return f"weir-{self.identifier}-{part}"
 
     def own(self, folder: Path) -> None:
-        """Have ``folder`` removed with the lab, by whoever cleans up if its owner dies."""
+        """Have ``folder`` removed when a dead owner's lab is cleaned up."""
         assert self._fd is not None
         assert folder.name.startswith(_SCRATCH)
         os.write(self._fd, os.fsencode(folder.absolute()) + b"\0")
@@ -78,18 +78,18 @@ class Claim:
 
     @property
     def isolation(self) -> Isolation | None:
-        """Whether the measuring CPUs are isolated; None where nobody asked for it."""
+        """Whether the measuring CPUs are isolated; None if that was not requested."""
         return None if self._isolation is None else partition.as_it_stands(self._isolation, self._journal)
 
     @shielded
     def release(self) -> None:
-        """Remove what carries the identifier, then give up the lock. May be called twice."""
+        """Remove everything named after the identifier, then release the lock. May be called twice."""
         if self._fd is None:
             return
         for name in _namespaces(self.identifier):
             namespace.Namespace(name).remove()
-        # The kernel threads in it ended with their interfaces. What cannot be given back now is later,
-        # by whoever finds the lock.
+        # The kernel threads in it ended with their interfaces. What cannot be given back now is given back
+        # later, by whichever process finds the lock file.
         if partition.give_back(self._journal):
             self._path.unlink(missing_ok=True)
         fd, self._fd = self._fd, None
@@ -98,10 +98,10 @@ class Claim:
 
 @shielded
 def clean(directory: Path = LOCKS) -> list[str]:
-    """Remove every lab whose owner is dead; returns the names of the namespaces that went.
+    """Remove every lab whose owner is dead; returns the names of the removed namespaces.
 
-    Labs of living owners and whatever carries no lab's identifier are not touched;
-    processes are never ended.
+    Labs of living owners, and anything not named after a lab, are left alone; processes
+    are never killed.
     """
     removed: list[str] = []
     for path in sorted(directory.glob("*.lock")):
@@ -129,7 +129,7 @@ def clean(directory: Path = LOCKS) -> list[str]:
 
 
 def leftovers(directory: Path = LOCKS) -> list[str]:
-    """Namespaces named like a lab's for which no lock exists: nobody can tell whether they are in use."""
+    """Namespaces named like a lab's for which no lock exists, so they may be in use or not."""
     return [
         name
         for name in _namespaces()
@@ -139,7 +139,7 @@ def leftovers(directory: Path = LOCKS) -> list[str]:
 
 @contextmanager
 def alone(directory: Path = LOCKS) -> Iterator[None]:
-    """While inside, no other lab of this machine is inside."""
+    """Only one lab of this machine at a time can be inside this context."""
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -150,7 +150,7 @@ def alone(directory: Path = LOCKS) -> Iterator[None]:
 
 
 def open_locked(path: Path, flags: int) -> int | None:
-    """Descriptor of ``path`` with its lock held; None if another holds it, or made or removed it meanwhile.
+    """Open ``path`` and take its lock; None if another process holds it, or just made or removed it.
 
     Close-on-exec: a child that inherited the lock would keep a dead lab alive.
     """
@@ -160,7 +160,7 @@ def open_locked(path: Path, flags: int) -> int | None:
         return None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Between open and lock somebody may have cleaned the file away; then the lock protects nothing.
+        # The file may have been removed between open and lock; then the lock protects nothing.
         if os.stat(path).st_ino == os.fstat(fd).st_ino:
             return fd
     except (BlockingIOError, FileNotFoundError):
@@ -173,7 +173,7 @@ def open_locked(path: Path, flags: int) -> int | None:
 
 
 def _others_live(own: Path) -> bool:
-    """Is a lab open whose lock is another one than ``own``?"""
+    """Whether a lab is open whose lock is not ``own``."""
     for path in own.parent.glob("*.lock"):
         if path == own or not _IDENTIFIER.fullmatch(path.stem):
             continue
@@ -189,7 +189,7 @@ def _others_live(own: Path) -> bool:
 
 
 def _folders(path: Path) -> list[Path]:
-    """The folders that a lab's owner noted in its lock file, behind the number of its process."""
+    """The folders that a lab's owner noted in its lock file, after its process ID."""
     _, _, noted = path.read_bytes().partition(b"\n")
     found = [Path(os.fsdecode(name)) for name in noted.split(b"\0") if name]
     return [folder for folder in found if folder.name.startswith(_SCRATCH) and not folder.is_symlink()]

@@ -28,13 +28,13 @@ def choose(
     allowed: Iterable[int] | None = None,
     cpus: Path = _SYSTEM_CPUS,
 ) -> Cores:
-    """Pick two CPUs, on physical cores of their own where there are two.
+    """Pick two CPUs, on different physical cores if there are two.
 
-    ``sender`` and ``dut`` fix a choice. With three or more cores the one of CPU 0 stays
+    ``sender`` and ``dut`` fix a choice. With three or more cores, the core of CPU 0 stays
     free, because the kernel's own work gathers there; both come from one package, so that
     packets do not cross between sockets. ``allowed`` is the process's affinity by default.
 
-    Raises ``MissingCapability`` with fewer than two CPUs, ``InputError`` for a CPU that may not be used.
+    Raises ``MissingCapability`` with fewer than two CPUs, ``InputError`` for a CPU that cannot be used.
     """
     usable = sorted(os.sched_getaffinity(0) if allowed is None else set(allowed))
     if len(usable) < 2:

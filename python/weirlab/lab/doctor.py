@@ -34,7 +34,7 @@ _CAPABILITIES: Final = {
 
 
 def diagnose(store: Path | None = None) -> list[Finding]:
-    """Try everything that the labs need; nothing stays behind.
+    """Try everything that the labs need; nothing is left behind.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def diagnose(store: Path | None = None) -> list[Finding]:
 
 
 def missing_for_namespaces() -> str | None:
-    """Why the namespaces lab cannot work here, in one sentence; None where it can."""
+    """Why the namespaces lab cannot work here, in one sentence; None if it can."""
     findings = [_capabilities(), *_namespaces_and_xdp(), _kernel_threads(), steadiness.two_cpus()]
     for finding in findings:
         if finding.essential and not finding.ok:
@@ -69,7 +69,7 @@ def missing_for_namespaces() -> str | None:
 
 
 def need_namespaces(who_needs: str) -> None:
-    """Raises ``MissingCapability`` where the namespaces lab cannot work: ``endpoints need`` it, say."""
+    """Raise ``MissingCapability`` if the namespaces lab cannot work. ``who_needs`` begins the message."""
     if (missing := missing_for_namespaces()) is not None:
         raise MissingCapability(
             f"{who_needs} network namespaces, which do not work here ({missing}): run as root (sudo); "
@@ -95,7 +95,7 @@ def _kernel() -> Finding:
         return Finding(
             "kernel",
             False,
-            f"Linux {release}; XDP live frames came with {wanted}",
+            f"Linux {release}; XDP live frames need {wanted}",
             f"use Linux {wanted} or newer; until then packets go through packet sockets, at lower rates",
             essential=False,
         )
@@ -103,14 +103,14 @@ def _kernel() -> Finding:
 
 
 def _namespaces_and_xdp() -> list[Finding]:
-    """Tried inside a namespace without a name, which the kernel takes away with the thread."""
+    """Try everything in an unnamed namespace, which the kernel removes with the thread."""
     findings: list[Finding] = []
 
     def try_all() -> None:
         for name, attempt, essential, remedy in _attempts():
             try:
                 findings.append(Finding(name, True, attempt(), essential=essential))
-            # pyroute2's errors are no OSErrors, and which ones come is the kernel's choice.
+            # pyroute2 raises errors that are not OSErrors, and which ones depends on the kernel.
             except Exception as error:
                 findings.append(Finding(name, False, reason(error), remedy, essential))
                 if essential:
@@ -121,7 +121,7 @@ def _namespaces_and_xdp() -> list[Finding]:
 
 
 def _attempts() -> Iterator[tuple[str, Callable[[], str], bool, str]]:
-    """Name, what to try (returns the detail), essential, remedy; each builds on those before."""
+    """Name, function to try (returns the detail), essential, remedy; each builds on the previous ones."""
     index: list[int] = []
     program: list[int] = []
 
@@ -147,18 +147,18 @@ def _attempts() -> Iterator[tuple[str, Callable[[], str], bool, str]]:
             bpf.run_live(program[0])
         finally:
             os.close(program.pop())
-        return "the kernel sends what a program makes"
+        return "the kernel sends frames that a program makes"
 
     packet_sockets = "packets will go through packet sockets (--backend af_packet), at lower rates"
     yield "network namespaces", namespace, True, f"CONFIG_NET_NS and Linux 5.2 are needed; {AS_ROOT}"
     yield "veth interfaces", veth, True, "CONFIG_VETH is needed: modprobe veth, or a kernel that has it"
-    yield "BPF", load, False, f"CONFIG_BPF_SYSCALL and CAP_BPF are needed; without, {packet_sockets}"
-    yield "native XDP", native, False, f"Linux 5.9 is needed; without, {packet_sockets}"
-    yield "XDP live frames", live, False, f"Linux 5.18 is needed; without, {packet_sockets}"
+    yield "BPF", load, False, f"CONFIG_BPF_SYSCALL and CAP_BPF are needed; without them, {packet_sockets}"
+    yield "native XDP", native, False, f"Linux 5.9 is needed; without it, {packet_sockets}"
+    yield "XDP live frames", live, False, f"Linux 5.18 is needed; without it, {packet_sockets}"
 
 
 def _af_xdp() -> Finding:
-    """What endpoints that bypass the system need; tried in a namespace without a name, too."""
+    """What kernel-bypass endpoints need; also tried in an unnamed namespace."""
     name = "AF_XDP"
     try:
         native, zero_copy = in_thread(_try_af_xdp)
@@ -185,20 +185,20 @@ def _try_af_xdp() -> tuple[bool, bool]:
 def _btf() -> Finding:
     path = Path("/sys/kernel/btf/vmlinux")
     if path.exists():
-        return Finding("BTF", True, "the kernel describes its types")
+        return Finding("BTF", True, "the kernel provides its type information")
     return Finding(
         "BTF", False, f"{path} is missing", "use a kernel with CONFIG_DEBUG_INFO_BTF", essential=False
     )
 
 
 def _kernel_threads() -> Finding:
-    """The device's receive work is done by kernel threads, which a process number namespace hides."""
+    """Kernel threads do the device's receive work; a PID namespace hides them."""
     try:
         visible = Path("/proc/2/comm").read_text().strip() == "kthreadd"
     except OSError:
         visible = False
     if visible:
-        return Finding("kernel threads", True, "visible, so that they can be bound to a CPU")
+        return Finding("kernel threads", True, "visible, so they can be bound to a CPU")
     return Finding(
         "kernel threads", False, "hidden from this process", "in a container: --pid=host --privileged"
     )
@@ -232,11 +232,11 @@ def _devices() -> Iterator[Finding]:
         remedy = "follow the advice, or choose another device with --dut"
         yield Finding(f"device {name}", not missing, detail, "" if not missing else remedy, essential=False)
     for why in dut.broken():
-        yield Finding("devices", False, why, "mend or reinstall that package", essential=False)
+        yield Finding("devices", False, why, "repair or reinstall that package", essential=False)
 
 
 def _tap() -> Finding:
-    """What a link tap needs beyond XDP, which is tried above."""
+    """What a link tap needs in addition to XDP, which is tried above."""
     name = "link tap"
     lacking = []
     if not any(_can_be_loaded(library) for library in ("libpcap.so.1", "libpcap.so.0.8")):
@@ -244,13 +244,13 @@ def _tap() -> Finding:
     if programs.find("nft") is None:
         lacking.append("nft, for a mirror without XDP")
     if lacking:
-        remedy = "install libpcap0.8 or libpcap, and nftables; a tap works without, as far as it goes"
+        remedy = "install libpcap0.8 or libpcap, and nftables; without them, a tap lacks only these features"
         return Finding(name, False, f"missing: {'; '.join(lacking)}", remedy, essential=False)
     return Finding(name, True, "libpcap for filters, nft for a mirror without XDP")
 
 
 def _netem() -> Finding:
-    """Tried inside a namespace without a name. Nothing is amiss without: Weir has an emulator of its own."""
+    """Tried in an unnamed namespace. Always ok, because Weir has its own emulator."""
     try:
         done = in_thread(_try_netem)
     except (OSError, MissingCapability) as error:

@@ -1,4 +1,4 @@
-"""What the Rust engine answers, as records."""
+"""Translates the Rust engine's results into records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weirlab.traffic.plan import Plan
 
 
 def to_result(raw: Mapping[str, Any], plan: Plan) -> EngineResult:
-    """Translate what ``weirlab._engine`` answered to ``plan``; trial totals are sums over the flows."""
+    """Translate the result of ``weirlab._engine`` for ``plan``; trial totals are sums over the flows."""
     flows, received = raw["flows"], raw["flows"]["received"]
     n = int(received.sum())
     delay_sum = float(flows["delay_sum_ns"].sum())

@@ -1,4 +1,4 @@
-"""What a look at this machine found."""
+"""A finding about this machine."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from typing import Final
 
 AS_ROOT: Final = (
-    "run as root; in a container: --privileged --pid=host. Without, use the simulated lab: --lab sim"
+    "run as root; in a container: --privileged --pid=host. Without root, use the simulated lab: --lab sim"
 )
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at. ``remedy`` says what to do when it is not ``ok``."""
+    """One check and its result. ``remedy`` says what to do when it is not ``ok``."""
 
     name: str
     ok: bool
     detail: str
     remedy: str = ""
     essential: bool = True
-    """Whether the namespaces lab cannot do without it; else it works, less well or not for all devices."""
+    """Whether the namespaces lab needs it; if not, the lab still works, less well or not for all devices."""
 
 
 def reason(error: Exception) -> str:
-    """Why something failed, without what failed."""
+    """The reason of a failure, without the name of what failed."""
     words = error.strerror if isinstance(error, OSError) else str(error)
     return words or type(error).__name__

@@ -1,14 +1,14 @@
-"""What the host did: CPU time by state, softnet drops, frequency, temperature, memory.
+"""Host readings: CPU time by state, softnet drops, frequency, temperature, memory.
 
 Readings are cumulative since the machine started; a trial takes the difference of two
-(frequency, temperature and memory are of the moment).
+(frequency, temperature and memory are momentary values).
 
 On the device's CPU the engine keeps a thread of class SCHED_IDLE spinning while a trial
 runs, because a virtual CPU that goes idle takes long to wake. The kernel accounts for it
-as ``nice``, although to the device that CPU was free. So what accrues as ``nice`` there
-during a trial is reported as ``idle_poll``, counted into ``idle`` too, and left out of
-``nice``. Another process with a positive nice value on that very CPU could not be told
-apart; ``nice`` time from outside of trials stays ``nice``.
+as ``nice``, although for the device that CPU was free. So ``nice`` time of that CPU during
+a trial is reported as ``idle_poll``, also counted as ``idle``, and left out of ``nice``.
+Another process with a positive nice value on that CPU would be indistinguishable;
+``nice`` time outside of trials stays ``nice``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STATES: Final = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "
 """In the order of /proc/stat."""
 
 _PROCESSOR_ZONES: Final = ("x86_pkg_temp", "cpu", "soc", "acpitz")
-"""Beginnings of the thermal zone types that tell about the processor, best first."""
+"""Prefixes of the thermal zone types that belong to the processor, best first."""
 
 
 class HostReader:
@@ -38,7 +38,7 @@ class HostReader:
     cpus:
         CPU number per role.
     polled:
-        Role whose CPU is kept awake during trials; see the module's text.
+        Role whose CPU is kept awake during trials; see the module docstring.
     proc, sys:
         Where the kernel's file systems are mounted.
     handover:
@@ -67,14 +67,14 @@ class HostReader:
         self._management_s: Callable[[], float] | None = None
 
     def sample(self) -> HostSample:
-        """The readings of now."""
+        """Take all readings now."""
         stat = self._cpu_times()
         cpu_s = {role: dict(stat.get(cpu, {})) for role, cpu in self._cpus.items()}
         if states := cpu_s.get(self._polled):
             states["nice"] = max(states["nice"] - self._poll_s, 0.0)
             states["idle"] += self._poll_s
             states["idle_poll"] = self._poll_s
-        # First, because the answer waits for the session's work in hand.
+        # First, because the answer waits for the session's current work.
         management_s = None if self._management_s is None else self._management_s()
         dropped, squeezed = self._softnet(self._cpus.get(self._polled, -1))
         return HostSample(
@@ -91,30 +91,30 @@ class HostReader:
         )
 
     def watch(self, threads: Sequence[int], processes: Sequence[int] = ()) -> None:
-        """From now on samples tell how long these threads and all those of these processes, the device,
-        had to wait.
+        """Include in samples from now on how long the device (these threads, and all threads of these
+        processes) had to wait.
 
-        Processes may begin and end threads meanwhile.
+        Processes may start and end threads in between.
         """
         self._threads, self._processes = list(threads), list(processes)
         self._spent_ns, self._waited_ns = {}, 0
 
     def manage(self, cpu_s: Callable[[], float] | None) -> None:
-        """From now on samples tell what a management session took from the device's CPU; None for none."""
+        """Include in samples what a management session took of the device's CPU time; None for none."""
         self._management_s = cpu_s
 
     def _wait_s(self) -> float | None:
-        """Time that the device was kept from running by others, as far as the scheduler's statistics
-        (/proc/PID/schedstat) prove it; None without threads or kernels that do not tell.
+        """Time that other work kept the device from running, as far as the scheduler's statistics
+        (/proc/PID/schedstat) prove it; None without threads, or if the kernel does not report it.
 
-        Threads that share a CPU, one for each direction of the traffic, wait for one another as well, which
-        is the device's own doing. What a thread waited between two samples beyond the time that the others
-        ran is somebody else's.
+        Threads that share a CPU, one for each direction of the traffic, also wait for one another, which is
+        the device's own doing. Only what a thread waited between two samples beyond the time that the others
+        ran was caused by other work.
         """
         try:
             spent = {thread: self._schedstat(thread) for thread in self._threads}
             for thread in (each for process in self._processes for each in threads_of(process, self._proc)):
-                # It may have ended since it was listed.
+                # The thread may have ended since it was listed.
                 with suppress(OSError):
                     spent[thread] = self._schedstat(thread)
         except (OSError, ValueError, IndexError):
@@ -124,23 +124,23 @@ class HostReader:
         since = {
             thread: (ran - before[0], waited - before[1])
             for thread, (ran, waited) in spent.items()
-            # A thread that was not there before has done all since.
+            # A new thread did everything since the last sample.
             if (before := self._spent_ns.get(thread, (0, 0) if self._spent_ns else None)) is not None
         }
         all_ran = sum(ran for ran, _ in since.values())
         beyond = [max(waited - (all_ran - ran), 0) for ran, waited in since.values()]
-        # Threads of one daemon wait for the same at the same time.
+        # Threads of one daemon wait for the same thing at the same time.
         self._waited_ns += max(beyond, default=0) if self._processes else sum(beyond)
         self._spent_ns = spent
         return self._waited_ns / 1e9
 
     def _schedstat(self, thread: int) -> tuple[int, int]:
-        """Time in ns on a CPU and on a run queue."""
+        """Time in ns that a thread spent on a CPU and on a run queue."""
         ran, waited, *_ = (self._proc / str(thread) / "schedstat").read_text().split()
         return int(ran), int(waited)
 
     def handover_ns(self) -> float | None:
-        """Between the CPUs of sender and device, just now; takes about a millisecond."""
+        """Measure the handover between the CPUs of sender and device; takes about a millisecond."""
         sender, dut = self._cpus.get("sender"), self._cpus.get("dut")
         if self._handover is None or sender is None or dut is None or sender == dut:
             return None
@@ -176,19 +176,19 @@ class HostReader:
         with suppress(OSError):
             for number, line in enumerate((self._proc / "net/softnet_stat").read_text().splitlines()):
                 values = [int(value, 16) for value in line.split()]
-                # Lines are those of the CPUs online; since Linux 5.10 the 13th column tells which.
+                # There is a line per online CPU; since Linux 5.10 the 13th column has its number.
                 if (values[12] if len(values) > 12 else number) == cpu:
                     return values[1], values[2]
         return 0, 0
 
     def _frequency_mhz(self) -> float | None:
-        """Of the device's CPU, where the kernel knows it; on virtual machines it often does not."""
+        """Frequency of the device's CPU, if the kernel knows it; on virtual machines it often does not."""
         cpu = self._cpus.get(self._polled)
         khz = _number(self._sys / f"devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq")
         return None if khz is None else khz / 1e3
 
     def _temperature_c(self) -> float | None:
-        """Of the processor's hottest thermal zone, or of any where none is known to be the processor's."""
+        """Temperature of the processor's hottest thermal zone, or of any zone if none is known to be its."""
         zones: list[tuple[str, float]] = []
         for path in sorted((self._sys / "class/thermal").glob("thermal_zone*")):
             with suppress(OSError):
@@ -213,7 +213,7 @@ class HostReader:
 
 
 def _number(path: Path) -> float | None:
-    """The number in a file of /sys; None where it does not exist or cannot be read just now."""
+    """The number in a file of /sys; None if it does not exist or cannot be read."""
     try:
         return float(path.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What test beds in network namespaces of this machine share."""
+"""What all test beds in network namespaces of this machine share."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ BackendChoice = Literal["auto", "xdp", "af_packet"]
 
 _WARM_UP_S: Final = 0.15
 _WARM_UP_PARTS: Final = 3
-"""So many in a row must be fast: free memory that is warm may precede memory that is not."""
+"""All parts of a round must be fast: warm free memory may come before cold memory."""
 _WARM_UP_ROUNDS: Final = 33
 
 
 class NamespaceBed(ABC):
-    """Ownership, engine, counters, and leaving nothing behind."""
+    """Base of test beds in namespaces: ownership, engine, counters, and complete removal."""
 
     __test__ = False
 
@@ -44,11 +44,11 @@ class NamespaceBed(ABC):
     _receives = wiring.RX0.name
     """The interface at which the engine receives."""
     _destination = wiring.RX0
-    """Where the sender's frames are addressed to."""
+    """The destination of the sender's frames."""
     _back_destination = wiring.TX0
-    """Where those are addressed to that the receiver's side sends, when calls are answered."""
+    """The destination of frames from the receiver's side, when calls are answered."""
     _places: Places = ()
-    """Where the rules accept test traffic, if at several positions."""
+    """The positions at which the rules accept test traffic, if there are several."""
 
     def __init__(self, backend: BackendChoice, cores: Cores | None, isolated: bool = True) -> None:
         self._backend = backend
@@ -98,7 +98,7 @@ class NamespaceBed(ABC):
         return self.play(compile_plan(traffic, self._places))
 
     def play(self, plan: Plan) -> EngineResult:
-        """Send a schedule as it is."""
+        """Send a schedule unchanged."""
         from weirlab.lab.engine import to_result
 
         engine = self._loaded_engine()
@@ -140,10 +140,10 @@ class NamespaceBed(ABC):
 
     @abstractmethod
     def _build(self) -> None:
-        """Wire the namespaces up."""
+        """Create and connect the namespaces."""
 
     def _spared(self) -> Sequence[int]:
-        """Further CPUs that are not isolated, nor given other work."""
+        """Further CPUs, which are neither isolated nor given other work."""
         return ()
 
     def _add_meter(self, part: str, interfaces: Mapping[str, str], *, ip: bool = False) -> None:
@@ -168,14 +168,14 @@ class NamespaceBed(ABC):
 
 
 def open_engine(**options: Any) -> Engine:
-    """``weirlab._engine.Engine``, when it is needed."""
+    """Open ``weirlab._engine.Engine``, which is only imported now."""
     with engine_needed():
         from weirlab._engine import Engine
     return Engine(**options)
 
 
 def what_was_had(engine: Engine | None, claim: clean.Claim) -> dict[str, str]:
-    """Facts about the engine and the CPUs: what they had to do without, and how the CPUs are kept free."""
+    """Facts about the engine and the CPUs: which features were missing, and how the CPUs are kept free."""
     found = {
         "fallback_reason": None if engine is None else engine.fallback_reason,
         "real_time_refused": None if engine is None else engine.real_time_refused,
@@ -186,11 +186,11 @@ def what_was_had(engine: Engine | None, claim: clean.Claim) -> dict[str, str]:
 
 @interruptible
 def warm_up(engine: Engine, sender_mac: str, receiver_mac: str) -> None:
-    """Send until frames lie in memory that was used before.
+    """Send until frames use memory that has been touched before.
 
-    On a virtual machine the host may back memory only when it is touched, and take it back
-    when it is free for a while: at some 5 µs a page the first hundreds of thousands of
-    frames leave thirty times more slowly.
+    On a virtual machine the host may back memory only when it is touched, and reclaim it
+    after it has been free for a while: at some 5 µs per page, the first hundreds of
+    thousands of frames would be sent thirty times more slowly.
     """
     import numpy as np
 

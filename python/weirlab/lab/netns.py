@@ -34,11 +34,11 @@ _CONNTRACK_MAX: Final = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 
 
 class NetnsLab(NamespaceBed):
-    """Sender, device under test and receiver in namespaces of their own, on one machine.
+    """Sender, device under test and receiver in separate namespaces on one machine.
 
-    The device is what ``driver`` makes of its namespace: by default this machine's kernel, forwarding
-    between its interfaces ``in0`` and ``out0`` behind a filter. Its receive work is done by kernel threads
-    on a CPU of its own.
+    The device is what ``driver`` makes of its namespace: by default this machine's kernel, which forwards
+    between the interfaces ``in0`` and ``out0`` through a filter. Kernel threads on a separate CPU do its
+    receive work.
 
     Parameters
     ----------
@@ -49,13 +49,13 @@ class NetnsLab(NamespaceBed):
     cores:
         CPUs to use; :func:`weirlab.lab.cores.choose` decides by default.
     aimed:
-        What test traffic has to look like for the device's rules to accept it, and what the device's
-        interfaces are called; None for the benchmarking ranges, ``in0`` and ``out0``.
+        The test traffic that the device's rules accept, and the names of the device's interfaces; None for
+        the benchmarking ranges, ``in0`` and ``out0``.
 
     Raises
     ------
     MissingCapability
-        If privileges, a tool or a kernel feature are missing.
+        If a privilege, a tool or a kernel feature is missing.
     LabError
         If the lab cannot be built, or the filter refuses its first ruleset.
     """
@@ -82,7 +82,7 @@ class NetnsLab(NamespaceBed):
             self._ports = replace(wiring.IN0, name=aimed.inward), replace(wiring.OUT0, name=aimed.outward)
         self._rules: RuleSetup | None = None
         self._slice_ns = 0
-        """Time slices of the device's threads, if they are not the usual ones."""
+        """Time slices of the device's threads, if not the default ones."""
         self._session: Session | None = None
         self._sampler: Sampler | None = None
         self._seen: InsideView | None = None
@@ -115,7 +115,7 @@ class NetnsLab(NamespaceBed):
 
     @shielded
     def set_cross_traffic(self, on: bool) -> None:
-        """Open a management session with the device, or end it."""
+        """Open or end a management session with the device."""
         if on == (self._session is not None):
             return
         if not on:
@@ -132,7 +132,7 @@ class NetnsLab(NamespaceBed):
     @contextmanager
     @shielded
     def watch_inside(self) -> Iterator[None]:
-        """Meanwhile a sampler inside the device, on its CPU, looks around while traffic runs."""
+        """Run a sampler inside the device, on its CPU, during traffic, for as long as the context lasts."""
         sampler = Sampler(self._netns["dut"], self._cores.dut, self._inside)
         self._sampler = sampler
         self._account()
@@ -148,7 +148,7 @@ class NetnsLab(NamespaceBed):
         self._driver.settle()
 
     def seen_inside(self) -> InsideView | None:
-        """What the sampler saw during the last traffic; None when there was none."""
+        """What the sampler saw during the last traffic; None without a sampler."""
         return self._seen
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class NetnsLab(NamespaceBed):
             session.close()
 
     def _account(self) -> None:
-        """Have host samples tell the CPU time of whoever works on the device beside it."""
+        """Have host samples report the CPU time of the session and the sampler."""
         guests = [guest for guest in (self._session, self._sampler) if guest is not None]
         self._host.manage((lambda: sum(guest.cpu_s() for guest in guests)) if guests else None)
 
@@ -181,10 +181,10 @@ class NetnsLab(NamespaceBed):
         return self.play(plan)
 
     def play(self, plan: Plan) -> EngineResult:
-        """Send a schedule as it is, looked at from inside if somebody watches.
+        """Send a schedule unchanged, sampled from inside if a sampler runs.
 
-        Calls are new to a device that keeps states: those of earlier calls would be in its table, and
-        more the longer the lab is used.
+        Calls are new to a stateful device: connections of earlier calls would otherwise fill its table, the
+        more so the longer the lab is used.
         """
         self._seen = None
         check_fit(self._driver, int(plan.frame_bytes.max()), plan.ip)
@@ -230,13 +230,13 @@ class NetnsLab(NamespaceBed):
         into, out_of = self._ports
         self._opened.callback(driver.stop)
         if driver.takes_turns:
-            # Warming up floods whatever is there, and a daemon may need seconds for what that leaves behind.
+            # Warming up floods the device, and a daemon may need seconds to work off what that leaves behind.
             self._loaded_engine()
             processes = driver.start(self.site)
-            # Threads take turns on the device's CPU, and a real-time thread gives its equal no turn: so the
-            # engine, which would make them real time, does not know them.
+            # Threads take turns on the device's CPU, and a real-time thread does not yield to another: so the
+            # engine, which would give them real-time priority, is not told about them.
             for thread in (*kernel, *(each for process in processes for each in threads_of(process))):
-                # It may have ended; and without, other work is in the way more often, which trials show.
+                # It may have ended. Without short slices other work interferes more often, which trials show.
                 with suppress(OSError):
                     slices.shorten(thread)
                     self._slice_ns = slices.slice_ns(thread)
@@ -253,7 +253,7 @@ class NetnsLab(NamespaceBed):
         self.set_rules(RuleSetup())
 
     def _networks(self) -> tuple[Sequence[str], Sequence[str]]:
-        """What lies behind the device's two ports."""
+        """The networks behind the device's two ports."""
         endpoints = None if self._aimed is None else self._aimed.endpoints
         if endpoints is None:
             return wiring.SENDERS, wiring.RECEIVERS
@@ -261,24 +261,24 @@ class NetnsLab(NamespaceBed):
 
     @property
     def _inside(self) -> tuple[str, str]:
-        """Interfaces through which packets pass the device, of two gateways the near one."""
+        """Interfaces through which packets pass the device, or the near one of two gateways."""
         into, out_of = self._ports
         return into.name, wiring.NEAR.name if "far" in self._netns else out_of.name
 
     def _by_role(self, sample: Sample) -> Sample:
-        """With the interfaces called as usual, whatever the user's rules call them."""
+        """``sample`` with the default interface names, whatever the user's rules call them."""
         usual = dict(zip(self._inside, (wiring.IN0.name, wiring.OUT0.name), strict=True))
         return replace(sample, counters={usual[name]: each for name, each in sample.counters.items()})
 
     def _check_room_for_states(self, traffic: Traffic) -> None:
-        """Packets of connections that the kernel's table has no room for are dropped: no filter's cost."""
+        """Raise ``LabError`` if connections exceed the kernel's table: such drops are not the filter's."""
         tracks = self._driver.tracks or (self._rules is not None and self._rules.stateful)
         if not tracks or not _CONNTRACK_MAX.exists():
             return
         room, wanted = int(_CONNTRACK_MAX.read_text()), connections(traffic)
         if wanted > room:
             raise LabError(
-                f"{wanted} connections do not fit into the connection table of this kernel ({room}); "
+                f"{wanted} connections do not fit into this kernel's connection table ({room}); "
                 f"use fewer flows or calls, or: sysctl -w net.netfilter.nf_conntrack_max={2 * wanted}"
             )
 
@@ -286,10 +286,9 @@ class NetnsLab(NamespaceBed):
 class PlainPair(NamespaceBed):
     """Sender and receiver with nothing but a veth pair between them, to measure Weir's own error.
 
-    The CPU that sends receives as well, so that the cable adds no queue and no wake-up. With
-    ``apart`` a kernel thread on the CPU that otherwise carries the device receives, which
-    shows what the sender alone is able to do. Programs of others that bind themselves to the sender's CPU
-    need it not to be ``isolated``.
+    The sending CPU also receives, so the cable adds no queue and no wake-up. With ``apart``, a kernel thread
+    on the CPU that otherwise carries the device receives, which shows what the sender alone can do. Other
+    programs that bind themselves to the sender's CPU need ``isolated`` to be False.
     """
 
     dut = "none"
@@ -327,6 +326,6 @@ def networks(addresses: tuple[str, str]) -> list[str]:
 
 
 def connections(traffic: Traffic) -> int:
-    """How many connections a firewall sees: what both sides of a call send each other is one."""
+    """How many connections a firewall sees; both directions of a call are one."""
     answered = traffic.calls is not None and traffic.calls.directions == "both"
     return traffic.flows.count // 2 if answered else traffic.flows.count

@@ -1,4 +1,4 @@
-"""A simulated device under test: the same interface and the same records, without any privilege."""
+"""A simulated device under test: same interface, same records, no privileges needed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _UNPACED_GAP_NS: Final = 200
 
 @dataclass(frozen=True)
 class SimDevice:
-    """A server with a finite queue, after the law that real packet filters were seen to follow.
+    """A server with a finite queue, modelled on the behaviour of real packet filters.
 
     A packet of L bytes whose match is the n-th rule is served in ``service_fixed_ns +
-    n * service_per_rule_ns + L * service_per_byte_ns`` on average; outside of the queue it
+    n * service_per_rule_ns + L * service_per_byte_ns`` on average; outside the queue it
     takes ``base_delay_ns + L * base_per_byte_ns``. A packet that finds ``queue_packets``
     inside, the one in service included, is lost.
 
@@ -45,21 +45,21 @@ class SimDevice:
     noise_cv: float = 0.3
     """Coefficient of variation of ``gamma`` noise."""
     stateful_ns: float = 0.0
-    """What connection tracking adds to the service time. Nothing by default: it is small against what the
-    rules cost, which netfilter walks for tracked connections as well."""
+    """What connection tracking adds to the service time. Zero by default: it is small compared with the
+    cost of the rules, which netfilter also walks for tracked connections."""
     cross_traffic_ns: float = 1_500_000.0
-    """For so long a management session takes the device's CPU each time it asks, if there is one."""
+    """How long each request of a management session, if there is one, takes the device's CPU."""
     cross_traffic_every_ns: float = 100_000_000.0
-    """How often it asks."""
+    """Interval between its requests."""
     disturb_ns: float = 0.0
-    """For so long the host takes the device's CPU away now and then; 0: never. As on a real host, the
+    """How long the host takes the device's CPU away now and then; 0: never. As on a real host, the
     trial knows when."""
     disturb_every_ns: float = 50_000_000.0
-    """How often on average, at random."""
+    """Mean interval between these disturbances, which are random."""
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Raises ``InputError`` for what no device can be."""
+        """Raises ``InputError`` for an impossible device."""
         for name, value in asdict(self).items():
             if name != "noise" and not (np.isfinite(value) and value >= 0):
                 raise InputError(f"simulated device: {name} is {value}, but must be a number from 0 up")
@@ -82,7 +82,7 @@ class SimDevice:
                 f"simulated device: noise is {self.noise!r}, but must be none, exponential or gamma"
             )
         if self.noise == "gamma" and self.noise_cv == 0:
-            raise InputError("simulated device: noise_cv is 0; say noise none for a device without noise")
+            raise InputError("simulated device: noise_cv is 0; use noise none for a device without noise")
 
 
 class SimLab:
@@ -116,7 +116,7 @@ class SimLab:
         self._rules = rules
 
     def set_cross_traffic(self, on: bool) -> None:
-        """Interrupts the device as :class:`SimDevice` says."""
+        """Switch interruptions of the device, as :class:`SimDevice` describes them, on or off."""
         self._cross_traffic = on
 
     def run(self, traffic: Traffic) -> EngineResult:
@@ -140,7 +140,7 @@ class SimLab:
         return result
 
     def counters(self) -> dict[str, int]:
-        """Of the recorded parts of all trials so far."""
+        """Counters over the recorded parts of all trials so far."""
         return dict(self._counters)
 
     def host(self) -> HostSample:
@@ -158,7 +158,7 @@ class SimLab:
         self.close()
 
     def _count(self, result: EngineResult) -> None:
-        """As the interfaces would: what comes from the receiver's side enters where the rest leaves."""
+        """Count as the interfaces would: frames from the receiver's side enter where the others leave."""
         flows, log = result.flows, result.packets
         back = np.zeros(len(flows.sent), np.bool_) if log is None else log.call_flows.back
         for into, out_of, mine in (("in", "out", ~back), ("out", "in", back)):
@@ -176,7 +176,7 @@ class SimLab:
         return [float(rules.accepting[group]) for group in groups]
 
     def _next_seed(self, traffic: Traffic) -> int:
-        """Repeated trials differ from each other as they would in reality."""
+        """Return a new seed, so that repeated trials differ as they would in reality."""
         self._runs += 1
         words = np.random.SeedSequence([self._device.seed, traffic.seed, self._runs]).generate_state(1)
         return int(words[0])

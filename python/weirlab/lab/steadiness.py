@@ -15,12 +15,12 @@ _SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "jiffies", "pit")
 
 
 def findings() -> list[Finding]:
-    """Look at all of it; nothing stays behind."""
+    """Check everything; nothing is left behind."""
     return [two_cpus(), _real_time(), _isolation(), _clock(), _frequency(), _temperature()]
 
 
 def two_cpus() -> Finding:
-    """Whether sender and device can have a CPU each."""
+    """Whether sender and device can each have a CPU."""
     try:
         chosen = cores.choose()
     except MissingCapability as error:
@@ -38,20 +38,20 @@ def two_cpus() -> Finding:
 
 
 def _real_time() -> Finding:
-    """Whether sender and device may have right of way over all ordinary work during a trial."""
+    """Whether sender and device may have real-time priority during a trial."""
     name = "real-time priority"
     try:
         real_time.attempt()
     except OSError as error:
         why, remedy = real_time.why_refused()
         told = f"{reason(error)} ({why})" if why else reason(error)
-        detail = f"refused: {told}; other work on this machine spoils more trials"
+        detail = f"refused: {told}; other work on this machine will disturb more trials"
         return Finding(name, False, detail, remedy, essential=False)
     if not (longest_s := real_time.longest_s()):
         return Finding(
             name,
             False,
-            "the kernel gives no time to it (kernel.sched_rt_runtime_us is 0), so no trial has it",
+            "the kernel gives it no CPU time (kernel.sched_rt_runtime_us is 0), so no trial has it",
             "sysctl -w kernel.sched_rt_runtime_us=950000",
             essential=False,
         )
@@ -59,7 +59,7 @@ def _real_time() -> Finding:
 
 
 def _isolation() -> Finding:
-    """Tried as a test bed does, and given back at once."""
+    """Tried as a test bed does it, and undone at once."""
     name = "isolated CPUs"
     try:
         chosen = cores.choose()

@@ -1,4 +1,4 @@
-"""How namespaces are wired up: addresses, routes, and who does the receive work.
+"""How namespaces are connected: addresses, routes, and which CPU does the receive work.
 
 ::
 
@@ -13,8 +13,8 @@ A device that consists of two gateways has a namespace for each, and a cable bet
                       203.0.113.1       203.0.113.2
 
 Test traffic goes from 198.18.0.0/16 to 198.19.0.0/16 (RFC 2544) or from 2001:2:0:1::/64
-to 2001:2:0:2::/64 (RFC 5180); the addresses of the interfaces lie in the parts that the
-flows leave free. All neighbours are permanent: no address resolution disturbs a trial.
+to 2001:2:0:2::/64 (RFC 5180); the interfaces' own addresses lie in the parts that the
+flows leave free. All neighbour entries are permanent, so no address resolution disturbs a trial.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ STATION: Final = Port("nms0", "02:77:65:69:72:06", "198.51.100.2/24", "2001:db8:
 
 NEAR: Final = Port("wan0", "02:77:65:69:72:07", "203.0.113.1/24", "2001:db8:0:1::1/64")
 FAR: Final = Port("wan0", "02:77:65:69:72:08", "203.0.113.2/24", "2001:db8:0:1::2/64")
-"""The two gateways' interfaces towards one another, in TEST-NET-3 (RFC 5737)."""
+"""The two gateways' interfaces to each other, in TEST-NET-3 (RFC 5737)."""
 
 BETWEEN_MTU_BYTES: Final = 1500
-"""Of the cable between two gateways: that of Ethernet, as tunnels usually find it."""
+"""MTU of the cable between two gateways: that of Ethernet, which tunnels usually run over."""
 
 _MANAGEMENT_MTU_BYTES: Final = 1500
 
@@ -70,7 +70,7 @@ QUIET: Final = {
     "net/ipv6/conf/default/accept_ra": 0,
     "net/ipv6/conf/default/router_solicitations": 0,
     "net/ipv6/conf/default/addr_gen_mode": 1,
-    # Multicast listener reports cannot be forbidden: have them over before the first trial.
+    # Multicast listener reports cannot be switched off: finish them before the first trial.
     "net/ipv6/mld_qrv": 1,
     "net/ipv6/conf/default/mldv1_unsolicited_report_interval": 1,
     "net/ipv6/conf/default/mldv2_unsolicited_report_interval": 1,
@@ -79,7 +79,7 @@ QUIET: Final = {
 ROUTER: Final = {**QUIET, "net/ipv4/ip_forward": 1, "net/ipv6/conf/all/forwarding": 1}
 WITHOUT_IPV6: Final = {"net/ipv6/conf/all/disable_ipv6": 1, "net/ipv6/conf/default/disable_ipv6": 1}
 SWITCH: Final = {
-    # What a switch forwards is no firewall's business; some hosts have it so for containers.
+    # A switch's traffic must not pass the firewall, as some hosts configure it for containers.
     "net/bridge/bridge-nf-call-iptables": 0,
     "net/bridge/bridge-nf-call-ip6tables": 0,
     "net/bridge/bridge-nf-call-arptables": 0,
@@ -89,7 +89,7 @@ SWITCH: Final = {
 @contextmanager
 @shielded
 def quiet(*parts: str) -> Iterator[list[Namespace]]:
-    """Namespaces of a lab of their own, for as long as the block lasts; nothing is sent in them by itself."""
+    """Namespaces of a separate lab, for as long as the context lasts; nothing in them sends by itself."""
     clean.clean()
     claim = clean.Claim()
     try:
@@ -112,15 +112,15 @@ def build_through_device(
     *,
     forwards: bool = True,
 ) -> list[int]:
-    """Make the namespaces and wire sender, device and receiver up in a row.
+    """Make the namespaces and connect sender, device and receiver in a row.
 
-    The device consists of one gateway or of two. ``networks`` are those that lie behind its two ports. The
-    kernel of a gateway ``forwards``, or drops what is not for itself; of two, neither has a route to what is
-    behind the other. What is between two gateways comes later (:func:`join`).
+    The device consists of one gateway or two. ``networks`` lie behind its two ports. The kernel of a gateway
+    ``forwards``, or drops what is not addressed to it; of two gateways, neither has a route to what is behind
+    the other. The connection between two gateways is made later (:func:`join`).
 
-    The device's receive work is bound to ``dut_cpu``. What the receiver's interface takes
-    in is done where the device hands it over, so on the same CPU. Returns the process numbers
-    of the kernel threads that do the device's work.
+    The device's receive work is bound to ``dut_cpu``. The receive work of the receiver's interface happens
+    where the device hands frames over, so on the same CPU. Returns the process IDs of the kernel threads that
+    do the device's work.
     """
     near, far = gateways[0], gateways[-1]
     for part in (tx, *gateways, rx):
@@ -162,7 +162,7 @@ def build_plain(tx: Namespace, rx: Namespace, rx_cpu: int | None) -> list[int]:
     """Make two namespaces with nothing but a cable between them.
 
     ``rx_cpu`` does the receive work; None leaves it to the CPU that sends, as the kernel does. Returns the
-    process numbers of the kernel threads that do it.
+    process IDs of the kernel threads that do it.
     """
     threads: list[int] = []
     for part in (tx, rx):
@@ -182,7 +182,7 @@ def build_plain(tx: Namespace, rx: Namespace, rx_cpu: int | None) -> list[int]:
 
 
 def make_end(here: Port, there: Port, there_fd: int) -> None:
-    """A cable from here to the namespace behind ``there_fd``, whose frames stay what they are."""
+    """Make a cable from here to the namespace behind ``there_fd``, without offloads that change frames."""
     interface.create_pair(here, there, there_fd, MTU_BYTES)
     interface.set_offloads(here.name, gro=False)
 
@@ -190,8 +190,7 @@ def make_end(here: Port, there: Port, there_fd: int) -> None:
 def join(near: Namespace, far: Namespace) -> None:
     """Make the cable between two gateways.
 
-    It has no rings of its own: what arrives is taken in where it is sent, on the CPU of the gateways, by the
-    backlog.
+    It has no rings: the backlog receives frames where they are sent, on the CPU of the gateways.
     """
     with descriptor(far) as far_fd:
         near.call(lambda: interface.create_pair(NEAR, FAR, far_fd, BETWEEN_MTU_BYTES))
@@ -206,7 +205,7 @@ def _bring_up_link(here: Port, there: Port) -> None:
 
 
 def _bring_up_device(*sides: tuple[Port, Port, Sequence[str]]) -> None:
-    """Each side is a port, its neighbour, and the networks behind that."""
+    """Bring up the device's ports; each side is a port, its neighbour, and the networks behind that."""
     ports = tuple(port for port, _, _ in sides)
     for port in ports:
         interface.set_offloads(port.name, gro=True)
@@ -223,7 +222,7 @@ def _bring_up_receiver(threaded: bool = False) -> None:
 
 
 def thread_receiving(ports: tuple[Port, ...]) -> None:
-    """Have kernel threads take in what the ports, which are up and have GRO, receive."""
+    """Have kernel threads do the receive work of the ports, which are up and have GRO."""
     sysfs = syscalls.mount_sysfs()
     try:
         for port in ports:
@@ -234,7 +233,7 @@ def thread_receiving(ports: tuple[Port, ...]) -> None:
 
 
 def behind(neighbour: Port, port: Port, networks: Sequence[str]) -> list[Route]:
-    """Routes to ``networks`` out of ``port`` by way of ``neighbour``'s address of the same IP version."""
+    """Routes to ``networks`` out of ``port`` via ``neighbour``'s address of the same IP version."""
     gateways = {4: neighbour.ipv4, 6: neighbour.ipv6}
     return [
         Route(network, gateways[6 if ":" in network else 4].partition("/")[0], neighbour.mac, port.name)
@@ -244,7 +243,7 @@ def behind(neighbour: Port, port: Port, networks: Sequence[str]) -> list[Route]:
 
 @contextmanager
 def descriptor(namespace: Namespace) -> Iterator[int]:
-    """Of the file behind the namespace's name."""
+    """Open the namespace's file; yields its descriptor."""
     fd = os.open(namespace.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield fd

@@ -1,7 +1,7 @@
 """Recording a link without touching it: the bridge in this process, the recorder in another.
 
-``tap`` puts a tap or a logger together, ``session`` watches it; ``recording`` keeps the recorder in a
-process of its own, so that whatever becomes of it the link does not notice; ``host`` changes interfaces and
-changes them back, and bridges where XDP cannot run; ``account`` says of every frame where it went,
-``manifest`` keeps that beside the record.
+``tap`` sets up a tap or a logger, ``session`` watches it; ``recording`` runs the recorder in a separate
+process, so that its failure cannot affect the link; ``host`` changes interfaces and restores them, and
+bridges where XDP cannot run; ``account`` says where every frame went, ``manifest`` keeps that next to the
+record.
 """

@@ -11,7 +11,7 @@ Stage = Literal["ring", "disk", "recorder"]
 
 @dataclass(frozen=True)
 class Side:
-    """Frames that came in by ``interface``, one end of the link."""
+    """Frames that arrived on ``interface``, one end of the link."""
 
     interface: str
     received: int = 0
@@ -23,7 +23,7 @@ class Side:
     not_copied: int = 0
     """The ring was full."""
     cut: int = 0
-    """Copied to their first bytes only, as the CPU that forwards had no time left."""
+    """Only their first bytes were copied, because the forwarding CPU had no time left."""
     bytes: int = 0
     reason: str = ""
     """Why the other end refused frames, if it did."""
@@ -31,7 +31,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Mirror:
-    """Copies that leave for the logger by ``interface``."""
+    """Copies that leave for the logger through ``interface``."""
 
     interface: str
     sent: int = 0
@@ -43,44 +43,44 @@ class Mirror:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What became of frames of one interface in the recorder."""
+    """What happened in the recorder to the frames of one interface."""
 
     name: str
     seen: int = 0
     lost: int = 0
-    """Never came here: the buffer in front of the recorder was full."""
+    """Never got here: the buffer in front of the recorder was full."""
     filtered: int = 0
     written: int = 0
     not_written: int = 0
 
     def plus(self, other: Self) -> Self:
-        """Both together."""
+        """The sum of both."""
         return replace(
             self, **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)[1:]}
         )
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """As a recorder's ``progress`` tells it."""
+        """Read an interface from a recorder's ``progress``."""
         return cls(str(values["name"]), *(int(values[f.name]) for f in fields(cls)[1:]))
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Frames that are missing from the record, and when they came. Times are ns since 1970."""
+    """Frames that are missing from the record, and when they arrived. Times are ns since 1970."""
 
     from_ns: int
     to_ns: int
     stage: Stage
     """Where they were lost: ``ring`` full, ``disk`` refused them, or with a ``recorder`` that died."""
     frames: int | None
-    """None where it is not known how many."""
+    """None if unknown."""
     interface: str = ""
     reason: str = ""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """As a recorder's ``stop`` tells it."""
+        """Read a gap from the result of a recorder's ``stop``."""
         return cls(
             from_ns=int(values["from_ns"]),
             to_ns=int(values["to_ns"]),
@@ -100,7 +100,7 @@ class Sum:
 
     @property
     def holds(self) -> bool:
-        """Are they?"""
+        """Whether they are."""
         return self.left == self.right
 
 
@@ -114,24 +114,24 @@ class Account:
     ring: bool = False
     """Whether a recorder here reads the tap's ring."""
     recorded: tuple[Recorded, ...] = ()
-    """By interface, all recorders of this session together; of one that died, what it last said."""
+    """By interface, all recorders of this session together; for one that died, its last report."""
     vanished: int = 0
-    """Taken from the ring by a recorder that died, and in none of its files."""
+    """Taken from the ring by a recorder that died, but in none of its files."""
     repeated: int = 0
     """Written by a recorder that died before it gave them back to the ring, and again by the next one."""
     recording: bool = False
     """Whether frames are recorded here at all."""
     assumed: bool = False
-    """What was forwarded is worked out from what came in: nobody tells what the other end refused."""
+    """What was forwarded is derived from interface counters: nothing counts what the other end refused."""
     interrupted: bool = False
     """A recorder ended before the session did."""
     unknown: bool = False
-    """Frames are missing and nobody counted them: nothing listened, or a file could not be counted."""
+    """Frames are missing, but uncounted: nothing listened, or a file could not be counted."""
     gaps: tuple[Gap, ...] = ()
     failures: tuple[str, ...] = ()
-    """What recorders complained of last."""
+    """The last failures that recorders reported."""
     finished: bool = False
-    """No frame is under way any more, so that the sums can be judged."""
+    """No frame is in flight any more, so the sums can be checked."""
 
     @property
     def received(self) -> int:
@@ -151,7 +151,7 @@ class Account:
 
     @property
     def cut(self) -> int:
-        """Frames of which only the first bytes were copied, for the sake of the link."""
+        """Frames of which only the first bytes were copied, to spare the link."""
         return sum(side.cut for side in self.sides)
 
     @property
@@ -180,7 +180,7 @@ class Account:
 
     @property
     def complete(self) -> bool | None:
-        """Whether every frame is in the record, whole; None while frames come, and without a record here."""
+        """Whether every frame is in the record, whole; None while frames arrive, or without a record here."""
         if not (self.finished and self.recording):
             return None
         lacking = self.missing or self.unknown or self.cut or self.gaps or self.failures
@@ -198,7 +198,7 @@ class Account:
         found: list[Sum] = []
         for side in self.sides:
             name = side.interface
-            # Where one is worked out from the others the sum says nothing.
+            # If one is derived from the others, the sum proves nothing.
             if not self.assumed:
                 found.append(
                     Sum(
@@ -245,7 +245,7 @@ class Account:
 def from_tap(
     counters: Mapping[str, Any], a: str, b: str, mirror: str | None
 ) -> tuple[tuple[Side, ...], Mirror | None]:
-    """The tap's ``counters`` by the names of its interfaces."""
+    """The ends and the mirror of the tap's ``counters``, by the names of its interfaces."""
     numbers = ("received", "forwarded", "not_forwarded", "copied", "not_copied", "cut", "bytes")
     sides = tuple(
         Side(
@@ -263,7 +263,7 @@ def from_tap(
 
 
 def added(parts: Iterable[Sequence[Recorded]]) -> tuple[Recorded, ...]:
-    """Recorders that worked one after the other, by interface."""
+    """The sum over recorders that ran one after the other, by interface."""
     total: dict[str, Recorded] = {}
     for part in parts:
         for each in part:

@@ -1,4 +1,4 @@
-"""What the link monitor needs of the engine, so that it can be tried without one."""
+"""What the link monitor needs from the engine, so that it can be tested without one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weirlab.extras import engine_needed
 from weirlab.link.settings import RING_BYTES, SNAP_BYTES, Recording, TapSettings
 
 COUNT_S: Final = 120.0
-"""For counting what is in the file of a recorder that died."""
+"""Time limit for counting the frames in the files of a recorder that died."""
 
 
 class Tap(Protocol):
@@ -43,7 +43,7 @@ class Recorder(Protocol):
 
 
 def open_tap(settings: TapSettings) -> Tap:
-    """The XDP bridge that ``settings`` ask for. Raises ``MissingCapability`` where XDP cannot run."""
+    """Open the XDP bridge that ``settings`` describe. Raises ``MissingCapability`` if XDP cannot run."""
     with engine_needed():
         from weirlab._engine import Tap as EngineTap
     recording = settings.recording
@@ -51,7 +51,7 @@ def open_tap(settings: TapSettings) -> Tap:
     ring_bytes = recording.ring_bytes if recording is not None else RING_BYTES
     more: dict[str, Any] = {"ring_bytes": settings.ring_bytes or ring_bytes}
     if recording is not None:
-        # A filter has to see frames whole; what is kept of them the recorder cuts.
+        # A filter has to see whole frames; the recorder cuts what it keeps of them.
         more["snap_bytes"] = SNAP_BYTES if filtered else recording.snap_bytes
     return EngineTap(
         a=settings.a,
@@ -74,7 +74,7 @@ def open_recorder(
     netns: str | None = None,
     comment: str = "",
 ) -> Recorder:
-    """A recorder that writes to ``path`` from a ring or an interface."""
+    """Open a recorder that writes to ``path`` from a ring or an interface."""
     with engine_needed():
         from weirlab._engine import Recorder as EngineRecorder
     return EngineRecorder(
@@ -98,8 +98,8 @@ def open_recorder(
 def recorded(path: str) -> dict[str, Any] | None:
     """``packets``, ``not_ip``, ``first_ns``, ``last_ns``, ``cut_short``, ``bytes`` of a capture, or None.
 
-    A process of its own reads it, which may be large, and yields to everything else on this host. None, too,
-    where that takes longer than ``COUNT_S``.
+    A separate process of the lowest priority reads the file, which may be large. Also None if that takes
+    longer than ``COUNT_S``.
     """
     try:
         size_bytes = Path(path).stat().st_size

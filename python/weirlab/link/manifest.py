@@ -1,4 +1,4 @@
-"""What is kept beside a record: where every frame went, and what is missing from when to when."""
+"""What is kept next to a record: where every frame went, what is missing, and from when to when."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def host_facts() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is known of a record.
+    """What is known about a record.
 
-    Sums and ``complete`` are judged at the end only: before, frames are under way.
+    Sums and ``complete`` are only checked at the end: until then, frames are in flight.
     """
 
     kind: Literal["tap", "log"]
@@ -43,7 +43,7 @@ class Manifest:
     state: State
     start_ns: int
     end_ns: int
-    """Of a running one when it was last refreshed, which is all there is after a crash."""
+    """While running, the time of the last update, which is all that remains after a crash."""
     account: Account
     parts: tuple[Mapping[str, Any], ...]
     """The recorders, one after the other."""
@@ -52,7 +52,7 @@ class Manifest:
     sentence: str
 
     def document(self) -> dict[str, Any]:
-        """As it is kept."""
+        """The manifest for JSON."""
         account = self.account
         sums = [{**asdict(each), "holds": each.holds} for each in account.sums()] if account.finished else []
         return {
@@ -88,11 +88,11 @@ class Manifest:
 def write(path: Path, content: Mapping[str, Any], *, durable: bool = False) -> None:
     """Replace ``path`` in one step: a reader sees the old manifest or the new one, never half of it.
 
-    ``durable``: it is on the disk when this returns, also if the power fails then.
-    Raises as :func:`weirlab.files.write`; what was there stays.
+    ``durable``: it is on the disk when this returns, even if the power then fails.
+    Raises as :func:`weirlab.files.write`; on error, the old manifest stays.
     """
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    # A file name that is no UTF-8 becomes an escape of JSON.
+    # A file name that is not UTF-8 becomes a JSON escape.
     encoded = text.encode(errors="backslashreplace")
     elsewhere = "name another place with --manifest"
     files.write_bytes(path, encoded, durable=durable, elsewhere=elsewhere)

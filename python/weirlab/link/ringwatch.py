@@ -1,4 +1,4 @@
-"""When the ring was full, seen from outside the recorder, also where that cannot tell any more; pure."""
+"""When the ring was full, as seen from outside the recorder, even after its death; pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RingWatch:
     _closed: list[Gap] = field(default_factory=list)
 
     def look(self, at_ns: int, not_copied: Mapping[str, int]) -> None:
-        """Take in the counters at ``at_ns``; looks in a row that find more are one gap."""
+        """Take in the counters at ``at_ns``; consecutive looks that find losses form one gap."""
         since_ns = at_ns if self._last_ns is None else self._last_ns
         for name, count in not_copied.items():
             more = count - self._last.get(name, 0)
@@ -30,5 +30,5 @@ class RingWatch:
         self._last_ns, self._last = at_ns, dict(not_copied)
 
     def gaps(self) -> tuple[Gap, ...]:
-        """In the order of time."""
+        """The gaps in order of time."""
         return tuple(sorted([*self._closed, *self._open.values()], key=lambda gap: gap.from_ns))

@@ -22,7 +22,7 @@ MANIFEST_EVERY_S: Final = 3.0
 
 @dataclass(frozen=True)
 class Rates:
-    """What came in by an interface in the last moment."""
+    """What arrived on an interface since the previous look."""
 
     frames_per_s: float
     bits_per_s: float
@@ -30,7 +30,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that is shown at one moment."""
+    """What is shown at one moment."""
 
     account: Account
     sentence: str
@@ -42,7 +42,7 @@ class Snapshot:
 
 
 class Watcher(Protocol):
-    """Who shows it."""
+    """Shows snapshots and notes to the user."""
 
     def show(self, snapshot: Snapshot) -> None: ...
 
@@ -50,7 +50,7 @@ class Watcher(Protocol):
 
 
 class Stopper(Protocol):
-    """Who ends it; :class:`weirlab.link.stopping.Stop`."""
+    """Ends a session; see :class:`weirlab.link.stopping.Stop`."""
 
     @property
     def requested(self) -> bool: ...
@@ -74,19 +74,19 @@ class SessionPlan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How it ended. ``document`` is the manifest."""
+    """How a session ended. ``document`` is the manifest."""
 
     document: Mapping[str, Any]
     last: Snapshot
     left: tuple[str, ...] = ()
-    """What could not be put back as it was, in words."""
+    """What could not be restored, in words."""
 
     def problem(self) -> WeirError | None:
-        """None if everything was put back."""
+        """The error to report; None if everything was restored."""
         if not self.left:
             return None
         return LabError(
-            f"the record is not touched by it, but this host is not as it was before: {'; '.join(self.left)}"
+            f"the record is not affected, but this host could not be restored: {'; '.join(self.left)}"
         )
 
 
@@ -136,13 +136,13 @@ class Session:
     def finish(self, restore: Callable[[], tuple[str, ...]] = tuple) -> Outcome:
         """Cut the link, let the recorder write what is in the ring, and close the account.
 
-        ``restore`` puts everything else back as it was, and returns what it could not.
+        ``restore`` restores everything else, and returns what it could not restore.
         """
         counters = None
         if self._tap is not None:
             counters = self._tap.counters()
             self._tap.close()
-            # One that tells nothing any more has told the last that is known of it.
+            # If it no longer answers, the earlier reading is the last one.
             with suppress(ValueError):
                 counters = self._tap.counters()
         if self._recorder is not None:
@@ -179,21 +179,21 @@ class Session:
         )
 
     def _known(self, account: Account, *, settled: bool = False) -> Account:
-        """With what is known of the recorders themselves."""
+        """``account`` with what is known about the recorders themselves."""
         recorder = self._recorder
         if recorder is None:
             return account
         return replace(
             account,
             interrupted=recorder.interrupted,
-            # A ring keeps what came while nobody read it; an interface does not.
+            # A ring keeps frames while no recorder reads it; an interface does not.
             unknown=recorder.uncounted or (recorder.interrupted and not self._ring),
             failures=recorder.failures,
             gaps=self._gaps(recorder, account, settled=settled),
         )
 
     def _settled(self, account: Account) -> Account:
-        """With what went with a recorder that died, which shows when everything else is known."""
+        """``account`` with what dead recorders lost or repeated, which follows from all other counts."""
         if not self._ring or self._recorder is None or not self._recorder.interrupted:
             return account
         difference = account.copied - sum(each.seen for each in account.recorded)
@@ -203,7 +203,7 @@ class Session:
         gaps = recorder.gaps(account.vanished if self._ring and settled else None, self._now_ns())
         if not self._ring:
             return gaps
-        # A recorder that died took with it what it knew of the ring; then what was seen from here counts.
+        # What a dead recorder knew of the ring is gone; what was seen from here counts instead.
         told = sum(gap.frames or 0 for gap in gaps if gap.stage == "ring")
         if told == account.ring_lost:
             return gaps
@@ -231,7 +231,7 @@ class Session:
         if account.sides:
             now = {side.interface: (side.received, side.bytes) for side in account.sides}
         else:
-            # A recorder tells bytes of all its interfaces together only.
+            # A recorder reports bytes only for all its interfaces together.
             now = {each.name: (each.seen + each.lost, 0) for each in account.recorded}
         before, self._before = self._before, (now_s, now)
         if before is None or now_s <= before[0]:
@@ -270,7 +270,7 @@ class Session:
         ).document()
 
     def _write(self, document: Mapping[str, Any], *, durable: bool = False) -> None:
-        """A manifest that the disk refuses stops nothing; it is said once, and tried again."""
+        """Write the manifest. A failure is reported once and ends nothing; the next write tries again."""
         if self._plan.manifest is None:
             return
         self._manifest_s = self._clock_s()

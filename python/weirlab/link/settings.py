@@ -1,4 +1,4 @@
-"""What a tap or a logger is asked to do."""
+"""Settings of a tap or a logger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weirlab.quoting import quoted
 Fallback = Literal["auto", "never", "only"]
 
 SNAP_BYTES: Final = 262_144
-"""Bytes kept of each frame unless told otherwise: all of any frame there is."""
+"""Bytes kept of each frame by default: more than any frame has."""
 
 RING_BYTES: Final = 64 << 20
 
@@ -30,7 +30,7 @@ _MAC: Final = re.compile(r"[0-9a-fA-F]{2}(?:(?P<by>[:-])[0-9a-fA-F]{2})(?:(?P=by
 
 @dataclass(frozen=True)
 class Recording:
-    """How frames are written. ``path`` is the file, or with rotation what its names begin with."""
+    """How frames are written. ``path`` is the file, or with rotation the beginning of the file names."""
 
     path: Path
     filter: str = ""
@@ -38,7 +38,7 @@ class Recording:
     rotate_bytes: int | None = None
     rotate_seconds: float | None = None
     most_bytes: int | None = None
-    """No more than this over all files; frames beyond are not written."""
+    """Limit over all files; frames beyond it are not written."""
     keep_files: int | None = None
     zstd: bool = False
     ring_bytes: int = RING_BYTES
@@ -65,32 +65,32 @@ class TapSettings:
     whole: bool = False
     """Copy frames whole even where that costs frames of the link; a filter needs them whole in any case."""
     ring_bytes: int | None = None
-    """Memory before the recorder, and the same before the mirror."""
+    """Memory in front of the recorder, and as much again in front of the mirror."""
 
     def __post_init__(self) -> None:
         if self.a == self.b:
             raise InputError(f"--between {self.a} {self.b}: a link has two ends; name two interfaces")
         if self.mirror in (self.a, self.b):
             raise InputError(
-                f"--mirror {self.mirror}: copies cannot leave by an end of the link itself; name a third "
-                "interface"
+                f"--mirror {self.mirror}: copies cannot leave through an end of the link itself; name a "
+                "third interface"
             )
         if self.mirror is not None and self.logger_mac is None:
             raise InputError(
-                f"--mirror {self.mirror} needs --logger-mac: a switch on the way would drop frames that are "
-                "addressed to others; the logger's address: ip link show IF"
+                f"--mirror {self.mirror} needs --logger-mac: a switch on the way would drop frames "
+                "addressed to others; to find the logger's address: ip link show IF"
             )
         if self.logger_mac is not None and self.mirror is None:
             raise InputError("--logger-mac needs --mirror: the interface that leads to the logger")
         if self.mirror is None and self.recording is None:
             raise InputError(
-                "nothing would become of the copies: give --write FILE (record here), "
+                "the copies would go nowhere: give --write FILE (record here), "
                 "--mirror IF --logger-mac MAC (record elsewhere), or both"
             )
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        """All that are used."""
+        """All interfaces in use."""
         return (self.a, self.b, *((self.mirror,) if self.mirror else ()))
 
 
@@ -103,11 +103,11 @@ class LogSettings:
     netns: str | None = None
     duration_s: float | None = None
     wire: bool = False
-    """Switch off what merges frames or takes tags out of them, for as long as it records."""
+    """While recording, switch off what merges frames or strips their tags."""
 
 
 def parse_mac(text: str, option: str = "--logger-mac") -> bytes:
-    """Six bytes of ``02:00:00:00:00:01`` or ``02-00-00-00-00-01``; a station's, not a group's."""
+    """Six bytes of ``02:00:00:00:00:01`` or ``02-00-00-00-00-01``; all zeros are refused."""
     if not _MAC.fullmatch(text.strip()):
         raise InputError(
             f"{option} {quoted(text)} is no MAC address; six pairs are needed, e.g. 02:00:00:00:00:01"
@@ -122,7 +122,7 @@ def parse_ring(text: str, most_bytes: int) -> int:
     """Bytes of ``--ring``, which cannot be more than ``most_bytes``."""
     found = parse_size(text, "--ring")
     if found > most_bytes:
-        raise InputError(f"--ring {quoted(text)}: at most {most_bytes >> 20:,} MiB are possible here")
+        raise InputError(f"--ring {quoted(text)}: the maximum here is {most_bytes >> 20:,} MiB")
     return found
 
 
@@ -139,7 +139,7 @@ def check_files(recording: Recording, manifest: Path, *, force: bool) -> None:
 
 
 def check_file(option: str, path: Path, *, force: bool) -> None:
-    """The same for one file."""
+    """Raise ``InputError`` if this file cannot or must not be written."""
     files.check_output(path, option)
     if path.exists() and not force:
         raise InputError(
@@ -148,13 +148,13 @@ def check_file(option: str, path: Path, *, force: bool) -> None:
 
 
 def bare_name(path: Path) -> tuple[str, str]:
-    """Name without its endings, and these: ``link.pcapng.zst`` gives ``link`` and ``.pcapng.zst``."""
+    """Name without endings, and the endings: ``link.pcapng.zst`` gives ``link`` and ``.pcapng.zst``."""
     endings = "".join(path.suffixes[-2:] if path.suffix == ".zst" else path.suffixes[-1:])
     return path.name.removesuffix(endings), endings
 
 
 def part_path(path: Path, part: int) -> Path:
-    """Where the ``part``-th recorder writes, from 0; the first keeps the name."""
+    """Path for the ``part``-th recorder, counted from 0; the first keeps the name."""
     if part == 0:
         return path
     stem, endings = bare_name(path)
@@ -170,11 +170,11 @@ def _later(recording: Recording) -> Path:
 
 
 def with_compression(path: Path, zstd: bool) -> tuple[Path, bool]:
-    """A file in zstd is called so, and one that is called so is in zstd."""
+    """Make name and compression agree: either both say zstd (``.zst``), or neither does."""
     named = path.suffix == ".zst"
     return (path.with_name(f"{path.name}.zst") if zstd and not named else path), zstd or named
 
 
 def manifest_path(path: Path) -> Path:
-    """Beside the record."""
+    """Path of the manifest, next to the record."""
     return path.with_name(f"{path.name}.json")

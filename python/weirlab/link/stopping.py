@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP as a request to end in good order, not as an exception at any place."""
+"""Ctrl-C, SIGTERM and SIGHUP as a request to end in good order, not as an exception anywhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Stop:
     """A request to end, by signal while inside ``with``, or by :meth:`request` from anywhere.
 
-    A recording ends as its user wants by Ctrl-C: nothing is broken off. Further signals change nothing.
+    Ctrl-C is the normal end of a recording: nothing is cut short. Further signals change nothing.
     """
 
     def __init__(self) -> None:
@@ -26,13 +26,13 @@ class Stop:
         self.requested = False
 
     def request(self) -> None:
-        """Ask for the end."""
+        """Request the end."""
         self.requested = True
         with suppress(OSError):
             os.write(self._write, b"x")
 
     def wait(self, descriptors: Sequence[int], timeout_s: float) -> None:
-        """Until a request, until one of ``descriptors`` can be read, or for ``timeout_s``."""
+        """Wait until a request, until one of ``descriptors`` can be read, or for ``timeout_s``."""
         if not self.requested:
             select.select([self._read, *descriptors], [], [], max(timeout_s, 0.0))
 

@@ -1,4 +1,4 @@
-"""``weir tap``: the link taken, watched, and given back as it was."""
+"""``weir tap`` and ``weir log``: take the link, watch it, and give it back as it was."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OpenTap = Callable[[TapSettings], bindings.Tap]
 
 
 class Notes:
-    """What was changed and what the user should know: said at once, and kept for the manifest."""
+    """What was changed and what the user should know: shown at once, and kept for the manifest."""
 
     def __init__(self, watcher: Watcher) -> None:
         self.kept: list[str] = []
@@ -49,16 +49,16 @@ def run_tap(
     command: str = "",
     open_tap: OpenTap = bindings.open_tap,
 ) -> Outcome:
-    """Bridge, copy and record until ``stop`` or the end of the time; then put everything back as it was.
+    """Bridge, copy and record until ``stop`` or the end of the duration; then restore everything.
 
     Raises
     ------
     InputError
-        An interface, a filter or a file that cannot be used.
+        An interface, a filter or a file cannot be used.
     MissingCapability
-        A privilege or a feature of the kernel is missing, and nothing can stand in for it.
+        A privilege or a kernel feature is missing, and there is no fallback for it.
     LabError
-        An interface is taken by something else.
+        Something else uses an interface.
     """
     with understood():
         require_privileges("weir tap")
@@ -76,7 +76,7 @@ def run_tap(
             notes(warning)
         outputs = _outputs(settings.recording, manifest)
         with _claimed(outputs, "weir tap"), _journal(notes) as changes:
-            # Before they are up, or they have spoken already.
+            # Before they are up, or IPv6 would already have sent.
             for change in prepare.silence(changes, settings.netns, ends):
                 notes(change)
             for change in prepare.ends(changes, settings.netns, ends):
@@ -99,7 +99,7 @@ def run_tap(
 def run_log(
     settings: LogSettings, watcher: Watcher, stop: Stopper, *, manifest: Path | None = None, command: str = ""
 ) -> Outcome:
-    """Record an interface until ``stop`` or the end of the time. Raises as :func:`run_tap`."""
+    """Record an interface until ``stop`` or the end of the duration. Raises as :func:`run_tap`."""
     with understood():
         require_privileges("weir log")
         notes = Notes(watcher)
@@ -115,7 +115,7 @@ def run_log(
                 elif merging := prepare.merging(settings.netns, facts.name):
                     notes(
                         f"{facts.name}: {' and '.join(merging)} on: frames that arrive together are recorded "
-                        "as one, longer than on the wire; --wire switches that off meanwhile"
+                        "as one, longer than on the wire; --wire switches that off while recording"
                     )
             for change in prepare.up(changes, settings.netns, facts):
                 notes(change)
@@ -137,12 +137,12 @@ def run_log(
 
 
 def require_privileges(command: str) -> None:
-    """Raise ``MissingCapability`` where interfaces cannot be changed and packet sockets not be had."""
+    """Raise ``MissingCapability`` without the rights to change interfaces and to open packet sockets."""
     match = re.search(r"^CapEff:\s*([0-9a-f]+)", Path("/proc/self/status").read_text(), re.M)
     effective = int(match[1], 16) if match else 0
     if not (effective >> _NET_ADMIN & 1 and effective >> _NET_RAW & 1):
         raise MissingCapability(
-            f"{command} needs CAP_NET_ADMIN and CAP_NET_RAW (a tap CAP_BPF, too): run as root "
+            f"{command} needs CAP_NET_ADMIN and CAP_NET_RAW (a tap also CAP_BPF): run as root "
             f"(sudo {command} ...); in a container: --privileged"
         )
 
@@ -150,8 +150,8 @@ def require_privileges(command: str) -> None:
 def _bridge(
     settings: TapSettings, changes: journal.Journal, notes: Notes, open_tap: OpenTap
 ) -> tuple[bindings.Tap, dict[str, Any]]:
-    """The bridge, and how it works for the manifest."""
-    reason = "asked for (--fallback only)"
+    """Open the bridge; returns it and, for the manifest, how it works."""
+    reason = "requested (--fallback only)"
     if settings.fallback != "only":
         try:
             tap = open_tap(settings)
@@ -163,9 +163,9 @@ def _bridge(
             for warning in tap.warnings:
                 notes(warning)
             if tap.xdp_mode == "generic":
-                notes("XDP runs in the kernel's generic hook here, not in the drivers: that takes longer")
+                notes("XDP runs in the kernel's generic hook here, not in the drivers, which is slower")
             return tap, {"bridge": "xdp", "xdp_mode": tap.xdp_mode}
-    notes(f"falling back to a Linux bridge: {reason}. What differs: {'; '.join(DIFFERENCES)}")
+    notes(f"falling back to a Linux bridge: {reason}. Differences: {'; '.join(DIFFERENCES)}")
     return KernelBridge(settings, changes), {
         "bridge": "linux",
         "fallback_reason": reason,
@@ -185,7 +185,7 @@ def _watch_tap(
     recorder = None
     if settings.recording is not None:
         ring_fds = tuple(tap.ring_fds())
-        # Without a ring one end is listened to: what comes in there and what goes out are both directions.
+        # Without a ring, listen at one end: what arrives and what leaves there are both directions.
         source = Source(ring_fds) if ring_fds else Source(interface=settings.a, netns=settings.netns)
         comment = f"weir tap between {settings.a} and {settings.b}"
         recorder = Supervisor(settings.recording, source, notes, comment=comment)
@@ -202,7 +202,7 @@ def _watch_tap(
 
 @contextmanager
 def _claimed(outputs: Mapping[str, Path], who: str) -> Iterator[None]:
-    """No other session writes ``outputs`` meanwhile, until the last manifest is there."""
+    """Keep other sessions from writing ``outputs`` until the last manifest is written."""
     claims = journal.Journal()
     try:
         claims.claim(outputs, who)
@@ -228,14 +228,14 @@ def _undo(changes: journal.Journal, notes: Notes) -> tuple[str, ...]:
 
 
 def _outputs(recording: Recording | None, manifest: Path | None) -> dict[str, Path]:
-    """What will be written, by the option that names it."""
+    """The files that will be written, by the option that names them."""
     named = {"--write": recording.path if recording else None, "--manifest": manifest}
     return {option: path for option, path in named.items() if path is not None}
 
 
 @contextmanager
 def understood() -> Iterator[None]:
-    """The kernel's refusals in words."""
+    """Translate the kernel's errors into Weir's."""
     try:
         yield
     except NetlinkError as error:
@@ -244,6 +244,6 @@ def understood() -> Iterator[None]:
             raise MissingCapability(f"no right to change interfaces; {advice}") from error
         raise LabError(f"the kernel refuses: {error}") from error
     except EthtoolError as error:
-        raise LabError(f"the kernel refuses to tell or to switch offloads: {error}") from error
+        raise LabError(f"the kernel refuses to read or switch offloads: {error}") from error
     except PermissionError as error:
         raise MissingCapability(f"{error}; {way_out(error)}") from error

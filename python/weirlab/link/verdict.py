@@ -10,7 +10,7 @@ from weirlab.link.account import Account
 def verdict(account: Account, troubles: Sequence[str] = ()) -> str:
     """One sentence: is the link unharmed, and is the record complete?
 
-    ``troubles`` are what is the matter with the recorder just now.
+    ``troubles`` are the current problems of the recorder.
     """
     parts = (
         _of_the_link(account),
@@ -30,8 +30,8 @@ def _of_the_link(account: Account) -> str:
     lost = account.not_forwarded
     if lost == 0 and account.assumed:
         return (
-            f"the link is bridged: {_frames(account.forwarded)} forwarded; what the other end refused is not "
-            "known here"
+            f"the link is bridged: {_frames(account.forwarded)} forwarded; what the other end refused is "
+            "unknown"
         )
     if lost == 0:
         return f"the link is unharmed: {_frames(account.forwarded)} forwarded, none lost"
@@ -63,7 +63,7 @@ def _of_the_record(account: Account) -> str:
     if account.missing or account.unknown:
         return _of_missing(account)
     if account.interrupted and not account.finished:
-        return "a recorder ended early: how many frames went with it is known at the end"
+        return "a recorder ended early: how many frames it lost will be known at the end"
     if account.failures or account.gaps or (account.finished and account.broken_sums()):
         return "the record may lack frames"
     kept = f", {account.filtered:,} were filtered out" if account.filtered else ""
@@ -75,23 +75,25 @@ def _of_the_record(account: Account) -> str:
 
 def _of_missing(account: Account) -> str:
     places = (
-        (account.ring_lost, "at the ring (the recorder, or its disk, was too slow or stood still)"),
+        (account.ring_lost, "at the ring (the recorder, or its disk, was too slow or stalled)"),
         (account.not_written, "at the disk"),
         (account.vanished, "with a recorder that died"),
     )
     where = ", ".join(f"{number:,} {place}" for number, place in places if number)
-    uncounted = "a recorder ended early, and what was lost by that nobody counted"
+    uncounted = "a recorder ended early, and the frames it lost were not counted"
     if not account.unknown:
-        return f"the record misses {_frames(account.missing)}: {where}"
+        return f"the record is missing {_frames(account.missing)}: {where}"
     if account.missing == 0:
-        return f"the record misses an unknown number of frames: {uncounted}"
-    return f"the record misses {_frames(account.missing)} and an unknown number besides: {where}; {uncounted}"
+        return f"the record is missing an unknown number of frames: {uncounted}"
+    return (
+        f"the record is missing {_frames(account.missing)} and an unknown number more: {where}; {uncounted}"
+    )
 
 
 def _of_cuts(account: Account) -> str:
     if account.cut == 0:
         return ""
-    return f"of {_frames(account.cut)} only the first bytes were copied, as the link needed the CPU"
+    return f"only the first bytes of {_frames(account.cut)} were copied, because the link needed the CPU"
 
 
 def _of_sums(account: Account) -> str:

@@ -1,5 +1,5 @@
-"""Rulesets of packet filters: how far packets walk, an order that makes them walk less, and which packets
-come through. Pure."""
+"""Rulesets of packet filters: how many rules packets are compared with, an order that makes that fewer, and
+which packets pass. Pure."""
 
 from __future__ import annotations
 

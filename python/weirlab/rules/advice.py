@@ -14,8 +14,8 @@ WORTH: Final = 1e-3
 
 
 MOST_FREED: Final = 8
-"""So many of the rules that keep their place are looked at one by one, those of most packets first: for each
-of them a whole chain is put in order once more."""
+"""How many of the rules that keep their place are examined one by one, busiest first: each takes reordering
+a whole chain again."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Kept:
     """In its chain, from 1."""
     why: str
     freed_mean_position: float | None = None
-    """Mean position after the better order if this rule could move as well, were it not for ``why``; None
-    where nobody looked."""
+    """Mean position in the better order if this rule could move as well, were it not for ``why``; None if not
+    examined."""
 
     @property
     def text(self) -> str:
@@ -45,7 +45,7 @@ class Move:
     new_place: int
     text: str
     share: float
-    """Of all forwarded packets, those that the rule stops."""
+    """Share of all forwarded packets that the rule stops."""
 
 
 @dataclass(frozen=True)
@@ -59,29 +59,29 @@ class ChainAdvice:
 
 @dataclass(frozen=True)
 class Advice:
-    """What a better order of rules wins."""
+    """What a better order of rules gains."""
 
     before: Walk
     after: Walk
-    """As told by the counters: with overlapping rules of one verdict it may turn out better still."""
+    """Predicted from the counters; overlapping rules with the same verdict may make it better still."""
     rules: Ruleset
-    """In the new order."""
+    """The rules in the new order."""
     chains: tuple[ChainAdvice, ...]
-    """Those whose order changes."""
+    """The chains whose order changes."""
     kept: tuple[Kept, ...]
     """Rules that keep their place, and what freeing each of them would gain."""
     notes: tuple[str, ...]
 
     @property
     def moves(self) -> list[Move]:
-        """All moves, the one of most packets first."""
+        """All moves, those of the busiest rules first."""
         return sorted((m for chain in self.chains for m in chain.moves), key=lambda m: -m.share)
 
 
 def advise(rules: Ruleset) -> Advice:
-    """A better order of the chain for forwarded packets and of those that it calls.
+    """Find a better order for the rules of the chain for forwarded packets and of the chains that it calls.
 
-    Raises ``InputError`` if the counters are all zero or chains call each other in a circle.
+    Raises ``InputError`` if all counters are zero or chains call each other in a circle.
     """
     before = walk(rules)
     notes = list(before.notes)
@@ -95,7 +95,7 @@ def advise(rules: Ruleset) -> Advice:
             continue
         if len(chain.rules) > MAX_RULES:
             notes.append(
-                f"chain {name} has {len(chain.rules):,} rules; an order is looked for up to {MAX_RULES:,}"
+                f"chain {name} has {len(chain.rules):,} rules; only chains up to {MAX_RULES:,} are reordered"
             )
             continue
         order = improve(before.chains[name].left, exchangeable(chain.rules))
@@ -110,7 +110,7 @@ def advise(rules: Ruleset) -> Advice:
 
 
 def _freed(rules: Ruleset, better: Ruleset, before: Walk, kept: list[Kept]) -> tuple[Kept, ...]:
-    """``kept`` with the mean position that the order would have if each could move, one at a time."""
+    """``kept`` with the mean position that each rule would give if it alone could move as well."""
     now = walk(better).mean_position
 
     def without(one: Kept) -> Kept:

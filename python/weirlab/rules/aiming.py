@@ -24,47 +24,47 @@ _FREED: Final = (
     ("source", "destination"),
     FIELDS,
 )
-"""Fields that need not be as usual: as few as will do."""
+"""Sets of fields that may differ from the usual packets, fewest first."""
 
 MAX_TRIED: Final = 40
-"""Rules that are tried when none is named."""
+"""Most rules that are tried if none is named."""
 MAX_TOLD: Final = 3
 MAX_NAMES: Final = 4
-"""Interface names tried on either side, those that the rule itself asks for first."""
+"""Most interface names tried on either side, those that the rule itself matches first."""
 
 
 @dataclass(frozen=True)
 class Aim:
-    """Packets that come through, all of them at the same rule."""
+    """Packets that pass, all of them accepted by the same rule."""
 
     packets: Match
     place: Place
     """Where they are accepted."""
     doubts: tuple[Place, ...] = ()
-    """Rules on the way of which is not known whether they match."""
+    """Earlier rules that may or may not match."""
     passed_over: str = ""
-    """Why the rule that counted most packets is not the one."""
+    """Why it is not the rule that counted most packets."""
 
     @property
     def interfaces(self) -> tuple[str, str]:
-        """Where the packets come in and go out."""
+        """The interfaces on which the packets arrive and leave."""
         inward, outward = self.packets.inward, self.packets.outward
         return inward.name if inward else "", outward.name if outward else ""
 
 
 def aim(path: Sequence[Ruleset], wishes: Sequence[tuple[Match, Match]], name: str | None, source: str) -> Aim:
-    """Packets that a rule of ``path`` accepts.
+    """Find packets that a rule of ``path`` accepts.
 
-    Without ``name`` that is the accepting rule with most packets on its counter that can be met. Where
-    nothing was counted it is whatever accepts the usual packets, else the first accepting rule that can be
-    met.
+    Without ``name``, that is the accepting rule with most packets on its counter that test packets can reach.
+    If nothing was counted, it is the rule that accepts the usual packets, else the first accepting rule that
+    test packets can reach.
 
     Parameters
     ----------
     path:
-        The base chains in the order in which a packet meets them.
+        The base chains in the order in which a packet traverses them.
     wishes:
-        Pairs of packets that are possible, and those of them that are usual; the best wish first.
+        Pairs of the possible packets and the usual ones among them, the best wish first.
     name:
         The rule in the user's words, see :func:`weirlab.rules.naming.find`.
     source:
@@ -73,7 +73,7 @@ def aim(path: Sequence[Ruleset], wishes: Sequence[tuple[Match, Match]], name: st
     Raises
     ------
     InputError
-        There is no such rule, or no test packet can meet it; the message says why.
+        There is no such rule, or no test packet can reach it; the message says why.
     """
     walker = Walker(path)
     if name is not None:
@@ -103,9 +103,9 @@ def aim(path: Sequence[Ruleset], wishes: Sequence[tuple[Match, Match]], name: st
 
 
 def verify(path: Sequence[Ruleset], packets: Match, what: str, source: str) -> Match:
-    """Those of ``packets`` that come through somewhere; raises ``InputError`` where none do.
+    """The ``packets`` that some rule or policy accepts; raises ``InputError`` if there are none.
 
-    ``what`` says in the message what they are.
+    ``what`` is their name in the message.
     """
     walker = Walker(path)
     for doubtful in (False, True):
@@ -117,13 +117,13 @@ def verify(path: Sequence[Ruleset], packets: Match, what: str, source: str) -> M
 
 
 def _accepting(path: Sequence[Ruleset]) -> list[Place]:
-    """Rules that accept, those with most packets first, then in the order of walking."""
+    """Accepting rules, those with most packets first, then in the order of walking."""
     found = [place for place in places(path) if place.accepts]
     return sorted(found, key=lambda place: -(place.rule.packets if place.rule else 0))
 
 
 def _usual(walker: Walker, wish: tuple[Match, Match]) -> Aim | None:
-    """The usual packets, if all of them come through."""
+    """The usual packets, if all of them are accepted."""
     passages = list(itertools.islice(walker.passages(wish[1]), 2))
     if len(passages) == 1 and passages[0].accepted:
         return _aimed(passages[0], None)
@@ -150,13 +150,13 @@ def _reach(
 
 def _aimed(passage: Passage, wanted: Place | None) -> Aim:
     met = [end for end in passage.ends if wanted is not None and end.is_at(wanted)]
-    # Where several base chains accept, the one whose own rule does tells most.
+    # If several base chains accept, one that does so by a rule, not its policy, says most.
     ruled = [end for end in passage.ends if end.rule is not None]
     return Aim(passage.packets, (met or ruled or list(passage.ends))[-1], passage.doubts)
 
 
 def _interfaces(path: Sequence[Ruleset], possible: Match, wanted: Place | None) -> Iterator[tuple[str, str]]:
-    """Pairs of names for the two interfaces: as the rule asks for, else the lab's own, else others' names."""
+    """Pairs of interface names: those the rule matches, then the lab's own, then those of other rules."""
     rule = None if wanted is None or wanted.rule is None else wanted.rule.match
     sides = []
     for side in ("inward", "outward"):

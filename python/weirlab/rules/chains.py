@@ -13,36 +13,36 @@ class Rule:
     """One rule; ``packets`` that matched it so far, from its counter."""
 
     text: str
-    """As written, counters apart."""
+    """The rule as written, without counters."""
     match: Match
     verdict: str | None = None
-    """What ends the walk of a packet that matches, options included (``ACCEPT``,
-    ``REJECT --reject-with tcp-reset``); ``RETURN`` ends that in this chain; None: the walk goes on."""
+    """What ends the walk of a matching packet, including options (``ACCEPT``,
+    ``REJECT --reject-with tcp-reset``); ``RETURN`` ends it in this chain only; None: the walk continues."""
     jump: str | None = None
     """User-defined chain that a matching packet walks next."""
     packets: int = 0
     unclear: str = ""
-    """What was not understood of it, or depends on the packets before; such a rule keeps its place."""
+    """What was not understood, or depends on earlier packets; such a rule keeps its place."""
     line: int = 0
-    """Where it is written, counted from 1."""
+    """Line of the ruleset, counted from 1."""
     number: int = 0
     """Its place in the chain, counted from 1."""
     handle: int | None = None
-    """What nft calls it."""
+    """Its handle in nft."""
     comment: str = ""
     conditions: str = ""
-    """What it asks for beyond ``match``."""
+    """What it matches on beyond ``match``."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Rules in order. ``policy`` is what befalls packets that pass all, None in a user-defined chain."""
+    """Rules in order. ``policy`` applies to packets that no rule stops; None in a user-defined chain."""
 
     name: str
     rules: tuple[Rule, ...]
     policy: str | None = None
     policy_packets: int | None = None
-    """Packets that passed all rules; None where nothing counts them."""
+    """Packets that no rule stopped; None if nothing counts them."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Ruleset:
     language: str
     """``iptables-save`` or ``nft``."""
     notes: tuple[str, ...] = field(default=())
-    """What was left out of account."""
+    """What was left out."""
     table: str = "filter"
     """The chains' table."""
 
@@ -65,9 +65,9 @@ class Ruleset:
 
 
 def as_in(path: Sequence[Ruleset], written: Sequence[Ruleset]) -> list[Ruleset]:
-    """``path`` with lines and handles of the same rules as ``written``, where both have as many in a chain.
+    """``path`` with the lines and handles of ``written``, in chains with equally many rules in both.
 
-    A tool lists what it has loaded with lines and handles of its own.
+    A tool lists a loaded ruleset with other lines and handles.
     """
     known = {(each.table, chain.name): chain.rules for each in written for chain in each.chains.values()}
 

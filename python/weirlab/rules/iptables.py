@@ -1,4 +1,4 @@
-"""Reads what ``iptables-save -c`` and ``ip6tables-save -c`` write."""
+"""Reads the output of ``iptables-save -c`` and ``ip6tables-save -c``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ PASSING: Final = frozenset({
     "AUDIT", "CHECKSUM", "CLASSIFY", "CONNMARK", "CONNSECMARK", "DSCP", "ECN", "HL", "LED", "LOG", "MARK",
     "NFLOG", "RATEEST", "SECMARK", "SET", "TCPMSS", "TCPOPTSTRIP", "TEE", "TOS", "TRACE", "TTL", "ULOG",
 })  # fmt: skip
-"""Targets after which the packet walks on."""
+"""Targets after which the packet continues to the next rule."""
 
-# These look at one packet and at nothing that other rules leave behind.
+# These depend on one packet only, not on anything that other rules leave behind.
 _PURE: Final = frozenset({
     "addrtype", "ah", "bpf", "comment", "connmark", "conntrack", "dccp", "dscp", "ecn", "esp", "eui64",
     "frag", "hbh", "helper", "hl", "icmp", "icmp6", "ipv6header", "iprange", "length", "mac",
@@ -45,7 +45,7 @@ FORWARDED: Final = (
     ("filter", ENTRY),
     ("mangle", "POSTROUTING"),
 )
-"""Tables and chains that a forwarded packet walks, in their order; address translation apart."""
+"""Tables and chains that a forwarded packet walks, in order; without address translation."""
 
 _LINE: Final = re.compile(r"(?:\[(?P<packets>\d+):\d+\]\s+)?-A\s+(?P<chain>\S+)\s*(?P<rest>.*)")
 _CHAIN: Final = re.compile(r":(?P<name>\S+)\s+(?P<policy>\S+)(?:\s+\[(?P<packets>\d+):\d+\])?")
@@ -86,7 +86,7 @@ class _Parts:
 
 
 def parse_iptables(text: str, where: str = "the ruleset") -> Ruleset:
-    """Read the table filter; what forwarded packets walk starts at its chain FORWARD.
+    """Read the table filter; forwarded packets enter its chain FORWARD.
 
     Raises ``InputError`` if there is no such chain, a rule has no counter or cannot be read.
     """
@@ -99,7 +99,7 @@ def parse_iptables(text: str, where: str = "the ruleset") -> Ruleset:
 
 
 def iptables_path(text: str, where: str = "the ruleset") -> list[Ruleset]:
-    """What forwarded packets walk, one after the other; rules need no counters.
+    """Read the base chains that forwarded packets walk, in order; rules need no counters.
 
     Raises ``InputError`` for rules that cannot be read.
     """
@@ -112,7 +112,7 @@ def iptables_path(text: str, where: str = "the ruleset") -> list[Ruleset]:
 
 
 def _tables(text: str, where: str, *, counted: bool) -> dict[str, dict[str, Chain]]:
-    """The chains by table and name; ``counted``: of the table filter alone, whose rules need counters."""
+    """The chains by table and name; ``counted``: only the table filter, whose rules need counters."""
     rules: dict[str, dict[str, list[Rule]]] = {}
     policies: dict[str, dict[str, tuple[str | None, int | None]]] = {}
     table = ""
@@ -138,7 +138,7 @@ def _tables(text: str, where: str, *, counted: bool) -> dict[str, dict[str, Chai
                 raise InputError(f"{where}:{number}: chain {match['chain']} is not declared above")
             if counted and match["packets"] is None:
                 raise InputError(
-                    f"{where}:{number}: the rule has no counter; save them with iptables-save -c"
+                    f"{where}:{number}: the rule has no counter; save the rules with iptables-save -c"
                 )
             chain = rules[table][match["chain"]]
             read = _rule(
@@ -152,7 +152,7 @@ def _tables(text: str, where: str, *, counted: bool) -> dict[str, dict[str, Chai
 
 
 def reordered(text: str, orders: Mapping[str, Sequence[int]]) -> str:
-    """``text`` with the rules of the chains in ``orders`` in the new order, all else as it was.
+    """``text`` with the rules of the chains in ``orders`` in the new order, everything else unchanged.
 
     ``orders[chain][k]`` is the present place, from 0, of the rule that comes k-th.
     """
@@ -235,7 +235,7 @@ def _take(parts: _Parts, option: _Option) -> None:
             parts.target, parts.goto = values[0], name == "-g"
         case "-m":
             if values[0] in _COUNTING:
-                parts.unclear.append(f"match {values[0]} depends on the packets before")
+                parts.unclear.append(f"match {values[0]} depends on earlier packets")
             elif values[0] not in _PURE:
                 parts.unclear.append(f"match {values[0]} is not known")
         case "-s" | "--src-range":
@@ -312,7 +312,7 @@ def _ports(parts: _Parts, name: str, option: _Option) -> None:
 
 
 def _icmp(parts: _Parts, option: _Option) -> None:
-    """Types as numbers, as iptables-save writes them; of names and codes no use is made."""
+    """Read a numeric type, as iptables-save writes it; names and codes are not interpreted."""
     text, _, code = option.values[0].partition("/")
     if text.isdigit() and text != _ANY_ICMP and not option.inverted:
         _narrow(parts, "icmp_type", ((int(text), int(text)),), matching.ICMP, inverted=False)

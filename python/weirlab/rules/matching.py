@@ -21,10 +21,10 @@ PROTOCOLS: Final[Range] = (0, 255)
 ICMP: Final[Range] = (0, 255)
 _OFFSET: Final = {4: 0, 6: 2**32}
 ADDRESSES: Final[dict[int, Range]] = {4: (0, 2**32 - 1), 6: (2**32, 2**32 + 2**128 - 1)}
-"""IPv6 addresses count on where IPv4 ones end, so that the two are disjoint, too."""
+"""IPv6 addresses are numbered from the end of IPv4, so the two are disjoint."""
 
 STATES: Final = ("INVALID", "NEW", "ESTABLISHED", "RELATED", "UNTRACKED")
-"""Of a tracked connection; a packet has exactly one. (SNAT and DNAT are no such states.)"""
+"""States of a tracked connection; a packet has exactly one. (SNAT and DNAT are not among them.)"""
 ALL_STATES: Final = frozenset(STATES)
 
 PROTOCOL_NUMBERS: Final = {
@@ -36,7 +36,7 @@ PROTOCOL_NUMBERS: Final = {
 
 @dataclass(frozen=True)
 class Interface:
-    """A match on an interface's name; ``prefix``: on how it begins. ``inverted``: anything else."""
+    """A match on an interface's name; ``prefix``: on its beginning. ``inverted``: on any other name."""
 
     name: str
     prefix: bool = False
@@ -52,13 +52,13 @@ class TcpFlags:
     inverted: bool = False
 
     def holds(self, flags: frozenset[str]) -> bool:
-        """Does a segment with these flags match?"""
+        """Whether a segment with these flags matches."""
         return (flags & self.mask == self.value) != self.inverted
 
 
 @dataclass(frozen=True)
 class Match:
-    """The packets that a rule can match lie within this; None for any interface."""
+    """A superset of the packets that a rule matches; None for a field means any value."""
 
     source: Ranges | None = None
     destination: Ranges | None = None
@@ -84,10 +84,10 @@ RANGED: Final = (
 
 
 def disjoint(a: Match, b: Match) -> bool:
-    """Can no packet match both? False where that cannot be proved.
+    """Whether no packet can match both. False if that cannot be proved.
 
-    Ports and ICMP types bind only packets of protocols that have them; a rule with a port
-    matches no others, so different ports suffice.
+    Only packets of some protocols have ports or ICMP types; a rule with a port matches
+    no others, so different ports suffice.
     """
     if not a.states & b.states:
         return True
@@ -97,7 +97,7 @@ def disjoint(a: Match, b: Match) -> bool:
 
 
 def ranges_disjoint(a: Ranges | None, b: Ranges | None) -> bool:
-    """Have two sets of values nothing in common?"""
+    """Whether two sets of values have nothing in common."""
     if a is None or b is None:
         return False
     i = j = 0
@@ -112,7 +112,7 @@ def ranges_disjoint(a: Ranges | None, b: Ranges | None) -> bool:
 
 
 def interfaces_disjoint(a: Interface | None, b: Interface | None) -> bool:
-    """Can no name match both?"""
+    """Whether no name can match both."""
     if a is None or b is None:
         return False
     if a.inverted and b.inverted:
@@ -126,19 +126,19 @@ def interfaces_disjoint(a: Interface | None, b: Interface | None) -> bool:
 
 
 def named(interface: Interface | None, name: str) -> bool:
-    """Does the interface called ``name`` match?"""
+    """Whether the interface called ``name`` matches."""
     return interface is None or _within(Interface(name), interface) != interface.inverted
 
 
 def _within(inner: Interface, outer: Interface) -> bool:
-    """Does every name of ``inner`` match ``outer``, inversion apart?"""
+    """Whether every name of ``inner`` matches ``outer``, ignoring inversion."""
     if outer.prefix:
         return inner.name.startswith(outer.name)
     return not inner.prefix and inner.name == outer.name
 
 
 def union(ranges: Iterable[Range]) -> Ranges:
-    """Sorted and merged."""
+    """The ranges sorted and merged."""
     merged: list[Range] = []
     for low, high in sorted(ranges):
         if merged and low <= merged[-1][1] + 1:
@@ -162,7 +162,7 @@ def complement(ranges: Ranges, whole: Range) -> Ranges:
 
 
 def intersection(a: Ranges | None, b: Ranges | None) -> Ranges | None:
-    """Values in both; None stands for all."""
+    """Values in both; None means all."""
     if a is None or b is None:
         return b if a is None else a
     common = [(max(x[0], y[0]), min(x[1], y[1])) for x in a for y in b if max(x[0], y[0]) <= min(x[1], y[1])]
@@ -170,8 +170,8 @@ def intersection(a: Ranges | None, b: Ranges | None) -> Ranges | None:
 
 
 def network(text: str) -> tuple[Range, int]:
-    """Addresses of ``10.0.0.0/8``, ``10.0.0.0/255.0.0.0``, ``2001:db8::1`` or ``10.0.0.1-10.0.0.9``, and the
-    IP version; raises ``ValueError`` for anything else.
+    """Parse ``10.0.0.0/8``, ``10.0.0.0/255.0.0.0``, ``2001:db8::1`` or ``10.0.0.1-10.0.0.9`` into addresses
+    and IP version; raises ``ValueError`` for anything else.
     """
     if "-" in text:
         first, last = (ipaddress.ip_address(part) for part in text.split("-", 1))
@@ -192,7 +192,7 @@ def address(value: int) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def numbers(text: str, names: dict[str, int] | None = None, separator: str = ":") -> Range:
-    """``80``, ``1024:65535``, ``:1023`` or a name in ``names``; raises ``ValueError`` for anything else."""
+    """Parse ``80``, ``1024:65535``, ``:1023`` or a name in ``names``; raises ``ValueError`` for all else."""
     if names and text.lower() in names:
         value = names[text.lower()]
         return (value, value)

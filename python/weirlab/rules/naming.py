@@ -11,7 +11,7 @@ from weirlab.rules.chains import Ruleset
 from weirlab.rules.passing import Place
 
 FORMS: Final = (
-    "its place (12, or CHAIN:12 in another chain than that for forwarded packets), 'handle 12', 'line 12', "
+    "its place (12, or CHAIN:12 outside the chain for forwarded packets), 'handle 12', 'line 12', "
     "its comment, some words of it, or 'policy'"
 )
 
@@ -28,7 +28,7 @@ def places(path: Sequence[Ruleset]) -> list[Place]:
             at: dict[int, Place] = {}
             for rule in ruleset.chains[name].rules:
                 place = Place(ruleset.table, name, rule)
-                # Of the elements of a verdict map one that accepts stands for all.
+                # Of the elements of a verdict map, one that accepts represents all.
                 if rule.number not in at or (place.accepts and not at[rule.number].accepts):
                     at[rule.number] = place
             found += at.values()
@@ -48,7 +48,7 @@ def walked(ruleset: Ruleset) -> list[str]:
 
 
 def find(path: Sequence[Ruleset], name: str) -> Place:
-    """The one rule that ``name`` means; raises ``InputError`` where there is none, or several."""
+    """The one rule that ``name`` means; raises ``InputError`` if there is none, or more than one."""
     found = list(_named(path, name.strip()))
     if len(found) == 1:
         return found[0]
@@ -60,7 +60,7 @@ def find(path: Sequence[Ruleset], name: str) -> Place:
 
 
 def text(place: Place, width: int = 90) -> str:
-    """The rule as written, counters apart, shortened."""
+    """The rule as written, without counters, shortened."""
     if place.rule is None:
         return place.policy
     words = _COUNTERS.sub("", place.rule.text)
@@ -96,6 +96,6 @@ def _named(path: Sequence[Ruleset], name: str) -> Iterator[Place]:
 
 
 def _main(path: Sequence[Ruleset]) -> Ruleset:
-    """The base chain with most rules: of several tables, the one that is meant where none is named."""
+    """The base chain with most rules: of several tables, the one that is meant if none is named."""
     filters = [ruleset for ruleset in path if ruleset.table == "filter"] or list(path)
     return max(filters, key=lambda ruleset: sum(len(ruleset.chains[c].rules) for c in walked(ruleset)))

@@ -1,8 +1,8 @@
-"""Reads what ``nft list ruleset`` writes, with or without ``-a``, as far as it is a list of plain rules.
+"""Reads the output of ``nft list ruleset``, with or without ``-a``, as far as it is a list of plain rules.
 
 Sets, maps and expressions beyond addresses, ports, protocols, interfaces and states are not
-interpreted: they only ever narrow what a rule matches, so that no proof relies on them. Rules
-with verdict maps, limits and the like keep their place and are named.
+interpreted: they only narrow what a rule matches, so no proof relies on them. Rules with
+verdict maps, limits and the like keep their place and are reported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOKEN: Final = re.compile(r'"[^"]*"|\{|\}|,|[^\s{},]+')
 _VERDICTS: Final = frozenset({"accept", "drop", "reject", "return", "queue"})
 _COUNTING: Final = frozenset({"limit", "quota", "connlimit", "meter", "numgen", "update", "add", "over"})
 _HOOKS: Final = ("prerouting", "forward", "postrouting")
-"""Those that a forwarded packet meets, in their order."""
+"""Hooks that a forwarded packet passes, in order."""
 _STATEMENTS: Final = frozenset({"log", "notrack"})
 """Words that neither narrow what a rule matches nor end the walk."""
 _FAMILIES: Final = frozenset({"ip", "ip6", "inet"})
@@ -66,7 +66,7 @@ def parse_nftables(text: str, where: str = "the ruleset") -> Ruleset:
         raise InputError(f"{where} has no chain of type filter at the hook forward")
     entry, first = candidates[0]
     notes = [
-        f"chain {other} of table {table.title} is also walked and was left out" for other, table in candidates
+        f"chain {other} of table {table.title} is also walked but was left out" for other, table in candidates
     ]
     counted = [rule for chain in first.chains.values() for rule in chain.rules]
     if not any(rule.packets for rule in counted):
@@ -77,10 +77,10 @@ def parse_nftables(text: str, where: str = "the ruleset") -> Ruleset:
 
 
 def nftables_path(text: str, where: str = "the ruleset") -> list[Ruleset]:
-    """What forwarded packets walk, one base chain after the other; rules need no counters.
+    """Read the base chains that forwarded packets walk, in order; rules need no counters.
 
-    Unlike for a better order, elements of sets and verdict maps are taken as they are listed: a verdict
-    map becomes a rule per element, which share the number of the rule that they come from.
+    Unlike :func:`parse_nftables`, this expands the elements of sets and verdict maps: a verdict map becomes a
+    rule per element, and these share the number of the original rule.
 
     Raises ``InputError`` for a ruleset that cannot be read.
     """
@@ -114,7 +114,7 @@ class _Table:
     chains: dict[str, Chain] = field(default_factory=dict)
     bases: list[_Base] = field(default_factory=list)
     elements: dict[str, list[str]] = field(default_factory=dict)
-    """Of sets and maps whose elements are all listed and single values, by name, as tokens."""
+    """Elements, as tokens, of sets and maps that list all of theirs as single values; by name."""
 
     def entries(self, hook: str) -> list[str]:
         return [base.chain for base in self.bases if base.hook == hook]
@@ -131,7 +131,7 @@ def _uncounted(chains: dict[str, Chain]) -> list[str]:
 
 
 def _tables(text: str, where: str, *, listed: bool = False) -> Iterator[_Table]:
-    """The tables for IP; ``listed``: with the elements of sets and maps in the place of their names."""
+    """The tables for IP; ``listed``: with the elements of sets and maps in place of their names."""
     table: _Table | None = None
     block: str | None = None
     depth, inside = 0, ("", "")
@@ -184,18 +184,18 @@ def _tables(text: str, where: str, *, listed: bool = False) -> Iterator[_Table]:
 
 
 def _priority(text: str) -> int:
-    """Of a base chain: ``filter``, ``-150`` or ``mangle + 5``."""
+    """Priority of a base chain, from ``filter``, ``-150`` or ``mangle + 5``."""
     match = _HOOK.match(text)
     words = match["priority"].replace("+", " ").replace("- ", "-").split() if match else []
     return sum(_PRIORITIES[word] if word in _PRIORITIES else int(word) for word in words)
 
 
 def _elements(block: str) -> list[str] | None:
-    """The elements of a set or map as tokens, commas in between; None where they are not all known."""
+    """The elements of a set or map as tokens, commas in between; None if they are not all known."""
     match = _ELEMENTS.search(block)
     if match is None or "dynamic" in block or " . " in block:
         return [] if match is None and "dynamic" not in block else None
-    # Of an element with a counter, timeout or comment only the first word and what a map gives it count.
+    # Of an element with a counter, timeout or comment, only the value and what it maps to count.
     tokens: list[str] = []
     for part in match["listed"].split(","):
         words = part.split()
@@ -205,7 +205,7 @@ def _elements(block: str) -> list[str] | None:
 
 
 def _cases(text: str, line: int, elements: dict[str, list[str]]) -> list[Rule]:
-    """A rule with the elements of sets in their place; of a verdict map, a rule per element."""
+    """A rule with the elements of its sets filled in; for a verdict map, a rule per element."""
     tokens: list[str] = []
     for token in _TOKEN.findall(text):
         known = elements.get(token.removeprefix("@")) if token.startswith("@") else None
@@ -224,7 +224,7 @@ def _cases(text: str, line: int, elements: dict[str, list[str]]) -> list[Rule]:
             continue
         if ":" in part:
             value, verdict = part[: part.index(":")], part[part.index(":") + 1 :]
-            # The wildcard takes what no other element does.
+            # The wildcard matches what no other element does.
             asked = tokens[:at] + value if value != ["*"] else tokens[: at - 2]
             found.append(_rule([*asked, *verdict, *tokens[end + 1 :]], text, line))
         part = []
@@ -263,10 +263,10 @@ def _rule(tokens: list[str], text: str, line: int) -> Rule:
 
 
 def _take(reading: _Reading, tokens: list[str], i: int) -> int:
-    """Take what begins at token ``i``; returns where the next begins."""
+    """Read the expression at token ``i``; returns where the next one begins."""
     word = tokens[i]
     if word in _COUNTING:
-        reading.unclear.append(f"'{word}' is not understood or depends on the packets before")
+        reading.unclear.append(f"'{word}' is not understood or depends on earlier packets")
         return i + 1
     if word == "counter":
         if tokens[i + 1 : i + 2] == ["packets"]:

@@ -5,9 +5,9 @@ verdict; every other pair keeps its order. Any order that respects these pairs c
 by allowed exchanges of neighbours, so every packet meets the same verdict. To minimise the
 mean number of comparisons is single-machine scheduling of unit jobs under precedence
 constraints, 1|prec|sum w_j C_j, which is NP-hard (Lawler, "Sequencing jobs to minimize total
-weighted completion time subject to precedence constraints", 1978). The heuristic takes again
-and again the rule which, with all that must precede it, stops most packets per rule (in the
-manner of Sidney's decomposition, 1975), then exchanges neighbours as long as that helps.
+weighted completion time subject to precedence constraints", 1978). The heuristic repeatedly
+takes the rule that, together with all that must precede it, stops most packets per rule (as in
+Sidney's decomposition, 1975), then exchanges neighbours as long as that helps.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from weirlab.rules.matching import (
 Bool = npt.NDArray[np.bool_]
 
 MAX_RULES: Final = 5000
-"""Above this the pairs alone would take hundreds of megabytes."""
+"""Above this, the matrix of pairs alone would take hundreds of megabytes."""
 
 
 def exchangeable(rules: Sequence[Rule], freed: int | None = None) -> Bool:
     """Which pairs of rules may change places: a symmetric matrix, n x n.
 
-    The rule ``freed`` is taken as if all that it matches had been understood.
+    The rule ``freed`` is treated as if everything it matches on had been understood.
     """
     verdicts = [rule.verdict if rule.verdict is not None and rule.jump is None else None for rule in rules]
     known = {verdict: i for i, verdict in enumerate(dict.fromkeys(v for v in verdicts if v is not None))}
@@ -51,7 +51,7 @@ def exchangeable(rules: Sequence[Rule], freed: int | None = None) -> Bool:
 
 
 def improve(stopped: Sequence[float], allowed: Bool) -> list[int]:
-    """An order of the rules 0 .. n-1 with fewer comparisons, respecting ``allowed``.
+    """Find an order of the rules 0 .. n-1 with fewer comparisons, respecting ``allowed``.
 
     ``stopped`` holds the packets that each rule stops. Rules that gain nothing keep their order.
     """
@@ -65,7 +65,7 @@ def improve(stopped: Sequence[float], allowed: Bool) -> list[int]:
 
 
 def moved(order: Sequence[int]) -> list[int]:
-    """The rules that are to be moved, as few as possible: those outside the longest run still in order."""
+    """The fewest rules to move: those outside the longest increasing subsequence."""
     best: list[int] = []  # Length of the longest ascending subsequence that ends at each place.
     before: list[int] = []
     ends: list[int] = []  # Place where the best subsequence of each length ends.
@@ -109,7 +109,7 @@ def _by_closures(weights: npt.NDArray[np.float64], allowed: Bool) -> list[int]:
 
 
 def _closures(allowed: Bool) -> Bool:
-    """By rule: itself and all that must stay in front of it, directly or through others."""
+    """By rule: itself and all rules that must precede it, directly or through others."""
     n = len(allowed)
     closure = np.eye(n, dtype=np.bool_)
     for rule in range(n):
@@ -120,7 +120,7 @@ def _closures(allowed: Bool) -> Bool:
 
 
 def _exchange_neighbours(order: list[int], weights: npt.NDArray[np.float64], allowed: Bool) -> list[int]:
-    """Let each rule rise past neighbours that stop fewer packets, as long as anything rises."""
+    """Let each rule rise past neighbours that stop fewer packets, until none rises."""
     order = list(order)
     rising = True
     while rising:
@@ -150,7 +150,7 @@ def _disjoint(matches: Sequence[Match]) -> Bool:
 
 
 def _ranges_apart(column: Sequence[Ranges | None]) -> Bool:
-    """Pairs whose values lie apart; by the hulls first, then in detail where someone has gaps."""
+    """Pairs whose values lie apart; first by their hulls, then in detail for those with gaps."""
     n = len(column)
     ends = sorted({end for ranges in column if ranges for pair in ranges for end in pair})
     rank = {end: i for i, end in enumerate(ends)}

@@ -1,6 +1,6 @@
-"""Sets of packets as products of ranges: what a rule takes of them, and what it leaves.
+"""Sets of packets as products of ranges: what a rule matches of them, and what it leaves.
 
-A set is a :class:`~weirlab.rules.matching.Match` whose fields are all named: ranges for every field but
+A set is a :class:`~weirlab.rules.matching.Match` whose fields are all set: ranges for every field but
 the ICMP type, one connection state, and the two interfaces.
 """
 
@@ -14,10 +14,10 @@ from weirlab.rules import matching
 from weirlab.rules.matching import Interface, Match
 
 FIELDS: Final = ("destination", "destination_port", "protocol", "source", "source_port")
-"""What a set can be split by; what tells rules apart most often comes first."""
+"""Fields by which a set can be split; those that most often distinguish rules come first."""
 
 TCP_FLAGS: Final = frozenset({"ACK", "PSH"})
-"""Of every TCP segment that is sent: none of them opens a connection."""
+"""Flags of every TCP segment of test traffic; none opens a connection."""
 
 _WHOLE: Final = {
     "source": (0, matching.ADDRESSES[6][1]),
@@ -29,7 +29,7 @@ _WHOLE: Final = {
 
 
 def reversed_packets(some: Match, state: str) -> Match:
-    """What answers ``some``."""
+    """The packets that answer ``some``."""
     return Match(
         source=some.destination,
         destination=some.source,
@@ -43,14 +43,14 @@ def reversed_packets(some: Match, state: str) -> Match:
 
 
 def taken(some: Match, rule: Match) -> Match | None:
-    """Those of ``some`` that ``rule`` matches; None where it matches none."""
+    """Those of ``some`` that ``rule`` matches; None if it matches none."""
     if misfit(some, rule):
         return None
     return narrowed(some, rule)
 
 
 def narrowed(some: Match, to: Match) -> Match:
-    """``some`` with the ranges that it has in common with ``to``."""
+    """``some`` restricted to the ranges that it shares with ``to``."""
     ranges: dict[str, Any] = {
         name: matching.intersection(getattr(some, name), getattr(to, name)) for name in FIELDS
     }
@@ -58,7 +58,7 @@ def narrowed(some: Match, to: Match) -> Match:
 
 
 def left(some: Match, rule: Match) -> Iterator[Match]:
-    """Those of ``some`` that ``rule`` does not match, where it matches some: disjoint sets."""
+    """Those of ``some`` that ``rule`` does not match, given that it matches some; as disjoint sets."""
     rest = some
     for name in FIELDS:
         wanted, have = getattr(rule, name), getattr(rest, name)
@@ -74,7 +74,7 @@ def left(some: Match, rule: Match) -> Iterator[Match]:
 
 
 def misfit(some: Match, rule: Match) -> str:
-    """The field for which no packet of ``some`` can match ``rule``; empty where some do."""
+    """The field that keeps all packets of ``some`` from matching ``rule``; empty if some match."""
     if not some.states & rule.states:
         return "state"
     if some.inward is not None and not matching.named(rule.inward, some.inward.name):
@@ -92,7 +92,7 @@ def misfit(some: Match, rule: Match) -> str:
 
 
 def preferred(possible: Match, usual: Match, rule: Match | None, freed: Sequence[str]) -> Match:
-    """``possible``, but in fields that are not ``freed`` what is usual, if ``rule`` takes some of that."""
+    """``possible``, but with the usual values in fields not ``freed`` if ``rule`` matches some of them."""
     chosen: dict[str, Any] = {}
     for name in FIELDS:
         asked = None if rule is None else getattr(rule, name)
@@ -102,5 +102,5 @@ def preferred(possible: Match, usual: Match, rule: Match | None, freed: Sequence
 
 
 def instance(interface: Interface) -> str:
-    """A name that the interface has, inversion apart."""
+    """A name that the interface match covers, ignoring inversion."""
     return f"{interface.name}0" if interface.prefix else interface.name

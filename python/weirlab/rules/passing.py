@@ -1,7 +1,7 @@
-"""Which packets come through a ruleset, told from the rules alone.
+"""Which packets pass a ruleset, derived from the rules alone.
 
-Sets of packets walk the chains as a packet would. Where a rule matches a part of a set, the set is split,
-and its parts walk on by themselves.
+Sets of packets walk the chains as a packet would. If a rule matches part of a set, the set is split,
+and its parts walk on separately.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Place:
         return self.verdict.split(" ")[0] in _ACCEPTED
 
     def is_at(self, other: Place) -> bool:
-        """Is it the same rule (elements of a verdict map apart), or the same policy?"""
+        """Whether it is the same rule (whatever the element of a verdict map), or the same policy."""
         own = None if self.rule is None else self.rule.number
         its = None if other.rule is None else other.rule.number
         return (self.table, self.chain, own) == (other.table, other.chain, its)
@@ -56,17 +56,17 @@ class Passage:
 
     packets: Match
     ends: tuple[Place, ...]
-    """Where each base chain let it go on; in the last one, the verdict."""
+    """Where each base chain accepted the set; in the last chain, where it met its verdict."""
     doubts: tuple[Place, ...] = ()
-    """Rules of which is not known whether they match: those on the way to the one that is wanted are
-    assumed to match, others not to."""
+    """Rules that may or may not match: those on the way to the wanted rule are assumed to match, others not
+    to."""
 
     @property
     def accepted(self) -> bool:
         return self.ends[-1].accepts
 
     def reaches(self, wanted: Place | None) -> bool:
-        """Are the packets accepted, and at ``wanted`` where that is given?"""
+        """Whether the packets are accepted, at ``wanted`` if that is given."""
         return self.accepted and (wanted is None or any(end.is_at(wanted) for end in self.ends))
 
 
@@ -76,13 +76,13 @@ class _Walking:
     base: int
     """Number of the base chain on the path."""
     frames: tuple[tuple[str, int], ...]
-    """Chains that are being walked and the next rule in each, from 0."""
+    """The chains being walked and the next rule in each, from 0."""
     ends: tuple[Place, ...] = ()
     doubts: tuple[Place, ...] = ()
 
 
 class Walker:
-    """Lets sets of packets walk ``path``: base chains in the order in which a packet meets them."""
+    """Lets sets of packets walk ``path``: base chains in the order in which a packet traverses them."""
 
     def __init__(self, path: Sequence[Ruleset]) -> None:
         self._path = path
@@ -95,9 +95,9 @@ class Walker:
         Parameters
         ----------
         wanted:
-            Where the packets are to be accepted; None for anywhere.
+            Where the packets should be accepted; None for anywhere.
         doubtful:
-            Whether packets may go on past a rule of which is not known whether it matches them.
+            Whether packets may continue past a rule that may or may not match them.
         """
         towards = _Goal(wanted, self._leading(wanted), doubtful)
         stack: list[_Walking | Passage] = [_Walking(packets, 0, ((self._path[0].entry, 0),))]
@@ -124,7 +124,7 @@ class Walker:
             yield self._ended(now, Place(ruleset.table, ruleset.entry, None, policy))
 
     def _at_rule(self, now: _Walking, place: Place, rule: Rule, goal: _Goal) -> Iterator[_Walking | Passage]:
-        """What becomes of the packets at ``rule``, in the order in which it is to be looked at."""
+        """What happens to the packets at ``rule``, in the order in which to follow the outcomes."""
         on = replace(now, frames=(*now.frames[:-1], (place.chain, now.frames[-1][1] + 1)))
         calls = rule.jump in self._path[now.base].chains
         inside = None if rule.verdict is None and not calls else taken(now.packets, rule.match)
@@ -145,7 +145,7 @@ class Walker:
             yield doubted
 
     def _matched(self, on: _Walking, place: Place, rule: Rule, calls: bool) -> _Walking | Passage:
-        """What a matching packet does; ``on`` is where it would go on otherwise."""
+        """Where a matching packet goes; ``on`` is where it would go otherwise."""
         if calls and rule.jump is not None:
             frames = on.frames[:-1] if rule.verdict is not None else on.frames
             return replace(on, frames=(*frames, (rule.jump, 0)))
@@ -186,7 +186,7 @@ class _Goal:
         return self.wanted is not None and place.is_at(self.wanted)
 
     def likes(self, place: Place, rule: Rule, calls: bool) -> bool:
-        """Is a packet that matches here on the way to where it is wanted?"""
+        """Whether a packet that matches here is on its way to where it is wanted."""
         if self.wanted is None:
             return calls or place.accepts
         return rule.jump in self.leading if calls else place.is_at(self.wanted)

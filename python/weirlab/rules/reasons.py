@@ -1,4 +1,4 @@
-"""Why test packets do not meet a rule."""
+"""Why test packets do not reach a rule."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _LOOKED_AT: Final = 20
 _TOLD: Final = 3
 
 _MISFITS: Final = {
-    "tcp_flags": "takes TCP segments with other flags; those of the test traffic have ACK and PSH",
-    "protocol": "takes another protocol; test traffic is UDP or TCP (--l4)",
-    "source": "takes source addresses that test traffic cannot have (--ip says which IP version)",
-    "destination": "takes destination addresses that test traffic cannot have (--ip says which IP version)",
-    "source_port": "takes source ports that this traffic cannot have",
-    "destination_port": "takes destination ports that this traffic cannot have",
-    "inward": "takes packets from another interface",
-    "outward": "takes packets to another interface",
+    "tcp_flags": "matches TCP segments with other flags; those of the test traffic have ACK and PSH",
+    "protocol": "matches another protocol; test traffic is UDP or TCP (--l4)",
+    "source": "matches source addresses that test traffic cannot have (--ip says which IP version)",
+    "destination": "matches destination addresses that test traffic cannot have (--ip says which IP version)",
+    "source_port": "matches source ports that this traffic cannot have",
+    "destination_port": "matches destination ports that this traffic cannot have",
+    "inward": "matches packets from another interface",
+    "outward": "matches packets to another interface",
 }
 
 
 def why(walker: Walker, wishes: Sequence[tuple[Match, Match]], wanted: Place) -> str:
-    """Why no packets of ``wishes`` (possible and usual) are accepted at ``wanted``: words behind its name."""
+    """Why ``wanted`` accepts no packets of ``wishes`` (possible and usual), in words that follow its name."""
     if not wanted.accepts:
         jump = wanted.rule.jump if wanted.rule else None
         if jump:
@@ -44,23 +44,23 @@ def why(walker: Walker, wishes: Sequence[tuple[Match, Match]], wanted: Place) ->
         found = misfit(at[0], rule)
         if found == "state":
             return (
-                f"takes packets in the state {' or '.join(sorted(rule.states))}; nothing answers "
+                f"matches packets in the state {' or '.join(sorted(rule.states))}; nothing answers "
                 "test traffic, so connection tracking sees it as NEW"
             )
         return _MISFITS[found]
     ends = dict.fromkeys(str(end) for end in _ends(walker, narrowed(fitting[0], rule), wanted))
     if not ends:
-        return "is never reached: forwarded packets do not pass it"
+        return "is never reached: forwarded packets do not get there"
     return f"is never reached: an earlier rule decides, {', '.join(itertools.islice(ends, _TOLD))}"
 
 
 def last(walker: Walker, packets: Match, wanted: Place | None = None) -> Place:
-    """Where packets end that are not accepted at ``wanted``."""
+    """Where packets end if they are not accepted at ``wanted``."""
     return next(_ends(walker, packets, wanted))
 
 
 def _between(some: Match, rule: Match) -> Match:
-    """``some`` between the interfaces that ``rule`` asks for."""
+    """``some`` between the interfaces that ``rule`` matches."""
     return replace(
         some, inward=_asked(rule.inward) or some.inward, outward=_asked(rule.outward) or some.outward
     )

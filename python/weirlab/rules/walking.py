@@ -1,4 +1,4 @@
-"""How many rules a packet is compared with, told from the rules' counters."""
+"""How many rules a packet is compared with, derived from the rules' counters."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from weirlab.rules.chains import Rule, Ruleset
 
 @dataclass(frozen=True)
 class ChainWalk:
-    """What passes through one chain, in packets."""
+    """The packets that pass through one chain."""
 
     entered: float
     left: tuple[float, ...]
-    """By rule: packets that go no further in this chain."""
+    """By rule: packets that leave this chain there."""
     ended: float
     """Packets whose walk ends here or in a chain called from here."""
     comparisons: float
-    """Rules compared with, summed over packets, called chains included."""
+    """Comparisons with rules, summed over packets, including those in called chains."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Walk:
 
     packets: float
     mean_position: float
-    """Rules that a packet is compared with on average; one that no rule stops is compared with all."""
+    """Rules that a packet is compared with on average; a packet that no rule stops is compared with all."""
     chains: Mapping[str, ChainWalk]
     notes: tuple[str, ...] = ()
 
@@ -36,7 +36,7 @@ class Walk:
 def walk(rules: Ruleset) -> Walk:
     """Follow the counters through the chain for forwarded packets and all that it calls.
 
-    Where a chain is called from several places its packets are assumed to fare alike.
+    If a chain is called from several places, all its packets are assumed to match alike.
     Raises ``InputError`` if no packet was counted or chains call each other in a circle.
     """
     name = rules.entry
@@ -53,7 +53,7 @@ def walk(rules: Ruleset) -> Walk:
 
 
 def _calls(rules: Ruleset) -> dict[str, float]:
-    """Packets that enter each user-defined chain, from wherever."""
+    """Packets that enter each user-defined chain, from all its callers."""
     entered: dict[str, float] = {}
     for chain in rules.chains.values():
         for rule in chain.rules:
@@ -87,7 +87,7 @@ def _follow(
     if name == rules.entry:
         if chain.policy_packets is None:
             notes.append(f"packets that pass all rules of {name} are not counted and were left out")
-        # Packets that returned early have met the policy, too.
+        # Packets that returned early met the policy as well.
         entered = ended = ended + (chain.policy_packets or 0)
     elif ended > entered * 1.001 + 10:
         notes.append(
@@ -111,7 +111,7 @@ def _reaching(entered: float, left: Sequence[float]) -> list[float]:
 def _matched(
     rules: Ruleset, rule: Rule, calls: dict[str, float], chains: dict[str, ChainWalk], notes: list[str]
 ) -> tuple[float, float, float]:
-    """Of the packets that matched: gone from this chain, ended for good, comparisons in the chain called."""
+    """Of the packets that matched: how many left this chain and ended, comparisons in the called chain."""
     count = float(rule.packets)
     if rule.jump is not None and rule.jump in rules.chains:
         inner = _follow(rules, rule.jump, calls, chains, notes)

@@ -106,7 +106,7 @@ def test_the_end_shows_every_stage_and_what_is_missing(weir: Weir, asked: list[A
         (["--write", "/dev/null", "--force"], "that is a device"),
         (["--write", "gone/a.pcapng"], "there is no folder gone"),
         (["--filter", "udp", "--mirror", "c", "--logger-mac", "02:00:00:00:00:09"], "without --write FILE"),
-        ([], "nothing would become of the copies"),
+        ([], "the copies would go nowhere"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_before_anything_is_touched(

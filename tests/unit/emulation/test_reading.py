@@ -132,14 +132,14 @@ REFUSED = [
     ({"loss": "1%,2%"}, "--loss '1%,2%' not understood"),
     ({"loss": "frames=0"}, '--loss: "0" names no frames'),
     ({"loss": "80%,burst=2"}, "--loss: runs of 2 frames on average cannot be a share of 0.8"),
-    ({"loss": "1%,run=2"}, "'run' is unknown here; there are burst=, gemodel=, frames="),
+    ({"loss": "1%,run=2"}, "'run' is unknown here; known: burst=, gemodel=, frames="),
     ({"loss": "burst=1,burst=2"}, "'burst' is given twice"),
     ({"jitter": "5ms"}, "--jitter: 5000000 ns around a delay of 0 ns would need a delay below 0"),
     ({"delay": "9ms", "jitter": "5ms,wild"}, "--jitter '5ms,wild' not understood"),
     ({"reorder": "1%"}, "--reorder '1%' needs by=TIME"),
     ({"reorder": "1%,by=0ms"}, "--reorder: frames are held back for 0 ns"),
-    ({"seed": "-1"}, "--seed '-1': expected is a whole number"),
-    ({"rate": "1Mbps", "overhead": "1.5"}, "--overhead '1.5': expected are whole bytes"),
+    ({"seed": "-1"}, "--seed '-1': expected a whole number"),
+    ({"rate": "1Mbps", "overhead": "1.5"}, "--overhead '1.5': expected a whole number of bytes"),
 ]
 
 
@@ -182,8 +182,8 @@ def test_both_directions_have_random_numbers_of_their_own_and_other_seeds_have_o
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("rate", "--up 'rate': expected are pairs of a name and a value"),
-        ("speed 10Mbps", "--up: 'speed' is unknown; there are delay, jitter, rate"),
+        ("rate", "--up 'rate': expected pairs of a name and a value"),
+        ("speed 10Mbps", "--up: 'speed' is unknown; known: delay, jitter, rate"),
         ("rate 1Mbps rate 2Mbps", "rate is given twice"),
         ("loss '1%", "close the quotes"),
     ],
@@ -211,12 +211,12 @@ def test_a_profile_is_overruled_by_options_and_names_files_beside_it(tmp_path: P
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("- a\n", "expected are names and values"),
-        ("up: 3\n", "up: expected are names and values"),
-        ("speed: 3\n", "'speed' is unknown; there are"),
+        ("- a\n", "expected names and values"),
+        ("up: 3\n", "up: expected names and values"),
+        ("speed: 3\n", "'speed' is unknown; known:"),
         ("delay: [1]\n", "delay must be text, e.g. delay: 25ms"),
         ("delay: yes\n", "delay must be text, e.g. delay: 25ms"),
-        ("delay: [\n", "this is no YAML"),
+        ("delay: [\n", "this is not YAML"),
     ],
 )
 def test_a_profile_that_is_none_is_refused_by_its_name(tmp_path: Path, content: str, message: str) -> None:

@@ -44,11 +44,11 @@ def test_words_hold_for_both_directions_or_for_one() -> None:
     ("name", "message"),
     [
         ("link:", "'' of link not understood"),
-        ("link:late=1s", "accepted are e.g. 'delay=25ms', 'up.rate=10Mbps'"),
+        ("link:late=1s", "use e.g. 'delay=25ms', 'up.rate=10Mbps'"),
         ("link:left.delay=1ms", "'left.delay=1ms' of link not understood"),
         ("link:.delay=1ms", "'.delay=1ms' of link not understood"),
         ("link:delay", "'delay' of link not understood"),
-        ("link:delay=1ms:delay=2ms", "'delay=2ms' of link says again"),
+        ("link:delay=1ms:delay=2ms", "'delay=2ms' of link repeats an earlier setting"),
         ("link:delay=soon", "^link: delay 'soon' is no time"),
         ("link:queue=5pkts", "^link: queue needs --rate"),
         ("link:loss=120%", "'120%' is no share"),
@@ -101,5 +101,5 @@ def test_a_full_queue_has_the_time_that_it_takes(monkeypatch: pytest.MonkeyPatch
 
 
 def test_frames_that_never_leave_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(LabError, match="3 frames stay on the link"):
+    with pytest.raises(LabError, match="3 frames still on the link"):
         settle(monkeypatch, Held(4, *[3] * 9))

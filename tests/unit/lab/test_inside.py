@@ -139,7 +139,7 @@ def test_one_that_died_is_noticed(inside: Sampler) -> None:
     agent(inside).wait()
     with pytest.raises(LabError, match="program inside the device ended"):
         inside.watch()
-    with pytest.raises(LabError, match="nobody looks"):
+    with pytest.raises(LabError, match="has been ended"):
         inside.report()
 
 

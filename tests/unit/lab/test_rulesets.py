@@ -152,7 +152,7 @@ def test_format_is_recognised_by_its_first_words(text: str, found: str) -> None:
 def test_unknown_format_names_file_and_line() -> None:
     with pytest.raises(InputError, match=r"fw\.conf, line 3: neither "):
         sniff("# comment\n\nset firewall name LAN\n", "fw.conf")
-    with pytest.raises(InputError, match="empty: holds no rules"):
+    with pytest.raises(InputError, match="empty: has no rules"):
         sniff("# only a comment\n", "empty")
 
 
@@ -263,7 +263,7 @@ def test_refusal_of_very_many_lines_is_cut() -> None:
     message = tool.refusal("nft", "\n".join(f"error {i}" for i in range(50)), "", "f")
     assert "error 7" in message
     assert "error 8" not in message
-    assert message.endswith("... and 42 lines more")
+    assert message.endswith("... and 42 more lines")
 
 
 def test_missing_tool_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

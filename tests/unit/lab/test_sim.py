@@ -145,7 +145,7 @@ def test_a_negative_position_is_refused() -> None:
         ({"queue_packets": 0}, "queue_packets must be at least 1"),
         ({"service_fixed_ns": 0.0}, "must take time"),
         ({"noise": "pink"}, "'pink'"),
-        ({"noise": "gamma", "noise_cv": 0.0}, "say noise none"),
+        ({"noise": "gamma", "noise_cv": 0.0}, "use noise none"),
     ],
 )
 def test_devices_that_cannot_be_are_refused(values: dict[str, Any], words: str) -> None:

@@ -78,10 +78,10 @@ def test_the_counters_of_a_tap_get_the_names_of_its_interfaces() -> None:
         ),
         (
             Account((Side("eth1", 10, 10, copied=7, not_copied=3), B), ring=True, recording=True, vanished=4),
-            ("the recorder has stood still for 3 s (process 7)",),
-            "The link is unharmed: 15 frames forwarded, none lost; the record misses 7 frames: 3 at the ring "
-            "(the recorder, or its disk, was too slow or stood still), 4 with a recorder that died; the "
-            "recorder has stood still for 3 s (process 7).",
+            ("the recorder has been silent for 3 s (process 7)",),
+            "The link is unharmed: 15 frames forwarded, none lost; the record is missing 7 frames: 3 at the "
+            "ring (the recorder, or its disk, was too slow or stalled), 4 with a recorder that died; the "
+            "recorder has been silent for 3 s (process 7).",
         ),
         (
             Account(recorded=(Recorded("eth0", 9, filtered=2, written=7),), recording=True),
@@ -91,8 +91,8 @@ def test_the_counters_of_a_tap_get_the_names_of_its_interfaces() -> None:
         (
             Account(recorded=(Recorded("eth0", 9, lost=1, written=7, not_written=2),), recording=True),
             (),
-            "The record misses 3 frames: 1 at the ring (the recorder, or its disk, was too slow or stood "
-            "still), 2 at the disk.",
+            "The record is missing 3 frames: 1 at the ring (the recorder, or its disk, was too slow or "
+            "stalled), 2 at the disk.",
         ),
     ],
 )  # fmt: skip
@@ -105,7 +105,7 @@ def test_one_sentence_says_whether_link_and_record_are_whole(
 def test_without_word_of_what_was_refused_nothing_is_said_to_be_unharmed() -> None:
     account = replace(GOOD, assumed=True)
     assert verdict(account) == (
-        "The link is bridged: 15 frames forwarded; what the other end refused is not known here; the "
+        "The link is bridged: 15 frames forwarded; what the other end refused is unknown; the "
         "record is complete."
     )
     # A sum of which one part is worked out from the rest proves nothing.
@@ -129,11 +129,11 @@ def test_a_record_is_complete_when_every_frame_of_a_finished_session_is_in_it() 
         (replace(DONE, gaps=(GAP,)), "may lack frames"),
         (replace(DONE, failures=("no space left",)), "may lack frames"),
         (replace(DONE, recorded=WRITTEN[:1]), "counters disagree .*: 15 and 10"),
-        (replace(DONE, sides=(replace(A, cut=2), B)), "no frame is missing from the record; of 2 frames"),
-        (replace(DONE, vanished=2, recorded=(Recorded("eth1", 8, written=8), WRITTEN[1])), "misses 2"),
+        (replace(DONE, sides=(replace(A, cut=2), B)), "missing from the record; only the first bytes of 2"),
+        (replace(DONE, vanished=2, recorded=(Recorded("eth1", 8, written=8), WRITTEN[1])), "is missing 2"),
         (
             replace(DONE, ring=False, unknown=True, recorded=(Recorded("eth1", 5, lost=1, written=5),)),
-            "misses 1 frame and an unknown number besides",
+            "is missing 1 frame and an unknown number more",
         ),
     ],
 )  # fmt: skip

@@ -26,7 +26,7 @@ def test_a_missing_interface_is_answered_with_those_there_are() -> None:
         (replace(PLAIN, wireless=True), InputError, "wireless.*use wired"),
         (replace(PLAIN, ethernet=False), InputError, "no Ethernet"),
         (replace(PLAIN, master="br0"), LabError, "belongs to br0; .*ip link set dev eth1 nomaster"),
-        (replace(PLAIN, xdp=7), LabError, "XDP program already .*ip link set dev eth1 xdp off"),
+        (replace(PLAIN, xdp=7), LabError, "already has an XDP program .*ip link set dev eth1 xdp off"),
     ],
 )
 def test_an_interface_that_cannot_be_an_end_is_refused_with_the_way_out(

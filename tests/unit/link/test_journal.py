@@ -55,7 +55,7 @@ def test_what_cannot_be_undone_is_said_and_does_not_hinder_the_rest(
         changes.note("up", None, name)
     (problem,) = changes.undo()
     assert problem == (
-        "stubborn could not be put back as it was: it is not (busy); the next weir tap, weir log or weir lab "
+        "stubborn could not be restored: it is not (busy); the next weir tap, weir log or weir lab "
         "clean tries again, or by hand: undo stubborn"
     )
     assert undone == ["first"]

@@ -166,8 +166,8 @@ def test_a_killed_recorder_is_a_gap_with_number_and_times_and_the_link_is_unharm
     (gap,) = document["gaps"]
     assert (gap["stage"], gap["frames"], gap["from_ns"], gap["to_ns"]) == ("recorder", 3, 1234, int(0.25e9))
     assert document["conclusion"] == (
-        "The link is unharmed: 15 frames forwarded, none lost; the record misses 3 frames: 3 with a recorder "
-        "that died."
+        "The link is unharmed: 15 frames forwarded, none lost; the record is missing 3 frames: 3 with a "
+        "recorder that died."
     )
     assert any("killed by SIGKILL" in note for note in scene.watcher.notes)
 
@@ -225,7 +225,7 @@ def test_a_logger_whose_recorder_was_killed_never_claims_a_complete_record(scene
     assert (outcome.document["complete"], outcome.document["missing_unknown"]) == (False, True)
     (gap,) = outcome.document["gaps"]
     assert (gap["stage"], gap["frames"]) == ("recorder", None)
-    assert "the record misses an unknown number of frames" in outcome.last.sentence
+    assert "the record is missing an unknown number of frames" in outcome.last.sentence
 
 
 def test_what_the_recorder_complained_of_last_is_in_the_manifest_and_in_the_sentence(scene: Scene) -> None:

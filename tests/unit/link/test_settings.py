@@ -105,7 +105,7 @@ def test_record_and_manifest_are_two_files(tmp_path: Path) -> None:
 
 def test_a_ring_larger_than_the_engine_makes_is_refused() -> None:
     assert settings.parse_ring("64MiB", settings.MOST_LOG_RING_BYTES) == 64 << 20
-    with pytest.raises(InputError, match=r"--ring '100000GiB': at most 4,096 MiB are possible here"):
+    with pytest.raises(InputError, match=r"--ring '100000GiB': the maximum here is 4,096 MiB"):
         settings.parse_ring("100000GiB", settings.MOST_LOG_RING_BYTES)
 
 

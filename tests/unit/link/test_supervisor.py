@@ -107,8 +107,7 @@ def test_a_recorder_that_dies_is_followed_by_another_that_writes_elsewhere(world
     recorder.tick()
     assert [str(child.path) for child in world.children] == ["link.pcapng", "link.part2.pcapng"]
     assert world.told == [
-        "the recorder was killed by SIGKILL; the link is not touched by that; another writes to "
-        "link.part2.pcapng"
+        "the recorder was killed by SIGKILL; the link is not affected; another writes to link.part2.pcapng"
     ]
     assert recorder.interrupted
     recorder.close()
@@ -173,7 +172,7 @@ def test_recorders_that_die_young_are_started_again_a_few_times_with_growing_pau
         world.children[-1].returncode = 1
         recorder.tick()
         began_s, launched = world.now_s, len(world.children)
-        if recorder.pid is None and not recorder.troubles()[0].startswith("no recorder is started any more"):
+        if recorder.pid is None and not recorder.troubles()[0].startswith("no further recorder is started"):
             assert recorder.troubles() == ("no recorder is running just now",)
             while len(world.children) == launched:
                 world.now_s += 0.25
@@ -181,11 +180,10 @@ def test_recorders_that_die_young_are_started_again_a_few_times_with_growing_pau
             pauses.append(world.now_s - began_s)
     assert pauses == [0.5, 1.0, 2.0, 4.0]
     assert len(world.children) == 1 + supervisor.TRIES
-    assert world.told[-1] == f"{recorder.troubles()[0]}; the link is not touched by that"
+    assert world.told[-1] == f"{recorder.troubles()[0]}; the link is not affected"
     (trouble,) = recorder.troubles()
     assert trouble == (
-        "no recorder is started any more: 6 failed one after the other, and the last one failed "
-        "with exit code 1"
+        "no further recorder is started: 6 failed in a row, and the last one failed with exit code 1"
     )
     recorder.tick()
     recorder.finish()
@@ -197,7 +195,7 @@ def test_one_that_stands_still_is_named_with_its_process(world: World) -> None:
     recorder.begin()
     assert recorder.troubles() == ()
     world.now_s += 3
-    assert recorder.troubles() == ("the recorder has stood still for 3 s (process 4711)",)
+    assert recorder.troubles() == ("the recorder has been silent for 3 s (process 4711)",)
     world.children[0].progress(5, interface("a", 1), failure="No space left on /data.")
     recorder.tick()
     assert recorder.troubles() == ("No space left on /data",)
@@ -247,7 +245,7 @@ def test_a_host_that_never_has_room_again_does_not_end_the_bridge(world: World) 
         recorder.tick()
         world.now_s += 0.25
     (trouble,) = recorder.troubles()
-    assert trouble.startswith("no recorder is started any more: 6 failed one after the other")
+    assert trouble.startswith("no further recorder is started: 6 failed in a row")
     recorder.finish()
     (gap,) = recorder.gaps(7, END_NS)
     assert (gap.frames, gap.to_ns) == (7, END_NS)

@@ -84,7 +84,8 @@ def test_the_accepting_rule_that_counted_most_packets_is_met_and_the_one_passed_
     assert found.endpoints.destination_port == (53, 53)
     assert ipaddress.ip_address(found.endpoints.source[0]) in ipaddress.ip_network("10.0.0.0/8")
     assert (
-        "FORWARD rule 1, which counted most packets, takes packets in the state ESTABLISHED" in found.sentence
+        "FORWARD rule 1, which counted most packets, matches packets in the state ESTABLISHED"
+        in found.sentence
     )
 
 
@@ -126,11 +127,11 @@ def test_protocol_and_ip_version_follow_the_rule_where_it_takes_no_other() -> No
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("1", r"FORWARD rule 1 \(-m conntrack .*\) takes packets in the state ESTABLISHED or RELATED"),
+        ("1", r"FORWARD rule 1 \(-m conntrack .*\) matches packets in the state ESTABLISHED or RELATED"),
         ("2", r"FORWARD rule 2 .* does not accept: its verdict is drop"),
         ("5", r"FORWARD rule 5 .* does not accept: it jumps to web"),
         ("7", r"FORWARD rule 7 .* is never reached: an earlier rule decides, FORWARD rule 3"),
-        ("8", r"FORWARD rule 8 .* takes another protocol; test traffic is UDP or TCP"),
+        ("8", r"FORWARD rule 8 .* matches another protocol; test traffic is UDP or TCP"),
         ("9", r"FORWARD rule 9 .* is never reached: an earlier rule decides, PREROUTING rule 1 of table raw"),
         ("policy", r"policy of FORWARD \(DROP\) does not accept"),
         ("10.1.2", r"means several rules: FORWARD rule 5 \(.*\); FORWARD rule 7 .* and 1 more"),

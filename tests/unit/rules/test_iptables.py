@@ -60,7 +60,7 @@ def test_rules_are_read_with_their_verdicts_jumps_and_comments() -> None:
 @pytest.mark.parametrize(
     ("rule", "why"),
     [
-        ("-m recent --set --name x -j DROP", "recent depends on the packets before"),
+        ("-m recent --set --name x -j DROP", "recent depends on earlier packets"),
         ("-m martian --mode 3 -j DROP", "match martian is not known"),
         ("-p tcp -j MIRROR", "target MIRROR is not known"),
         ("-s nonsense -j DROP", "-s nonsense is not understood"),

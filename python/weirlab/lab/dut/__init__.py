@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP: Final = "weirlab.devices"
-"""The group of entry points in which other packages name classes of drivers."""
+"""The entry point group in which other packages register driver classes."""
 
 Factory = Callable[[Path | None], DutDriver]
 
@@ -48,9 +48,9 @@ TUNNELS: Final[dict[str, Callable[[str | None], Encapsulating]]] = {
     "wireguard-go": wireguard.WireGuardGo,
     "wireguard-kernel": wireguard.WireGuardKernel,
 }
-"""What makes the two gateways of a tunnel; the argument is the cipher suite, None for the usual one.
+"""Factories of tunnels with two gateways; the argument is the cipher suite, None for the default.
 
-``wireguard`` and ``strongswan`` are what the kernel does where it can, otherwise a program's own.
+``wireguard`` and ``strongswan`` use the kernel's implementation if there is one, otherwise the program's own.
 """
 
 VARIANTS: Final = frozenset(
@@ -59,12 +59,12 @@ VARIANTS: Final = frozenset(
         "wireguard-kernel",
     }
 )  # fmt: skip
-"""Tunnels of which one is enough: ``strongswan`` and ``wireguard`` are whichever works here, ``esp`` tells of
-``esp-udp`` as well, and ``vm`` of all virtual machines."""
+"""Devices that need no check of their own: ``strongswan`` and ``wireguard`` are whichever works here, ``esp``
+covers ``esp-udp``, and ``vm`` covers all virtual machines."""
 
 
 def _pair(name: str, asked: str | None) -> DutDriver:
-    # What a pair is made of uses tools of this package.
+    # The parts of a pair import tools of this package.
     from weirlab.lab.dut.pair import PAIRS
 
     return PAIRS[name](asked)
@@ -76,19 +76,19 @@ WITH_VARIETIES: Final[dict[str, Callable[[str | None], DutDriver]]] = {
     **{name: partial(_pair, name) for name in ("keepalived", "ucarp")},
     "vm": VirtualFilter,
 }
-"""Devices that may have something behind a colon: tunnels a cipher suite, a virtual machine its filter, an
-emulated link and a redundant pair their settings."""
+"""Devices that take a suffix after a colon: tunnels a cipher suite, a virtual machine its filter, an emulated
+link and a redundant pair their settings."""
 
 
 def drivers() -> dict[str, Factory]:
-    """What makes each driver, Weir's own first; the argument is the user's ruleset file or None."""
+    """Factories of all drivers, Weir's own first; the argument is the user's ruleset file or None."""
     return {**own(), **others()}
 
 
 def own() -> dict[str, Factory]:
-    """What makes each of Weir's own drivers.
+    """Factories of Weir's own drivers.
 
-    ``iptables`` is the legacy back end where it works, otherwise the nft one.
+    ``iptables`` is the legacy back end if it works, otherwise the nft one.
     """
     return {
         "forward": _without_file("forward", Forward),
@@ -105,26 +105,26 @@ def own() -> dict[str, Factory]:
 
 
 def others() -> Mapping[str, Factory]:
-    """What makes each driver that another package brings."""
+    """Factories of drivers from other packages."""
     return _others()[0]
 
 
 def broken() -> Sequence[str]:
-    """Why drivers of other packages are missing, a sentence each."""
+    """Why drivers of other packages are missing, one sentence each."""
     return _others()[1]
 
 
 def exists(name: str) -> bool:
-    """Whether there is a driver called ``name``; other packages are looked at only if Weir has none."""
+    """Whether there is a driver called ``name``; other packages are only searched if Weir has none."""
     return name in own() or name in others()
 
 
 def make(name: str, ruleset: Path | None = None) -> DutDriver:
     """The driver called ``name``; some need the user's file.
 
-    Behind a colon, ``name`` may have a suite for a tunnel, a filter for ``vm``.
+    After a colon, ``name`` may have a suffix, such as a tunnel's suite or the filter of ``vm``.
 
-    Raises ``InputError`` for an unknown name or suite, or a file where none fits.
+    Raises ``InputError`` for an unknown name or suite, or for a file that the device does not take.
     """
     kind, colon, suite = name.partition(":")
     if not exists(kind):
@@ -164,7 +164,7 @@ def _without_file(name: str, factory: Callable[[], DutDriver]) -> Factory:
         if ruleset is not None:
             raise InputError(
                 f"the device {quoted(name)} makes its own rules; "
-                f"to measure those of {ruleset} choose the device 'ruleset'"
+                f"to measure those of {ruleset}, choose the device 'ruleset'"
             )
         return factory()
 

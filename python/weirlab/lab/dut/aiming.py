@@ -38,20 +38,20 @@ _LAB: Final[dict[Ip, tuple[str, ...]]] = {
 """Networks of the device's own interfaces, which no flow may use."""
 _ANY_PORT: Final[Range] = (1, 65535)
 _AS_NETWORK: Final = 4
-"""From so many addresses on, the first and the last are left free: they may be those of a network."""
+"""From this many addresses up, the first and last stay unused: they may be network and broadcast address."""
 
 
 @dataclass(frozen=True)
 class Aimed:
-    """What test traffic looks like that the user's rules accept."""
+    """Test traffic that the user's rules accept."""
 
     rule: str
-    """Where they accept it, in words."""
+    """The rule that accepts it, in words."""
     sentence: str
     l4: Layer4
     ip: Ip
     endpoints: Endpoints | None
-    """None for the usual ones."""
+    """None for the default ones."""
     inward: str
     """Name of the device's interface towards the sender, and of the one towards the receiver."""
     outward: str
@@ -60,9 +60,9 @@ class Aimed:
 def aimed(
     path: Sequence[Ruleset], source: str, match: str | None, flows: Flows, calls: Calls | None = None
 ) -> Aimed:
-    """Traffic that ``path`` accepts at the rule that ``match`` names, as near to ``flows`` as that allows.
+    """Traffic that ``path`` accepts at the rule that ``match`` names, as close to ``flows`` as possible.
 
-    Of ``calls`` every kind of packet has to come through, in both directions if they talk in both.
+    For ``calls``, every kind of packet has to pass, in both directions if both sides talk.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def _for_calls(path: Sequence[Ruleset], source: str, match: str | None, calls: C
 
 
 def _call_ports(calls: Calls) -> list[tuple[str, Range]]:
-    """What is sent and between which ports, speech first."""
+    """The kinds of packets and their ports, speech first."""
     transports = {kind.transport for kind in calls.classes}
     found: list[tuple[str, Range]] = []
     if "rtp" in transports:
@@ -170,7 +170,7 @@ def _packets(
 
 
 def _with_ports(packets: Match, ports: Range) -> Match:
-    """Both sides of a call use the same ports."""
+    """``packets`` with these ports; both sides of a call use the same ones."""
     return replace(packets, source_port=(ports,), destination_port=(ports,))
 
 
@@ -179,14 +179,14 @@ def _ranges(texts: Sequence[str]) -> Ranges:
 
 
 def _apart(source: Ranges, destination: Ranges) -> tuple[Range, Range]:
-    """A range of each, as wide as the usual ones at most, that have no address in common."""
+    """A range of each, at most as wide as the default ones, without common addresses."""
     first, second = _hosts(_widest(source)), _hosts(_widest(destination))
     if first[1] < second[0] or second[1] < first[0]:
         return _first_hosts(first), _first_hosts(second)
     low, high = max(first[0], second[0]), min(first[1], second[1])
     if low == high:
         raise InputError(
-            f"the rule takes packets from {matching.address(low)} to itself only: no test traffic can be such"
+            f"the rule only matches packets from {matching.address(low)} to itself: no test traffic can match"
         )
     middle = (low + high) // 2
     return _first_hosts((low, middle)), _first_hosts((middle + 1, high))

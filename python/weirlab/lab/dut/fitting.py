@@ -1,4 +1,4 @@
-"""Whether frames pass a device in one piece."""
+"""Checks that frames pass a device unfragmented."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weirlab.units import FCS_BYTES
 def check_fit(driver: DutDriver, frame_bytes: int, ip: Literal[4, 6]) -> None:
     """Raise ``InputError`` for frames that the device would drop or fragment, whatever its rules.
 
-    What happens to them tells nothing about those that fit.
+    What happens to them says nothing about those that fit.
     """
     if ip not in driver.carries:
         raise InputError(f"the device {quoted(driver.name)} does not carry IPv{ip}")
@@ -25,6 +25,6 @@ def check_fit(driver: DutDriver, frame_bytes: int, ip: Literal[4, 6]) -> None:
         raise InputError(
             f"frames of {frame_bytes:,} B do not fit into the tunnel {driver.name}: their IP packets have "
             f"{packet_bytes:,} B, and with an MTU of {wiring.BETWEEN_MTU_BYTES:,} B between the gateways "
-            f"at most {longest:,} B pass in one piece; "
+            f"at most {longest:,} B pass unfragmented; "
             f"use frames of {longest + ETHERNET_BYTES + FCS_BYTES:,} B at most"
         )

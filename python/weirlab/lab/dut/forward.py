@@ -1,4 +1,4 @@
-"""No filter at all: the kernel just forwards. The baseline, and the example for a new driver."""
+"""No filter: the kernel just forwards. The baseline, and an example for new drivers."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Variant = Literal["legacy", "nft"]
 
 _COMMANDS: Final[dict[Family, str]] = {4: "iptables", 6: "ip6tables"}
 _WAIT_S: Final = 20
-"""For the lock that all iptables commands of a machine share, namespaces or not."""
+"""Time limit for the lock that all iptables commands of a machine share, across namespaces."""
 
 
 class Iptables(Driver):
@@ -45,7 +45,7 @@ class Iptables(Driver):
 
 
 def usual() -> Iptables:
-    """The legacy back end where it works, otherwise the nft one."""
+    """The legacy back end if it works, otherwise the nft one."""
     legacy, nft = Iptables("legacy"), Iptables("nft")
     return nft if legacy.check() and not nft.check() else legacy
 

@@ -15,7 +15,7 @@ Layout = Literal["linear", "set", "vmap"]
 COMMAND: Final = ("nft", "-f", "-")
 LISTING: Final = ("nft", "list", "ruleset")
 FLUSH: Final = "flush ruleset; "
-"""In front of a ruleset, in one transaction with it."""
+"""Goes in front of a ruleset, in the same transaction."""
 
 _FAMILY_WORDS: Final[dict[Family, str]] = {4: "ip", 6: "ip6"}
 _ADDRESS_TYPES: Final[dict[Family, str]] = {4: "ipv4_addr", 6: "ipv6_addr"}
@@ -32,7 +32,7 @@ _LAYOUTS: Final[dict[Layout, tuple[str, str]]] = {
 class Nftables(Driver):
     """One base chain per IP version, loaded in one transaction.
 
-    With ``set`` and ``vmap`` the matching position is the number of elements, the test traffic's included.
+    With ``set`` and ``vmap``, the matching position is the number of elements, including the test traffic's.
     """
 
     def __init__(self, layout: Layout = "linear") -> None:
@@ -60,7 +60,7 @@ class Nftables(Driver):
 
 
 def ruleset(rules: RuleSetup, layout: Layout) -> str:
-    """The tables in the language of nft."""
+    """The tables in nft syntax."""
     return "\n".join(line for family in FAMILIES for line in _table(family, rules, layout)) + "\n"
 
 
@@ -87,7 +87,7 @@ def _table(family: Family, rules: RuleSetup, layout: Layout) -> Iterator[str]:
 
 def _collection(family: Family, rules: RuleSetup, layout: Layout) -> Iterator[str]:
     networks = [match.source for match in fillers(family, rules.position - 1)]
-    # A filler's verdict never applies to test traffic; drop shows at once if it ever did.
+    # A filler's verdict never applies to test traffic; drop would show at once if it did.
     fill, accept = (" : drop", " : accept") if layout == "vmap" else ("", "")
     elements = [f"{network}{fill}" for network in networks] + [f"{accepted(family, rules).source}{accept}"]
     kind = _ADDRESS_TYPES[family]

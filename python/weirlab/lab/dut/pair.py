@@ -34,9 +34,9 @@ from weirlab.units import NS_PER_S
 Kind = Literal["soft", "hard"]
 
 _MTU_BYTES: Final = 9000
-"""Of all cables of the pair: whatever a lab lets in passes in one piece."""
+"""MTU of all cables of the pair: everything that a lab lets in passes unfragmented."""
 _PATIENCE_S: Final = 15.0
-"""For the other firewall to take over, beyond what the protocol itself may take."""
+"""Time limit for the other firewall to take over, in addition to the protocol's own."""
 _LOOK_NS: Final = 10_000_000
 _WORD: Final = re.compile(r"(advert|states|soft|hard)=(.+)")
 _STATES: Final[dict[str, Conntrackd]] = {
@@ -48,7 +48,7 @@ _STATES: Final[dict[str, Conntrackd]] = {
 
 @dataclass(frozen=True)
 class Switch:
-    """What the master does, and how long after traffic began."""
+    """How the master leaves, and how long after traffic begins."""
 
     kind: Kind
     at_s: float
@@ -56,7 +56,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Asked:
-    """What stands behind the name of a pair, and a colon."""
+    """The settings after the name of a pair and a colon."""
 
     advert_s: float | None = None
     states: str = "direct"
@@ -64,7 +64,7 @@ class Asked:
 
 
 def understood(name: str, text: str | None) -> Asked:
-    """What ``text`` asks of the pair called ``name``; raises ``InputError`` for what is not understood."""
+    """Parse the settings of the pair called ``name``; raises ``InputError`` for what is not understood."""
     found = Asked()
     given = set()
     for word in (text or "").split(":") if text is not None else ():
@@ -72,12 +72,12 @@ def understood(name: str, text: str | None) -> Asked:
         key = "switch" if match and match[1] in ("soft", "hard") else match and match[1]
         if match is None or (match[1] == "states" and match[2] not in _STATES):
             raise InputError(
-                f"{quoted(word)} of {name} not understood; accepted are e.g. 'advert=1s', "
+                f"{quoted(word)} of {name} not understood; use e.g. 'advert=1s', "
                 f"'states=off' ({', '.join(_STATES)}), and 'hard=2s' or 'soft=2s': the master dies or "
                 "steps down 2 s after traffic begins"
             )
         if key in given:
-            raise InputError(f"{quoted(word)} of {name} says again what an earlier word says: leave one out")
+            raise InputError(f"{quoted(word)} of {name} repeats an earlier setting: leave one out")
         given.add(key)
         if match[1] == "advert":
             found = replace(found, advert_s=parse_time(match[2], "advert"))
@@ -98,8 +98,8 @@ class RedundantPair(Driver):
     Parameters
     ----------
     asked:
-        Settings and what the master is to do while packets pass, with colons between
-        (``advert=100ms:hard=2s``); None for the usual settings, and nothing to happen.
+        Settings, and what the master does during traffic, separated by colons (``advert=100ms:hard=2s``);
+        None for the default settings and no event.
 
     Raises
     ------
@@ -123,12 +123,12 @@ class RedundantPair(Driver):
         self._firewalls: dict[Firewall, Namespace] = {}
         self._pair: Pair | None = None
         self._takeovers_ns: list[int] = []
-        """Of each switch, how long after it began the other firewall had both addresses."""
+        """For each switch, the time from its beginning until the other firewall had both addresses."""
 
     @staticmethod
     @abstractmethod
     def _made(advert_s: float | None) -> AddressProtocol:
-        """The protocol, with this advertisement interval; None for the usual one."""
+        """The protocol, with this advertisement interval; None for the default."""
 
     def check(self) -> list[str]:
         return [*self._protocol.check(), *self._states.check()]
@@ -140,7 +140,7 @@ class RedundantPair(Driver):
         behind: wiring.Behind = {"lan": _of_ipv4(senders), "wan": _of_ipv4(receivers)}
         self._firewalls = {each: Namespace(site.further(f"fw{each}")) for each in FIREWALLS}
         edges: dict[Side, Namespace] = {"lan": Namespace(site.netns), "wan": Namespace(site.far)}
-        # The switches' names are those of the cable that joins the gateways of other devices.
+        # The switches are named like the cable that joins the gateways of other devices.
         wiring.build(edges, self._firewalls, behind, single.NEAR.name, _MTU_BYTES)
         policy = Policy(admits=("lan", "wan"))
         self._pair = Pair(self._firewalls, self._protocol, self._states, site.cpu, behind, policy)
@@ -157,7 +157,7 @@ class RedundantPair(Driver):
             namespace.remove()
 
     def beside_traffic(self) -> AbstractContextManager[None]:
-        """The master steps down or dies, unless the traffic is over before."""
+        """Have the master step down or die, unless the traffic ends first."""
         return self._beside.running(None if self.switch is None else partial(self._switch_over, self.switch))
 
     def check_alive(self) -> None:
@@ -165,7 +165,7 @@ class RedundantPair(Driver):
             self._pair.check()
 
     def settle(self) -> None:
-        """Bring back what an earlier switch took away, and wait for one master and one backup."""
+        """Restore what an earlier switch took away, and wait for one master and one backup."""
         assert self._pair is not None
         if self._pair.is_reduced:
             self._pair.restore()
@@ -178,12 +178,12 @@ class RedundantPair(Driver):
     def apply(self, site: Site, rules: RuleSetup) -> None:
         if replace(rules, both_ways=False) != RuleSetup():
             raise InputError(
-                f"the pair {quoted(self.name)} has rules of its own, and tracks connections: only matching "
+                f"the pair {quoted(self.name)} has its own rules and tracks connections: only matching "
                 "position 0 is possible; choose another device, for example nftables"
             )
 
     def counters(self) -> Mapping[str, int]:
-        """How often the master went, and how long, in all, until the other one had its addresses."""
+        """How often the master left, and how long in total until the other firewall had its addresses."""
         if self.switch is None:
             return {}
         return {"pair_switches": len(self._takeovers_ns), "pair_takeover_us": sum(self._takeovers_ns) // 1000}
@@ -201,7 +201,7 @@ class RedundantPair(Driver):
         }
 
     def _switch_over(self, switch: Switch) -> None:
-        """Let the master go when it is time, and wait until the other firewall has the addresses."""
+        """Have the master leave when it is time, and wait until the other firewall has the addresses."""
         pair = self._pair
         assert pair is not None
         if not self._beside.comes(round(switch.at_s * NS_PER_S)):
@@ -217,7 +217,7 @@ class RedundantPair(Driver):
 
 
 class KeepalivedPair(RedundantPair):
-    """With VRRP by keepalived."""
+    """A pair with VRRP by keepalived."""
 
     name = "keepalived"
 
@@ -227,7 +227,7 @@ class KeepalivedPair(RedundantPair):
 
 
 class UcarpPair(RedundantPair):
-    """With CARP by ucarp."""
+    """A pair with CARP by ucarp."""
 
     name = "ucarp"
 
@@ -236,7 +236,7 @@ class UcarpPair(RedundantPair):
         if advert_s is None:
             return Ucarp()
         if advert_s != int(advert_s):
-            raise InputError(f"an advertisement interval of {advert_s:g} s: ucarp has whole seconds")
+            raise InputError(f"an advertisement interval of {advert_s:g} s: ucarp only takes whole seconds")
         return Ucarp(advbase_s=int(advert_s))
 
 
@@ -244,13 +244,13 @@ PAIRS: Final[dict[str, type[RedundantPair]]] = {"keepalived": KeepalivedPair, "u
 
 
 def _nothing() -> None:
-    """What happens while one waits."""
+    """Do nothing, while waiting."""
 
 
 def _shorten(processes: Sequence[int]) -> None:
-    """Give all threads short time slices, as the lab does with those that a device begins with."""
+    """Give all threads short time slices, as the lab does with those that a device starts with."""
     for thread in (each for process in processes for each in threads_of(process)):
-        # It may have ended.
+        # The thread may have ended.
         with suppress(OSError):
             slices.shorten(thread)
 

@@ -1,4 +1,4 @@
-"""What the rules say: those that match the test traffic, and others that never can."""
+"""The generated rules: those that match the test traffic, and others that never can."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weirlab.traffic.places import network
 Family = Literal[4, 6]
 
 FAMILIES: Final[tuple[Family, ...]] = (4, 6)
-"""Both get the same rules; a packet only walks those of its own family."""
+"""Both families get the same rules; a packet only walks those of its own."""
 
 MAX_POSITION: Final = 1 << 20
 
@@ -22,7 +22,7 @@ _PORTS: Final = (22, 25, 53, 80, 123, 143, 161, 389, 443, 445, 993, 3306, 3389, 
 
 @dataclass(frozen=True)
 class Match:
-    """Source and destination of a rule; ``protocol`` and ``port`` (destination) None where any will do."""
+    """Source and destination of a rule; ``protocol`` and ``port`` (destination) None for any."""
 
     source: str
     destination: str
@@ -46,7 +46,7 @@ def test_traffic(family: Family) -> Match:
 
 
 def accepted(family: Family, rules: RuleSetup) -> Match:
-    """What the accepting rule is to match: test traffic of one side or of both, or what stands in for it."""
+    """What the accepting rule matches: test traffic of one side or both, or networks given in its place."""
     for each in rules.networks:
         if (":" in each) == (family == 6):
             return Match(each, each)
@@ -56,8 +56,8 @@ def accepted(family: Family, rules: RuleSetup) -> Match:
 def chain(family: Family, rules: RuleSetup) -> Iterator[Match]:
     """The matches of a linear ruleset in order, the last one at the matching position.
 
-    With several places each accepting rule matches the flows of its own place only, told
-    apart by their destination; it asks for source and destination like the single one does.
+    With several places, each accepting rule only matches the flows of its own place, which
+    differ in destination; it matches on source and destination like a single one does.
     """
     if not rules.position:
         return
@@ -71,9 +71,9 @@ def chain(family: Family, rules: RuleSetup) -> Iterator[Match]:
 
 
 def fillers(family: Family, count: int) -> Iterator[Match]:
-    """``count`` matches, all different, that no test traffic can meet.
+    """``count`` matches, all different, that no test traffic can match.
 
-    They look like a company's rules: a private subnet may reach a server at a well-known port.
+    They resemble a company's rules: a private subnet may reach a server at a well-known port.
     """
     for i in range(count):
         yield Match(
@@ -85,7 +85,7 @@ def fillers(family: Family, count: int) -> Iterator[Match]:
 
 
 def check(rules: RuleSetup) -> None:
-    """Raises ``InputError`` for a matching position that cannot be set up."""
+    """Raises ``InputError`` for an impossible matching position."""
     if not 0 <= rules.position <= MAX_POSITION:
         raise InputError(
             f"matching position {rules.position}: must be 0 (no rules) or the place of the matching rule, "
@@ -94,7 +94,7 @@ def check(rules: RuleSetup) -> None:
 
 
 def check_single(rules: RuleSetup, device: str) -> None:
-    """Raises ``InputError`` for several places, where rules are not walked one after the other."""
+    """Raises ``InputError`` for several places if rules are not walked one after the other."""
     if len(rules.accepting) > 1:
         raise InputError(
             f"the device {device!r} does not walk its rules one by one, so traffic cannot match at "

@@ -1,4 +1,4 @@
-"""Running the firewall's own tools inside a namespace, and passing on what they say."""
+"""Runs the firewall's own tools inside a namespace and passes on their messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN_CHARACTERS: Final = 200
 
 @functools.cache
 def version(name: str, option: str = "--version") -> str:
-    """The first line of what ``name --version`` says, or an empty string."""
+    """The first line of ``name --version``, or an empty string."""
     if programs.find(name) is None:
         return ""
     done: subprocess.CompletedProcess[str] = programs.run([name, option], capture_output=True, text=True)
@@ -43,8 +43,8 @@ def load(
     ``source`` names the ruleset in messages. ``prefix`` goes in front of its first line,
     so that line numbers in the tool's messages stay those of the ruleset.
 
-    Raises ``refused`` with the tool's words and the line when it refuses: ``InputError`` where the user
-    wrote the rules, ``LabError`` where we did.
+    Raises ``refused``, with the tool's message and the line, if the tool refuses: ``InputError`` if the user
+    wrote the rules, ``LabError`` if Weir did.
     """
     done = Namespace(netns).call(lambda: _run(command, prefix + text))
     if done.returncode != 0:
@@ -52,10 +52,10 @@ def load(
 
 
 def relisted(command: Sequence[str], text: str, listing: Sequence[str], *, prefix: str = "") -> str | None:
-    """The ruleset ``text`` as the tool lists it once loaded: variables and short forms resolved.
+    """The ruleset ``text`` as the tool lists it after loading, with variables and short forms resolved.
 
-    That takes place in a namespace that vanishes at once. None where the tool refuses the ruleset or cannot
-    be tried; whoever loads it for good says why.
+    Loads it in a temporary namespace. None if the tool refuses the ruleset or cannot be tried; the actual
+    loading reports why.
     """
 
     def attempt() -> str | None:
@@ -72,7 +72,7 @@ def relisted(command: Sequence[str], text: str, listing: Sequence[str], *, prefi
 
 
 def probe(package: str, command: Sequence[str], text: str) -> list[str]:
-    """Why ``command`` cannot load ``text``, tried in a namespace that vanishes at once; empty if it can."""
+    """Why ``command`` cannot load ``text``, tried in a temporary namespace; empty if it can."""
     if programs.find(command[0]) is None:
         return [f"{command[0]} is not installed: apt install {package}"]
 
@@ -91,7 +91,7 @@ def probe(package: str, command: Sequence[str], text: str) -> list[str]:
 
 
 def refusal(tool: str, message: str, text: str, source: str) -> str:
-    """One message out of what the tool printed: which ruleset, which line, its words, the line itself."""
+    """Turn the tool's output into one message: the ruleset, the line number, the output, the line itself."""
     words = [
         shortened(line.replace("/dev/stdin", source), _SHOWN_CHARACTERS)
         for line in message.splitlines()
@@ -106,7 +106,7 @@ def refusal(tool: str, message: str, text: str, source: str) -> str:
         if match[1] and 0 < number <= len(lines):
             quoted = f"\n    {shortened(lines[number - 1].strip(), _SHOWN_CHARACTERS)}"
     if len(words) > _SHOWN_LINES:
-        words[_SHOWN_LINES:] = [f"... and {len(words) - _SHOWN_LINES} lines more"]
+        words[_SHOWN_LINES:] = [f"... and {len(words) - _SHOWN_LINES} more lines"]
     said = "\n    ".join(words) or "no reason given"
     return f"{place}: refused by {tool}: {said}{quoted}"
 

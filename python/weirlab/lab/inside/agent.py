@@ -1,12 +1,12 @@
-"""Looks at the device from inside; a program of its own, see the package's text.
+"""Samples the device from inside; a separate program, see the package docstring.
 
-Arguments: CPU, period in ns, and the interfaces whose counters are wanted. Lines on standard input:
-``watch`` begins a series of samples, and is answered when the first is taken; ``report`` ends it and
+Arguments: CPU, period in ns, and the interfaces whose counters to read. Lines on standard input:
+``watch`` begins a series of samples, and is answered once the first is taken; ``report`` ends it and
 is answered with all of them as JSON; ``cpu`` is answered with the CPU time used so far, in ns. End
 of input ends the program.
 
-A sample is due every period. One that comes late is that of the time it was due at; later due times
-that had passed by then have none.
+A sample is due every period. A late sample counts for the time at which it was due; further due times
+that had passed by then get none.
 """
 
 import gc
@@ -22,7 +22,7 @@ COUNTERS = (1, 3, 9, 11)
 
 
 class Eyes:
-    """Files of the kernel, kept open: what is opened inside tells about this namespace."""
+    """Kernel files, kept open: files opened inside report on this namespace."""
 
     def __init__(self, cpu: int, interfaces: tuple[str, ...]) -> None:
         self.line = b"cpu%d " % cpu
@@ -35,12 +35,12 @@ class Eyes:
             self.connections = None
 
     def look(self) -> tuple[bytes, bytes, bytes]:
-        """What the kernel says now, unread: reading it can wait until the load is over."""
+        """Take a sample, unparsed: parsing can wait until the load is over."""
         connections = b"" if self.connections is None else os.pread(self.connections, 32, 0)
         return os.pread(self.stat, STAT_BYTES, 0), connections, os.pread(self.dev, STAT_BYTES, 0)
 
     def read(self, seen: tuple[bytes, bytes, bytes]) -> dict[str, object]:
-        """Ticks per state, connections (None where not known), and counters per interface."""
+        """Parse a sample: ticks per state, connections (None if unknown), and counters per interface."""
         stat, connections, dev = seen
         ticks = next(line for line in stat.splitlines() if line.startswith(self.line)).split()[1:9]
         counters: dict[str, list[int]] = {}
@@ -59,7 +59,7 @@ class Eyes:
 def main(cpu: str, period_ns: str, *interfaces: str) -> int:
     """Answer until standard input ends."""
     os.sched_setaffinity(0, {int(cpu)})
-    # Whoever started this may be in a hurry, or polite; a monitoring agent is neither.
+    # The parent may have another nice value; a monitoring agent has the default.
     os.setpriority(os.PRIO_PROCESS, 0, 0)
     gc.disable()
     eyes, period = Eyes(int(cpu), interfaces), int(period_ns)

@@ -1,4 +1,4 @@
-"""Starting the agent inside the device, having it watch, and hearing what it saw."""
+"""Starts the agent inside the device, has it sample, and reads its report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weirlab.lab.isolation import partition
 from weirlab.lab.linux.namespace import Namespace
 
 PERIOD_NS: Final = 100_000_000
-"""Between two samples."""
+"""Interval between two samples."""
 
 _PATIENCE_S: Final = 30.0
 _AGENT: Final = Path(__file__).with_name("agent.py")
@@ -27,12 +27,12 @@ _AGENT: Final = Path(__file__).with_name("agent.py")
 class Sampler:
     """The agent inside ``device``, on the CPU ``cpu``, from construction to :meth:`close`.
 
-    ``interfaces`` are those whose counters it reads. Raises ``LabError`` when it cannot work.
+    ``interfaces`` are those whose counters it reads. Raises ``LabError`` if it cannot work.
     """
 
     def __init__(self, device: Namespace, cpu: int, interfaces: Sequence[str]) -> None:
-        # Its own process group: Ctrl-C is for whoever started it, who ends it in good order. When that
-        # process is killed, the pipe to standard input breaks, and the program ends by itself.
+        # Its own process group: Ctrl-C goes to the parent, which ends the program in good order. If the
+        # parent is killed, the pipe to standard input breaks, and the program ends by itself.
         command = programs.script(_AGENT, str(cpu), str(PERIOD_NS), *interfaces)
         self._program: programs.Program[str] | None = device.call(
             partition.measuring(
@@ -53,17 +53,17 @@ class Sampler:
             raise
 
     def watch(self) -> None:
-        """From now on a sample is due every ``PERIOD_NS``."""
+        """Start sampling, every ``PERIOD_NS`` from now on."""
         self._tell("watch")
         self._expect("watching")
 
     def report(self) -> list[Sample]:
-        """Stop watching; the samples taken since :meth:`watch`, in order."""
+        """Stop sampling; returns the samples taken since :meth:`watch`, in order."""
         self._tell("report")
         return [Sample.from_plain(value) for value in json.loads(self._hear())]
 
     def cpu_s(self) -> float:
-        """CPU time in s that looking has taken from the device's CPU so far."""
+        """CPU time in s that sampling has taken from the device's CPU so far."""
         self._tell("cpu")
         return int(self._hear()) / 1e9
 
@@ -84,7 +84,7 @@ class Sampler:
 
     def _running(self) -> programs.Program[str]:
         if self._program is None:
-            raise LabError("nobody looks at the device from inside any more")
+            raise LabError("the program inside the device has been ended")
         return self._program
 
     def _tell(self, word: str) -> None:
@@ -97,7 +97,7 @@ class Sampler:
 
     def _expect(self, word: str) -> None:
         if (heard := self._hear()) != word:
-            raise LabError(f"the device cannot be looked at from inside: {heard!r} instead of {word!r}")
+            raise LabError(f"the device cannot be sampled from inside: {heard!r} instead of {word!r}")
 
     def _hear(self) -> str:
         stdout = _pipe(self._running().stdout)
@@ -112,7 +112,7 @@ class Sampler:
         return line.strip()
 
     def _ended(self) -> LabError:
-        """The error about an agent that ended by itself, in its own words."""
+        """The error for an agent that ended by itself, with its last output."""
         program = self._running()
         with suppress(OSError):
             _pipe(program.stdin).close()
@@ -124,6 +124,6 @@ class Sampler:
 
 
 def _pipe(stream: IO[str] | None) -> IO[str]:
-    """``stream``, which is there because the program was started with pipes."""
+    """``stream``, which exists because the program was started with pipes."""
     assert stream is not None
     return stream

@@ -1,4 +1,4 @@
-"""What was seen inside the device during the recorded time of a trial; pure."""
+"""What the device looked like from inside during the recorded time of a trial; pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Final
 from weirlab.lab.host import STATES
 
 IDLE_POLL: Final = "nice"
-"""The engine's thread that keeps the device's CPU awake counts as this, and to the device it is idle
-time; see :mod:`weirlab.lab.host`."""
+"""The state under which the kernel counts the engine's thread that keeps the device's CPU awake; for the
+device it is idle time; see :mod:`weirlab.lab.host`."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One look; times are CLOCK_MONOTONIC ns. ``ticks`` are cumulative, in the order of ``STATES``."""
+    """One sample; times are CLOCK_MONOTONIC ns. ``ticks`` are cumulative, in the order of ``STATES``."""
 
     due_ns: int
     taken_ns: int
@@ -26,7 +26,7 @@ class Sample:
 
     @classmethod
     def from_plain(cls, value: Mapping[str, Any]) -> Sample:
-        """As the agent reports it."""
+        """Read a sample from the agent's report."""
         counters = {name: tuple(numbers) for name, numbers in value["counters"].items()}
         return cls(value["due_ns"], value["taken_ns"], tuple(value["ticks"]), value["connections"], counters)
 
@@ -35,9 +35,9 @@ class Sample:
 class InsideView:
     """The device's own monitoring during the recorded time of a trial.
 
-    ``due`` samples fell into that time, and ``taken`` of them were taken before it was over. What
-    is said about the CPU belongs to ``covered_s`` seconds of it, between the first and the last of
-    those; with fewer than two samples nothing is known.
+    ``due`` samples were due in that time, and ``taken`` of them were taken before it was over. The CPU
+    shares cover the ``covered_s`` seconds between the first and the last sample; with fewer than two
+    samples nothing is known.
     """
 
     period_s: float
@@ -45,34 +45,34 @@ class InsideView:
     due: int
     taken: int
     late_mean_s: float
-    """Of the samples due; one that was never taken counts until the end of the recorded time."""
+    """Mean delay of the samples due; one that was never taken counts as taken at the end of the time."""
     late_max_s: float
     covered_s: float
     cpu_share: Mapping[str, float]
-    """Share of the covered time per state of the device's CPU; empty where not known."""
+    """Share of the covered time per state of the device's CPU; empty if unknown."""
     connections_max: int | None
-    """Most connections tracked; None where not known."""
+    """Most connections tracked; None if unknown."""
     samples: tuple[Sample, ...] = ()
-    """Those that were taken in the recorded time."""
+    """The samples taken in the recorded time."""
 
     @property
     def starved(self) -> bool:
-        """Was the sampler kept from its work? That is what an overloaded device looks like from inside."""
+        """Whether the sampler could not keep up: that is what an overloaded device looks like from inside."""
         return self.taken < self.due
 
 
 def view(
     samples: Sequence[Sample], start_ns: int, end_ns: int, period_ns: int, begun_ns: int | None = None
 ) -> InsideView:
-    """What ``samples`` say about the time from ``start_ns`` to ``end_ns``.
+    """Summarise ``samples`` over the time from ``start_ns`` to ``end_ns``.
 
-    A sample was due every ``period_ns`` from ``begun_ns``, which is when the first was taken.
+    A sample was due every ``period_ns`` from ``begun_ns``, when the first was taken.
     """
     if begun_ns is None:
         begun_ns = samples[0].due_ns if samples else start_ns
     first = begun_ns + max(-((begun_ns - start_ns) // period_ns), 0) * period_ns
     due = [at for at in range(first, end_ns, period_ns) if at >= start_ns]
-    # A sample may have been due before and taken within: it is one of this time, though not due in it.
+    # A sample may have been due before and taken within: it belongs to this time, though not due in it.
     within = tuple(sample for sample in samples if start_ns <= sample.taken_ns < end_ns)
     taken = {sample.due_ns: sample.taken_ns for sample in within}
     late = [taken.get(at, end_ns) - at for at in due]
@@ -91,7 +91,7 @@ def view(
 
 
 def cpu_share(before: Sample, after: Sample) -> dict[str, float]:
-    """Share of the time between two samples per state; empty when no tick fell between them."""
+    """Share of the time between two samples per state; empty if there was no tick between them."""
     spent = {state: b - a for state, a, b in zip(STATES, before.ticks, after.ticks, strict=True)}
     spent["idle"] += spent["iowait"] + spent[IDLE_POLL]
     spent[IDLE_POLL] = 0
@@ -101,8 +101,8 @@ def cpu_share(before: Sample, after: Sample) -> dict[str, float]:
 
 
 def between(before: Sample, after: Sample, into: str, out_of: str) -> dict[str, int]:
-    """Packets that entered through the interface ``into`` or ``out_of`` between two samples, those that left
-    through the other, and the rest, which the filter blocked or no queue had room for."""
+    """Packets that entered through either interface between two samples, those that left through the other,
+    and the rest, which the filter blocked or no queue had room for."""
     entered = forwarded = 0
     for name in (into, out_of):
         a, b = before.counters[name], after.counters[name]

@@ -1,6 +1,6 @@
-"""The CPUs that measure kept free of everything else.
+"""Keeps the measuring CPUs free of all other work.
 
-``partition`` isolates the CPUs of sender and device while a test bed is open, where the machine has CPUs
-to spare; ``unified`` and ``legacy`` know how control groups of version 2 and 1 do that, ``groups`` reads and
-writes them. ``aside`` keeps this process and what it started off these CPUs while a trial lasts.
+``partition`` isolates the CPUs of sender and device while a test bed is open, if the machine has CPUs to
+spare; ``unified`` and ``legacy`` do that with control groups of version 2 and 1, which ``groups`` reads and
+writes. ``aside`` keeps this process and its descendants off these CPUs during a trial.
 """

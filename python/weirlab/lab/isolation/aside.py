@@ -1,4 +1,4 @@
-"""This process and what it started kept off the measuring CPUs while a trial lasts."""
+"""Keeps this process and its descendants off the measuring CPUs during a trial."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PROC: Final = Path("/proc")
 @contextmanager
 @shielded
 def aside(cpus: Collection[int], proc: Path = _PROC) -> Iterator[None]:
-    """Meanwhile whatever of this process and its descendants could run anywhere runs elsewhere than on
-    ``cpus``; on a machine without other CPUs everything stays as it is.
+    """Keep threads of this process and its descendants off ``cpus`` unless they are bound; on a machine
+    without other CPUs, nothing changes.
 
-    A thread with CPUs of its own was bound on purpose: the agents inside the device, a recorder, the
-    engine's own threads, which bind themselves. It keeps them.
+    A thread with a different affinity was bound on purpose: the agents inside the device, a recorder, or
+    the engine's threads, which bind themselves. It keeps its CPUs.
     """
     usual = os.sched_getaffinity(0)
     others = usual - set(cpus)
@@ -31,13 +31,13 @@ def aside(cpus: Collection[int], proc: Path = _PROC) -> Iterator[None]:
     try:
         yield
     finally:
-        # Numbers of threads that have ended may be somebody else's by now.
+        # The IDs of threads that have ended may have been reused.
         for thread in set(moved) & set(_threads(proc)):
             _rebind(thread, others, usual)
 
 
 def descendants(process: int, proc: Path = _PROC) -> list[int]:
-    """``process`` and what it started, and they in turn; those alone that are still there."""
+    """``process`` and all its descendants that still exist."""
     found = [process]
     for parent in found:
         for thread in threads_of(parent, proc):
@@ -48,7 +48,7 @@ def descendants(process: int, proc: Path = _PROC) -> list[int]:
 
 
 def threads_of(process: int, proc: Path = _PROC) -> list[int]:
-    """Its threads; none if it has ended."""
+    """The threads of a process; none if it has ended."""
     with suppress(OSError):
         return [int(name) for name in os.listdir(proc / str(process) / "task")]
     return []
@@ -59,7 +59,7 @@ def _threads(proc: Path) -> list[int]:
 
 
 def _rebind(thread: int, before: set[int], after: set[int]) -> bool:
-    """Give ``thread`` other CPUs if it has those of ``before``; whether it got them."""
+    """Give ``thread`` the CPUs ``after`` if it has those of ``before``; returns whether it got them."""
     with suppress(OSError):
         if os.sched_getaffinity(thread) == before:
             os.sched_setaffinity(thread, after)

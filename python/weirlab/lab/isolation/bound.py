@@ -1,9 +1,9 @@
-"""Kernel threads that were bound to some CPUs, and are to be so again.
+"""Restores the CPU affinity of kernel threads.
 
 Up to Linux 6.18 at least, the kernel gives all its threads that may be bound the CPUs that remain when a
 partition is made, and all CPUs when it is gone (``cpuset_update_tasks_cpumask`` in
-kernel/cgroup/cpuset.c). Threads that somebody bound by ``sched_setaffinity`` get theirs back; those that the
-kernel bound itself, as it does for interrupts, do not.
+kernel/cgroup/cpuset.c). Threads bound with ``sched_setaffinity`` get their CPUs back; those that the kernel
+bound itself, as it does for interrupts, do not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from weirlab.lab.isolation.groups import PROC
 
 Bound = tuple[int, int, tuple[int, ...]]
-"""Number of a thread, when it was started (numbers come again), and its CPUs."""
+"""ID of a thread, its start time (IDs are reused), and its CPUs."""
 
 # Flags of the kernel's sched.h, in the ninth field of /proc/PID/stat.
 _PF_KTHREAD: Final = 0x0020_0000
@@ -25,12 +25,12 @@ _PF_NO_SETAFFINITY: Final = 0x0400_0000
 
 
 def bound_threads(everything: frozenset[int], proc: Path = PROC) -> list[Bound]:
-    """The kernel's threads that may be bound, and are to fewer CPUs than ``everything``."""
+    """The kernel threads that may be bound and are bound to fewer CPUs than ``everything``."""
     return [each for each in _kernel_threads(proc) if not everything <= set(each[2])]
 
 
 def bind_again(threads: Iterable[Bound], proc: Path = PROC) -> None:
-    """Give ``threads`` their CPUs back, as far as these are open to them now; some may have ended."""
+    """Give ``threads`` their CPUs back, as far as these are available to them; some may have ended."""
     now = {number: (started, cpus) for number, started, cpus in _kernel_threads(proc)}
     for number, started, cpus in threads:
         found = now.get(number)
@@ -43,7 +43,7 @@ def _kernel_threads(proc: Path) -> Iterator[Bound]:
     for name in os.listdir(proc):
         if not name.isdecimal():
             continue
-        # It may end while we look.
+        # The thread may end meanwhile.
         with suppress(OSError):
             fields = (proc / name / "stat").read_text().rpartition(")")[2].split()
             if int(fields[6]) & (_PF_KTHREAD | _PF_NO_SETAFFINITY) == _PF_KTHREAD:

@@ -1,4 +1,4 @@
-"""Control groups: those that say which CPUs their members may use, and those of version 2."""
+"""Control groups: the hierarchy with the cpuset controller, and the one of version 2."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from weirlab.lab.linux.privilege import way_out
 
 PROC: Final = Path("/proc")
 KTHREADD: Final = 2
-"""The kernel thread whose children all others are: they begin where it is."""
+"""The parent of all other kernel threads, which start in its group."""
 
 _DISSOLVE_S: Final = 2.0
 _DISSOLVE_POLL_S: Final = 0.01
-"""A group is in use for a moment after its last member has ended."""
+"""A group stays in use for a moment after its last member has ended."""
 
 _IS_KERNEL_THREAD: Final = 0x0020_0000
 """PF_KTHREAD of the kernel's sched.h, in the ninth field of /proc/PID/stat."""
@@ -46,14 +46,14 @@ class Groups:
     home: str
 
     def path(self, group: str, file: str = "") -> Path:
-        """Of ``group``, or of one of its files."""
+        """Path of ``group``, or of one of its files."""
         return self.mount / group.strip("/") / file
 
     def read(self, group: str, file: str) -> str:
         return self.path(group, file).read_text().strip()
 
     def write(self, group: str, file: str, value: object) -> None:
-        """Raises ``OSError`` with the file's name when the kernel refuses."""
+        """Write ``value``; raises ``OSError`` with the file's name if the kernel refuses."""
         path = self.path(group, file)
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
@@ -67,13 +67,13 @@ class Groups:
         self.path(group).mkdir()
 
     def remove(self, group: str) -> None:
-        """Raises ``OSError`` while it has members."""
+        """Remove ``group``; raises ``OSError`` while it has members."""
         self.path(group).rmdir()
 
     def dissolve(self, group: str) -> None:
-        """Remove ``group``, whose members, if there are any, go to the one above it.
+        """Remove ``group``; its members, if any, move to its parent.
 
-        Raises ``FileNotFoundError`` where there is no such group, ``OSError`` where that is refused.
+        Raises ``FileNotFoundError`` if there is no such group, ``OSError`` if that is refused.
         """
         above, _, _ = group.strip("/").rpartition("/")
         due = time.monotonic() + _DISSOLVE_S
@@ -96,12 +96,12 @@ class Groups:
         return sorted(entry.name for entry in os.scandir(self.path(group)) if entry.is_dir())
 
     def members(self, group: str, file: str) -> list[int]:
-        """Numbers of processes (``cgroup.procs``) or threads (``tasks``, ``cgroup.threads``)."""
+        """IDs of processes (``cgroup.procs``) or threads (``tasks``, ``cgroup.threads``)."""
         return [int(line) for line in self.read(group, file).split()]
 
 
 def find(proc: Path = PROC) -> Groups:
-    """The hierarchy that has the cpuset controller; raises ``Refused`` where there is none."""
+    """The hierarchy that has the cpuset controller; raises ``Refused`` if there is none."""
     homes = _homes((proc / "self/cgroup").read_text())
     unified: Path | None = None
     for line in (proc / "self/mounts").read_text().splitlines():
@@ -122,7 +122,7 @@ def find(proc: Path = PROC) -> Groups:
 
 
 def unified(proc: Path = PROC) -> Groups:
-    """The hierarchy of version 2, whatever controllers it has; raises ``Refused`` where there is none."""
+    """The hierarchy of version 2, whatever controllers it has; raises ``Refused`` if there is none."""
     homes = _homes((proc / "self/cgroup").read_text())
     for line in (proc / "self/mounts").read_text().splitlines():
         _, mount, kind, *_ = line.split()
@@ -136,14 +136,14 @@ def unified(proc: Path = PROC) -> Groups:
 
 
 def cpu_list(cpus: Iterable[int]) -> str:
-    """In the kernel's list format."""
+    """CPU numbers in the kernel's list format."""
     return ",".join(map(str, sorted(cpus)))
 
 
 def is_kernel_thread(number: int, proc: Path = PROC) -> bool:
-    """Of a process or thread; False for one that has ended."""
+    """Whether a process or thread is a kernel thread; False if it has ended."""
     try:
-        # The name in parentheses may hold anything.
+        # The name in parentheses may contain anything.
         fields = (proc / str(number) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return False
@@ -151,14 +151,14 @@ def is_kernel_thread(number: int, proc: Path = PROC) -> bool:
 
 
 def refusal(error: OSError) -> Refused:
-    """What the kernel's refusal means."""
+    """Explain the kernel's refusal."""
     where = f"{error.filename}: " if error.filename else ""
     if error.errno == errno.EROFS:
         remedy = "in a container: mount the host's control groups read-write (--cgroupns=host --privileged)"
     elif error.errno == errno.EBUSY:
         remedy = "delegate the cpuset controller to this container, or run outside of it"
     elif error.errno == errno.EINVAL:
-        remedy = "see which control group has these CPUs for itself (cpuset.cpus.exclusive), and end that"
+        remedy = "see which control group has these CPUs to itself (cpuset.cpus.exclusive), and remove that"
     else:
         remedy = way_out(error)
     return Refused(f"{where}{error.strerror}", remedy)

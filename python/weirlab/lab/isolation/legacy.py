@@ -1,12 +1,12 @@
-"""CPUs kept free in control groups of version 1.
+"""Keeps CPUs free with control groups of version 1.
 
 Nothing has to join anything here: the root group keeps the right to all CPUs, with this process and the
-kernel's threads in it, so whatever can be bound to a CPU today still can. What else the root group has moves
-to ``weir-IDENTIFIER-rest``, with the other CPUs, and comes back at the end. Who was bound to some CPUs on
-purpose stays: the kernel would forget that.
+kernel's threads in it, so whatever could be bound to a CPU before still can. Everything else in the root
+group moves to ``weir-IDENTIFIER-rest``, which has the other CPUs, and moves back at the end. Threads that
+were bound to some CPUs on purpose stay, because the kernel would forget their affinity.
 
-``weir-IDENTIFIER`` has the measuring CPUs to itself among its siblings (``cpu_exclusive``), so that nobody
-else can make a group with them. Load balancing stays on in the root group. Without it the threads that
+``weir-IDENTIFIER`` has the measuring CPUs to itself among its siblings (``cpu_exclusive``), so no other group
+can be made with them. Load balancing stays on in the root group. Without it the threads that
 cannot be moved would be stuck on the measuring CPUs, behind a sender that never sleeps.
 
 Source: Documentation/admin-guide/cgroup-v1/cpusets.rst of the kernel.
@@ -26,12 +26,12 @@ from weirlab.lab.isolation.aside import descendants, threads_of
 from weirlab.lab.isolation.groups import KTHREADD, PROC, Groups, Refused, cpu_list
 
 _ROUNDS: Final = 20
-"""Whoever is being moved may start others meanwhile."""
+"""Tasks that are being moved may start others."""
 
 
 @dataclass(frozen=True)
 class Legacy:
-    """What is made; kept in the journal."""
+    """The groups that are made; kept in the journal."""
 
     group: str
 
@@ -44,7 +44,7 @@ class Legacy:
 
 
 def plan(groups: Groups, group: str) -> Legacy:
-    """What :func:`make` is going to do; raises ``Refused`` for what must not be done."""
+    """Plan what :func:`make` will do; raises ``Refused`` if it must not be done."""
     if groups.home != "/":
         raise Refused(
             f"this process is in the cpuset {groups.home}, and only the root's members can be moved",
@@ -61,9 +61,9 @@ def make(
     affinity: Callable[[int], set[int]] = os.sched_getaffinity,
     proc: Path = PROC,
 ) -> str:
-    """Keep ``cpus`` free of what can be moved; what kind of isolation that is.
+    """Keep ``cpus`` free of everything that can be moved; returns the kind of isolation.
 
-    Raises ``Refused`` or ``OSError``; then :func:`undo` removes what is there.
+    Raises ``Refused`` or ``OSError``; :func:`undo` then removes what was made.
     """
     everything = parse_list(groups.read("/", "cpuset.cpus"))
     for group, own in ((what.group, cpus), (what.rest, everything - cpus)):
@@ -85,7 +85,7 @@ def make(
 
 
 def undo(groups: Groups, what: Legacy) -> bool:
-    """Give everything back; False where members remain, and it has to be tried again."""
+    """Give everything back; False if members remain, so that it has to be tried again."""
     for _ in range(_ROUNDS):
         if not groups.exists(what.rest):
             break
@@ -107,13 +107,13 @@ def _move(
     affinity: Callable[[int], set[int]],
     proc: Path,
 ) -> int:
-    """Move what may be on any CPU out of the root group; how many went."""
+    """Move tasks that may run on any CPU out of the root group; returns how many moved."""
     own = {thread for process in descendants(os.getpid(), proc) for thread in threads_of(process, proc)}
     moved = 0
     for task in groups.members("/", "tasks"):
         if task == KTHREADD or task in own:
             continue
-        # It may have ended; a kernel thread that must stay where it is says so (PF_NO_SETAFFINITY).
+        # The task may have ended; a kernel thread with PF_NO_SETAFFINITY cannot be moved.
         with suppress(OSError):
             if everything <= affinity(task):
                 groups.write(what.rest, "tasks", task)

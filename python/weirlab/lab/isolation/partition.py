@@ -1,7 +1,7 @@
-"""The measuring CPUs isolated while a test bed is open, where the machine has CPUs to spare.
+"""Isolates the measuring CPUs while a test bed is open, if the machine has CPUs to spare.
 
-What is made carries the identifier of its lab, as its namespaces do, and is noted in a journal beside the
-lab's lock before anything is changed. So it can be given back by whoever cleans up, however its owner ended.
+Everything made is named after its lab, as the namespaces are, and is noted in a journal next to the lab's
+lock before anything is changed. So any later clean-up can undo it, however its owner ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Isolation:
-    """Whether the measuring CPUs are isolated, and what to do where they are not."""
+    """Whether the measuring CPUs are isolated, and what to do if they are not."""
 
     state: State
     detail: str
@@ -46,7 +46,7 @@ class Isolation:
 
 @dataclass(frozen=True)
 class _Held:
-    """The partition that this process is beside, and how to give it back."""
+    """The partition of this process, and how to give it back."""
 
     journal: Path
     groups: Groups
@@ -54,7 +54,7 @@ class _Held:
 
 
 _held: _Held | None = None
-"""One process can be beside one partition of version 2 at a time."""
+"""A process can have one partition of version 2 at a time."""
 
 
 @shielded
@@ -67,20 +67,20 @@ def make(
     find: Callable[[], Groups] = control_groups.find,
     allowed: Iterable[int] | None = None,
 ) -> Isolation:
-    """Isolate ``cpus``, if at least one CPU remains for everything else; never raises for a refusal.
+    """Isolate ``cpus``, if at least one CPU remains for everything else; does not raise if that is refused.
 
     Parameters
     ----------
     journal:
         Where to note what :func:`give_back` has to undo; its name is the lab's identifier and ``JOURNAL``.
     alone:
-        Whether no other lab is open on this machine: it may have threads to bind that a partition would lock
-        out.
+        Whether no other lab is open on this machine: it may need to bind threads that a partition would
+        lock out.
     spared:
-        CPUs that have a task of their own and do not count as remaining.
+        CPUs that have their own task and do not count as remaining.
     allowed:
-        CPUs that this process may use, by default those of its affinity: whoever bound it to a few of many
-        wants its Python to remain on these.
+        CPUs that this process may use, by default those of its affinity: if it was bound to a few of many
+        CPUs, its Python has to remain on these.
     """
     wanted = frozenset(cpus)
     usable = frozenset(os.sched_getaffinity(0) if allowed is None else allowed)
@@ -107,7 +107,7 @@ def make(
 
 @shielded
 def give_back(journal: Path, find: Callable[[], Groups] = control_groups.find) -> bool:
-    """Undo what ``journal`` tells of; True when nothing of it is left. May be called again."""
+    """Undo what ``journal`` records; True if nothing of it is left. May be called again."""
     global _held
     if _held is not None and _held.journal == journal:
         _held = None
@@ -116,7 +116,7 @@ def give_back(journal: Path, find: Callable[[], Groups] = control_groups.find) -
     except FileNotFoundError:
         return True
     except ValueError:
-        # Cut short while it was written, before anything was changed.
+        # Its writer died while writing it, before anything was changed.
         journal.unlink(missing_ok=True)
         return True
     try:
@@ -130,10 +130,10 @@ def give_back(journal: Path, find: Callable[[], Groups] = control_groups.find) -
 
 
 def bind(thread: int, cpu: int) -> None:
-    """Bind a kernel thread to ``cpu``, which may be one of this process's partition; raises ``OSError``.
+    """Bind a kernel thread to ``cpu``, which may be in this process's partition; raises ``OSError``.
 
-    Should the kernel keep it out of the partition, the partition is given up: isolation helps, and the
-    binding is what the measurement stands on.
+    If the kernel does not let it join the partition, the partition is given up: isolation helps, but the
+    measurement depends on the binding.
     """
     try:
         os.sched_setaffinity(thread, {cpu})
@@ -151,14 +151,14 @@ def bind(thread: int, cpu: int) -> None:
 
 
 def measuring(action: Callable[[], T]) -> Callable[[], T]:
-    """``action`` in a thread that may use the measuring CPUs, as may what it starts.
+    """Wrap ``action`` so that its thread, and what it starts, may use the measuring CPUs.
 
-    The thread stays where it joined: let it be one that ends with the action.
+    The thread stays in the partition, so it should end with the action.
     """
 
     def joined() -> T:
         if (held := _held) is not None:
-            # Should it be refused, whatever is started says which CPU it does not get.
+            # If that is refused, the started program reports which CPU it cannot use.
             with suppress(OSError):
                 unified.enter(held.groups, held.what)
         return action()
@@ -167,13 +167,13 @@ def measuring(action: Callable[[], T]) -> Callable[[], T]:
 
 
 def as_it_stands(isolation: Isolation, journal: Path) -> Isolation:
-    """``isolation``, or what became of it: :func:`bind` may have given it up."""
+    """The present state of ``isolation``, which :func:`bind` may have given up."""
     if isolation.state != "isolated" or journal.exists():
         return isolation
     return Isolation(
         "refused",
         "the kernel keeps the device's threads out of a partition",
-        "all works without; see whether a newer kernel lets them in",
+        "everything works without it; a newer kernel may let them in",
     )
 
 
@@ -194,7 +194,7 @@ def _make(groups: Groups, journal: Path, cpus: frozenset[int]) -> str:
 def _undo(groups: Groups, noted: dict[str, Any]) -> bool:
     kept = {name: value for name, value in noted.items() if name != "version"}
     if noted["version"] != groups.version:
-        # The hierarchy is gone, and everything in it.
+        # The hierarchy is gone, with everything in it.
         return True
     if groups.version == 1:
         return legacy.undo(groups, Legacy(**kept))

@@ -1,14 +1,14 @@
 """A partition in control groups of version 2.
 
-The CPUs of a partition are open to its members alone. So the sender's threads and the device's kernel
-threads have to join it, and the rest of this process must not. Threads of one process can be in different
-groups where these are *threaded*, below a common one:
+Only its members can use the CPUs of a partition. So the sender's threads and the device's kernel threads
+have to join it, and the rest of this process must not. Threads of one process can be in different groups if
+these are *threaded*, below a common one:
 
     weir-IDENTIFIER              this process; the CPUs that remain
     weir-IDENTIFIER/measuring    the partition: threads that ask for its CPUs, see ``enter``
 
-The parent being no partition itself, this is what the kernel calls a remote partition (Linux 6.7). Whoever
-binds a thread to a CPU of the partition has it join first: :func:`enter` here, ``partition::join`` in the
+Because the parent is not a partition, this is what the kernel calls a remote partition (Linux 6.7). A thread
+has to join before it is bound to a CPU of the partition: with :func:`enter` here, ``partition::join`` in the
 engine.
 
 Source: Documentation/admin-guide/cgroup-v2.rst and kernel/cgroup/cpuset.c of the kernel.
@@ -31,7 +31,7 @@ from weirlab.lab.isolation.groups import Groups, Refused, cpu_list, is_kernel_th
 MEASURING: Final = "measuring"
 
 _LIMITS: Final = {"memory.max": "max", "memory.high": "max", "cpu.max": "max"}
-"""What a process leaves behind with its group, and the first word that stands for no limit."""
+"""Limits that a process would leave with its group, and the first word that means no limit."""
 
 _PATIENCE_S: Final = 2.0
 _LOOK_EVERY_S: Final = 0.01
@@ -39,21 +39,21 @@ _LOOK_EVERY_S: Final = 0.01
 
 @dataclass(frozen=True)
 class Unified:
-    """What is made, and how it was before; kept in the journal."""
+    """What is made, and the state before; kept in the journal."""
 
     group: str
     home: str
     enabled: bool
     """Whether the cpuset controller has to be switched on for the root's children."""
     bound: tuple[Bound, ...] = ()
-    """Kernel threads that the kernel is going to unbind."""
+    """Kernel threads that the kernel will unbind."""
 
     def to_json(self) -> dict[str, Any]:
         return {"version": 2, **vars(self)}
 
 
 def plan(groups: Groups, group: str) -> Unified:
-    """What :func:`make` is going to do; raises ``Refused`` for what must not be done."""
+    """Plan what :func:`make` will do; raises ``Refused`` if it must not be done."""
     if groups.home.startswith("/.."):
         raise Refused(
             "this process is in a control group that it cannot see",
@@ -70,10 +70,10 @@ def plan(groups: Groups, group: str) -> Unified:
 
 
 def make(groups: Groups, what: Unified, cpus: frozenset[int]) -> str:
-    """Isolate ``cpus`` and have this process join the group beside them; ``isolated``, or ``root`` where the
-    kernel can do no better than a partition with load balancing.
+    """Isolate ``cpus`` and move this process to the group outside the partition.
 
-    Raises ``Refused`` or ``OSError``; then :func:`undo` removes what is there.
+    Returns ``isolated``, or ``root`` if the kernel can only make a partition with load balancing. Raises
+    ``Refused`` or ``OSError``; :func:`undo` then removes what was made.
     """
     inner = f"{what.group}/{MEASURING}"
     if what.enabled:
@@ -84,22 +84,22 @@ def make(groups: Groups, what: Unified, cpus: frozenset[int]) -> str:
     groups.write(what.group, "cgroup.subtree_control", "+cpuset")
     if not groups.path(inner, "cpuset.cpus.exclusive").exists():
         raise Refused("this kernel has no remote partitions", "use Linux 6.7 or newer")
-    # Before Linux 6.11 a group can only hand on what its cpuset.cpus names.
+    # Before Linux 6.11 a group can only pass on CPUs in its cpuset.cpus.
     groups.write(what.group, "cpuset.cpus", groups.read("/", "cpuset.cpus.effective"))
     groups.write(inner, "cpuset.cpus", cpu_list(cpus))
     for group in (what.group, inner):
         groups.write(group, "cpuset.cpus.exclusive", cpu_list(cpus))
     kind = _partition(groups, inner)
-    # Those that have nothing to do with these CPUs; the others when they are open again.
+    # Only threads that do not use these CPUs; the others follow when the CPUs are released.
     bind_again(each for each in what.bound if not cpus & set(each[2]))
     groups.write(what.group, "cgroup.procs", os.getpid())
     return kind
 
 
 def undo(groups: Groups, what: Unified) -> bool:
-    """Give everything back; False where members remain, and it has to be tried again.
+    """Give everything back; False if members remain, so that it has to be tried again.
 
-    May be called again, and after :func:`make` got nowhere.
+    May be called again, and after :func:`make` has failed.
     """
     inner = f"{what.group}/{MEASURING}"
     if groups.exists(inner):
@@ -112,7 +112,7 @@ def undo(groups: Groups, what: Unified) -> bool:
         while not _is_removed(groups, what.group, inner, home):
             if time.monotonic() > end_s:
                 return False
-            # A process that was killed a moment ago is still leaving.
+            # A process that was just killed may still be exiting.
             time.sleep(_LOOK_EVERY_S)
     if what.enabled and not any(_is_used(groups, child) for child in groups.children("/")):
         with suppress(OSError):
@@ -121,14 +121,14 @@ def undo(groups: Groups, what: Unified) -> bool:
 
 
 def enter(groups: Groups, what: Unified) -> None:
-    """Have the calling thread join the partition, with all that it starts from now on; raises ``OSError``."""
+    """Have the calling thread, and all that it starts from now on, join the partition; raises ``OSError``."""
     groups.write(f"{what.group}/{MEASURING}", "cgroup.threads", threading.get_native_id())
 
 
 def admit(groups: Groups, what: Unified, kernel_thread: int) -> None:
     """Have a kernel thread join the partition; raises ``OSError``.
 
-    Those that may be bound to a CPU may be moved (``cgroup_procs_write_start`` in kernel/cgroup/cgroup.c).
+    Threads that may be bound to a CPU may be moved (``cgroup_procs_write_start`` in kernel/cgroup/cgroup.c).
     """
     groups.write(what.group, "cgroup.procs", kernel_thread)
     groups.write(f"{what.group}/{MEASURING}", "cgroup.threads", kernel_thread)
@@ -148,7 +148,7 @@ def _partition(groups: Groups, inner: str) -> str:
         # As in "isolated invalid (Cpu list in cpuset.cpus not exclusive)".
         said = said or state.partition("(")[2].rstrip(")") or state
     raise Refused(
-        f"the kernel makes no partition of these CPUs: {said}",
+        f"the kernel cannot make a partition of these CPUs: {said}",
         "see which control group has them in cpuset.cpus.exclusive, or choose other CPUs",
     )
 
@@ -166,7 +166,7 @@ def _is_removed(groups: Groups, group: str, inner: str, home: str) -> bool:
 
 
 def _is_used(groups: Groups, child: str) -> bool:
-    """Does somebody else bind the members of ``child`` to CPUs, or memory?"""
+    """Whether ``child`` binds its members to CPUs or memory."""
     for file in ("cpuset.cpus", "cpuset.mems", "cpuset.cpus.exclusive"):
         with suppress(OSError):
             if groups.read(child, file):
@@ -175,7 +175,7 @@ def _is_used(groups: Groups, child: str) -> bool:
 
 
 def _limits(groups: Groups) -> Iterator[tuple[str, str]]:
-    """Limits on this process: file and group."""
+    """The limits on this process, as file and group."""
     group = groups.home.rstrip("/")
     while group:
         for file, none in _LIMITS.items():

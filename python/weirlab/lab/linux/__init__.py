@@ -1,1 +1,1 @@
-"""What the lab asks of the Linux kernel: system calls, network namespaces, interfaces, BPF."""
+"""What the lab uses of the Linux kernel: system calls, network namespaces, interfaces, BPF."""

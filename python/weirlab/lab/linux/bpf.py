@@ -1,4 +1,4 @@
-"""Can this kernel do with BPF and XDP what the engine needs? Tried with a program of two instructions."""
+"""Checks, with a tiny program, that this kernel has the BPF and XDP features that the engine needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMBERS: Final = {
     "armv7l": 386,
     "i686": 357,
 }
-"""Of the system call bpf(), by architecture."""
+"""Number of the system call bpf(), by architecture."""
 
 _PROG_LOAD: Final = 5
 _PROG_TEST_RUN: Final = 10
@@ -34,7 +34,7 @@ XDP_DROP: Final = 1
 
 
 def load(action: int = XDP_DROP) -> int:
-    """Descriptor of an XDP program that returns ``action``. Needs CAP_BPF and CAP_NET_ADMIN."""
+    """Load an XDP program that returns ``action``; gives its descriptor. Needs CAP_BPF and CAP_NET_ADMIN."""
     instructions = ctypes.create_string_buffer(
         struct.pack("=BBhi", 0xB7, 0, 0, action)  # r0 = action
         + struct.pack("=BBhi", 0x95, 0, 0, 0)  # exit
@@ -47,7 +47,7 @@ def load(action: int = XDP_DROP) -> int:
 
 
 def attach_native(program: int, interface_index: int) -> int:
-    """Descriptor of an attachment in native mode, which ends with the descriptor. Linux 5.9."""
+    """Attach in native mode; returns a descriptor whose closing detaches it. Linux 5.9."""
     attributes = struct.pack("=IIII", program, interface_index, _ATTACH_XDP, _DRIVER_MODE)
     return _bpf(_LINK_CREATE, attributes, "attach an XDP program in native mode")
 

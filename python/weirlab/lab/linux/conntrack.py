@@ -8,6 +8,6 @@ from pyroute2 import NFCTSocket
 
 
 def forget_connections() -> None:
-    """Drop every tracked connection of the calling thread's namespace, whichever IP version."""
+    """Drop every tracked connection of the calling thread's namespace, of both IP versions."""
     with NFCTSocket(nfgen_family=socket.AF_UNSPEC) as table:
         table.flush()

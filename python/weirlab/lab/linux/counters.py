@@ -24,7 +24,7 @@ _SNMP_BYTES: Final = 16384
 
 
 class Counters:
-    """Reads the counters of the given interfaces; the namespace may be left alone meanwhile.
+    """Reads the counters of the given interfaces, without entering the namespace again.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Counters:
         self._sysfs = namespace.call(syscalls.mount_sysfs)
         self._snmp: list[int] = []
         if ip:
-            # What is opened inside goes on telling about the namespace it was opened in.
+            # A file opened inside keeps reporting on the namespace it was opened in.
             self._snmp = namespace.call(
                 lambda: [
                     os.open(f"/proc/thread-self/net/{name}", os.O_RDONLY | os.O_CLOEXEC)
@@ -61,7 +61,7 @@ class Counters:
         return values
 
     def close(self) -> None:
-        """Let go of the namespace. May be called twice."""
+        """Release the namespace. May be called twice."""
         descriptors, self._snmp, self._sysfs = [*self._snmp, self._sysfs], [], -1
         for fd in descriptors:
             if fd >= 0:
@@ -77,9 +77,9 @@ class Counters:
 
 
 def ip_counters(texts: list[str]) -> dict[str, int]:
-    """IPv4 and IPv6 added up, out of what /proc/net/snmp and /proc/net/snmp6 show.
+    """IPv4 and IPv6 counters added up, from /proc/net/snmp and /proc/net/snmp6.
 
-    What a packet filter drops is counted nowhere here, and what is forwarded is counted
+    What a packet filter drops is not counted here, and what is forwarded is counted
     before the filter or behind it, depending on the kernel: for that compare the interfaces.
     """
     raw: dict[str, int] = {}

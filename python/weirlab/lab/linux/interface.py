@@ -18,11 +18,11 @@ from pyroute2.netlink.exceptions import NetlinkError
 _REACHABLE_FOR_EVER: Final = 0x80
 """NUD_PERMANENT of linux/neighbour.h."""
 _NO_DETECTION: Final = 0x02
-"""IFA_F_NODAD of linux/if_addr.h. Even where detection is off, an address would wait for a kernel thread."""
+"""IFA_F_NODAD of linux/if_addr.h. Even with detection off, an address would wait for a kernel thread."""
 
 
 PROBE: Final = "probe0"
-"""An interface to try things on, see :func:`create_probe_pair`."""
+"""An interface for experiments, see :func:`create_probe_pair`."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def create_pair(here: Port, there: Port, there_netns_fd: int, mtu_bytes: int) ->
 
 
 def create_bridge(netlink: Any, name: str, mtu_bytes: int, mac: str) -> int:
-    """Make a bridge, which is down yet; its index.
+    """Make a bridge, which is still down; returns its index.
 
     Neither spanning tree nor multicast snooping: ports forward at once, everything that is multicast, and the
     bridge sends no frames of its own.
@@ -82,12 +82,12 @@ def create_bridge(netlink: Any, name: str, mtu_bytes: int, mac: str) -> int:
 
 
 def index_of(netlink: Any, name: str) -> int:
-    """Of the interface with that name, which is there."""
+    """Index of the existing interface with that name."""
     return int(netlink.link_lookup(ifname=name)[0])
 
 
 def create_probe_pair() -> int:
-    """Make a veth pair without addresses, up and with GRO, to try things on; index of one end."""
+    """Make a veth pair without addresses, up and with GRO, for experiments; returns the index of one end."""
     with IPRoute() as netlink:
         netlink.link("add", ifname=PROBE, kind="veth", peer="probe1")
         for name in (PROBE, "probe1"):
@@ -97,7 +97,7 @@ def create_probe_pair() -> int:
 
 
 def bring_up(ports: Iterable[Port], routes: Iterable[Route]) -> None:
-    """Give the ports their addresses, if any, set them up, and enter routes with permanent neighbours."""
+    """Give the ports their addresses, if any, set them up, and add routes with permanent neighbours."""
     with IPRoute() as netlink:
         netlink.link("set", index=1, state="up")
         index: dict[str, int] = {}
@@ -115,24 +115,24 @@ def bring_up(ports: Iterable[Port], routes: Iterable[Route]) -> None:
 
 
 def add_address(netlink: Any, index: int, address: str, prefix_length: int) -> None:
-    """Give the interface ``address``, which can be used at once: nobody looks whether another host has it."""
+    """Give the interface ``address``, which can be used at once, without duplicate address detection."""
     netlink.addr("add", index=index, address=address, prefixlen=prefix_length, flags=_NO_DETECTION)
 
 
 def add_neighbour(netlink: Any, address: str, mac: str, index: int) -> None:
-    """Let ``address`` be known for ever to have ``mac``, out of the interface with that index."""
+    """Add a permanent neighbour entry for ``address`` with ``mac`` at the interface with that index."""
     netlink.neigh("replace", dst=address, lladdr=mac, ifindex=index, state=_REACHABLE_FOR_EVER)
 
 
 def know(neighbour: Port, name: str) -> None:
-    """Enter the addresses of ``neighbour``, which is behind the interface ``name``, for ever."""
+    """Add permanent entries for ``neighbour``, which is behind the interface ``name``."""
     with IPRoute() as netlink:
         for address in (neighbour.ipv4, neighbour.ipv6):
             add_neighbour(netlink, address.partition("/")[0], neighbour.mac, index_of(netlink, name))
 
 
 def send_through(name: str, networks: Iterable[str], mtu_bytes: int) -> bool:
-    """Set a tunnel's interface up and have it take what goes to ``networks``; False if there is none yet."""
+    """Set a tunnel's interface up and route ``networks`` through it; False if there is none yet."""
     with IPRoute() as netlink:
         found = netlink.link_lookup(ifname=name)
         if not found:
@@ -144,13 +144,13 @@ def send_through(name: str, networks: Iterable[str], mtu_bytes: int) -> bool:
 
 
 def make(name: str, kind: str) -> None:
-    """Make an interface of a kind that the kernel knows; ``NetlinkError`` where it does not."""
+    """Make an interface of this kind; ``NetlinkError`` if the kernel does not know it."""
     with IPRoute() as netlink:
         netlink.link("add", ifname=name, kind=kind)
 
 
 def can_make(kind: str) -> bool:
-    """Whether this kernel has interfaces of that kind; makes one, so call it where it vanishes."""
+    """Whether this kernel has interfaces of that kind; makes one, so call it in a temporary namespace."""
     try:
         make("probe2", kind)
     except NetlinkError:
@@ -168,7 +168,7 @@ def delete_veths() -> None:
             try:
                 netlink.link("del", index=link["index"])
             except NetlinkError as error:
-                # Both ends were here, and this one went with the other.
+                # Both ends were here, and this one was deleted with the other.
                 if error.code != errno.ENODEV:
                     raise
 
@@ -207,7 +207,7 @@ def thread_napi(name: str, sysfs: int) -> None:
 def leave_to_pollers(name: str, sysfs: int) -> None:
     """Let sockets that poll ``name`` serve it, without interrupts (Linux 5.11, preferred busy polling).
 
-    Where none has polled for 200 µs, interrupts serve it as ever.
+    If none has polled for 200 µs, interrupts serve it as usual.
     """
     _write(sysfs, f"class/net/{name}/napi_defer_hard_irqs", "2")
     _write(sysfs, f"class/net/{name}/gro_flush_timeout", "200000")

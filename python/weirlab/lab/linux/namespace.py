@@ -50,9 +50,9 @@ class Namespace:
             raise
 
     def call(self, action: Callable[[], T]) -> T:
-        """What ``action`` returns (or raises) when it runs inside this namespace.
+        """Run ``action`` inside this namespace; returns (or raises) what it does.
 
-        It runs in a thread of its own, so that the caller never changes its namespace;
+        It runs in a separate thread, so that the caller never changes its namespace;
         sockets and files that it opens, and processes that it starts, stay inside.
         """
 
@@ -67,9 +67,9 @@ class Namespace:
         return in_thread(enter_and_act)
 
     def remove(self) -> None:
-        """Take away the veth pairs inside, then the name. Does nothing where there is no such namespace.
+        """Remove the veth pairs inside, then the name. Does nothing if there is no such namespace.
 
-        The interfaces go first because the kernel empties a namespace that nobody uses
+        The interfaces go first because the kernel empties an unused namespace
         some time later, and a process that still sits in it would keep them alive.
         """
         if not self.path.exists():
@@ -84,9 +84,9 @@ class Namespace:
 
 @shielded
 def in_thread(action: Callable[[], T]) -> T:
-    """What ``action`` returns (or raises) in a new thread.
+    """Run ``action`` in a new thread; returns (or raises) what it does.
 
-    Shielded: on Ctrl-C nothing must go on building while the caller tears down.
+    Shielded: after Ctrl-C, nothing may still be building while the caller tears down.
     """
     outcome: _Outcome[T] = _Outcome(action)
     thread = threading.Thread(target=outcome.record, name="weir-netns")
@@ -94,7 +94,7 @@ def in_thread(action: Callable[[], T]) -> T:
     try:
         thread.join()
     except BaseException:
-        # Whose program does not catch signals as the command does.
+        # The calling program may not catch signals as the command does.
         thread.join()
         raise
     return outcome.get()
@@ -103,7 +103,7 @@ def in_thread(action: Callable[[], T]) -> T:
 def write_sysctls(values: Mapping[str, int]) -> None:
     """Set sysctls (``net/ipv4/ip_forward``) in the calling thread's namespace.
 
-    Those that this kernel lacks are left out.
+    Sysctls that this kernel lacks are skipped.
     """
     for key, value in values.items():
         with suppress(FileNotFoundError):
@@ -130,7 +130,7 @@ class _Outcome(Generic[T]):
 
 @interruptible
 def _lock(fd: int) -> None:
-    """Two processes that bind at once would stack mounts; iproute2 takes the same lock, for moments."""
+    """Two processes that bind at once would stack mounts; iproute2 briefly takes the same lock."""
     end_s = time.monotonic() + _LOCK_S
     while True:
         try:

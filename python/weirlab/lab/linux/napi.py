@@ -13,20 +13,20 @@ _PROC = Path("/proc")
 
 
 def threads(interface_name: str, proc: Path = _PROC) -> set[int]:
-    """Process numbers of the kernel threads ``napi/<interface>-<number>`` of the whole machine."""
+    """Process IDs of the kernel threads ``napi/<interface>-<number>`` of the whole machine."""
     return _called(f"napi/{interface_name}-", proc)
 
 
 def backlog_thread(cpu: int, proc: Path = _PROC) -> set[int]:
-    """Process number of the kernel thread that goes on with what interrupts leave undone on ``cpu``."""
+    """Process ID of the kernel thread that continues what interrupts leave undone on ``cpu``."""
     return _called(f"ksoftirqd/{cpu}\n", proc)
 
 
 def _called(beginning: str, proc: Path) -> set[int]:
-    """Processes whose name, with the end of line behind it, begins so."""
+    """Processes whose name, including the final newline, begins with this."""
     found: set[int] = set()
     for entry in os.listdir(proc):
-        # A process may end while we look.
+        # A process may end meanwhile.
         with suppress(OSError):
             if entry.isdecimal() and (proc / entry / "comm").read_text().startswith(beginning):
                 found.add(int(entry))
@@ -36,15 +36,15 @@ def _called(beginning: str, proc: Path) -> set[int]:
 def pin(interface_name: str, before: set[int], cpu: int) -> int:
     """Bind the one thread of ``interface_name`` that was not there ``before`` to ``cpu``.
 
-    Returns its process number.
+    Returns its process ID.
     The name alone is not enough, because every lab's interfaces are called the same.
     Raises ``MissingCapability`` if the thread cannot be seen or bound.
     """
     new = threads(interface_name) - before
     if len(new) != 1:
         raise MissingCapability(
-            f"the kernel thread that receives for {interface_name} cannot be told: {len(new)} new ones named "
-            f"napi/{interface_name}-*; in a container, share the host's process numbers (--pid=host)"
+            f"the kernel thread that receives for {interface_name} was not found: {len(new)} new ones named "
+            f"napi/{interface_name}-*; in a container, share the host's PID namespace (--pid=host)"
         )
     (thread,) = new
     try:

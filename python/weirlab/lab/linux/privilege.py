@@ -1,4 +1,4 @@
-"""What to do when the kernel refuses."""
+"""Advice for when the kernel refuses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weirlab.errors import LabError, MissingCapability
 
 
 def way_out(error: OSError) -> str:
-    """Advice for a refused system call; "run as root" only for those who are not."""
+    """Advice for a refused system call; "run as root" only for other users."""
     if error.errno == errno.EROFS:
         return "mount it read-write, in a container for instance with --tmpfs /run"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -25,13 +25,13 @@ def way_out(error: OSError) -> str:
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Meanwhile ``what`` is built: turns what the kernel answers into errors that say what to do."""
+    """While ``what`` is built, turn the kernel's errors into errors that say what to do."""
     from pyroute2.netlink.exceptions import NetlinkError
 
     try:
         yield
     except (OSError, NetlinkError) as error:
-        # OSError makes itself a PermissionError by the code.
+        # OSError becomes a PermissionError by its code.
         plain = OSError(error.code, os.strerror(error.code)) if isinstance(error, NetlinkError) else error
         if isinstance(plain, PermissionError):
             raise MissingCapability(f"{what} cannot be built: {plain.strerror}; {way_out(plain)}") from error

@@ -1,4 +1,4 @@
-"""Whether threads may be real time (SCHED_FIFO), and why not."""
+"""Whether threads may have real-time priority (SCHED_FIFO), and if not, why."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHARE_OF_LIMIT: Final = 0.95
 
 
 def attempt() -> None:
-    """Become real time for a moment, in a thread of its own; raises ``OSError``."""
+    """Try real-time priority for a moment, in a separate thread; raises ``OSError``."""
 
     def become() -> None:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
@@ -27,7 +27,7 @@ def attempt() -> None:
 
 
 def longest_s(proc: Path = _PROC) -> float:
-    """Longest trial in s that can be real time under the kernel's limits; 0 where none can."""
+    """Longest trial in s with real-time priority under the kernel's limits; 0 if none can have it."""
     try:
         limit_us = int((proc / "sys/kernel/sched_rt_runtime_us").read_text())
     except (OSError, ValueError):
@@ -36,7 +36,7 @@ def longest_s(proc: Path = _PROC) -> float:
 
 
 def why_refused(proc: Path = _PROC) -> tuple[str, str]:
-    """The likely reason of a refusal, and what to do about it; the reason is empty where nothing tells."""
+    """The likely reason of a refusal, and what to do about it; the reason is empty if unknown."""
     if not _has_sys_nice(proc):
         return (
             "this process lacks CAP_SYS_NICE",
@@ -60,7 +60,7 @@ def why_refused(proc: Path = _PROC) -> tuple[str, str]:
             )
     if any(names == "" and group != "/" for _, names, group in homes):
         return (
-            "with CONFIG_RT_GROUP_SCHED the kernel has real time for the root control group alone",
+            "with CONFIG_RT_GROUP_SCHED the kernel only gives real time to the root control group",
             "CAP_SYS_NICE is there; boot with rt_group_sched=0, or run in the root control group",
         )
     return "", "give CAP_SYS_NICE; with control groups of version 1 also cpu.rt_runtime_us"

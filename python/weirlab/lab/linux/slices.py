@@ -1,4 +1,4 @@
-"""How long a thread that has the CPU keeps it before one that wakes may take it."""
+"""How long a running thread keeps its CPU before one that wakes may take it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from weirlab.lab.linux import syscalls
 
 SHORTEST_NS: Final = 100_000
-"""The least that the kernel grants."""
+"""The shortest slice that the kernel grants."""
 
 _NR_SCHED_SETATTR: Final = {
     "x86_64": 314,
@@ -28,10 +28,10 @@ _ATTRIBUTES: Final = struct.Struct("=IIQiIQQQ")
 
 
 def shorten(thread: int) -> None:
-    """Give an ordinary thread the shortest slices, at the nice value that it has.
+    """Give an ordinary thread the shortest slices, at its present nice value.
 
-    Where it wakes it then takes the CPU from threads with longer ones, rather than when these have used up
-    theirs, some milliseconds. What it starts from now on inherits that. Before Linux 6.12 the kernel ignores
+    When it wakes, it then takes the CPU from threads with longer slices, instead of waiting some milliseconds
+    until they have used theirs up. Threads that it starts from now on inherit this. Linux before 6.12 ignores
     it. Raises ``OSError``.
     """
     number = _NR_SCHED_SETATTR.get(platform.machine())
@@ -50,7 +50,7 @@ def shorten(thread: int) -> None:
 
 
 def slice_ns(thread: int) -> int:
-    """The slices that a thread asked for or was given; raises ``OSError``."""
+    """The slices that a thread requested or was given; raises ``OSError``."""
     number = _NR_SCHED_SETATTR.get(platform.machine())
     if number is None:
         raise OSError(0, f"not tried on {platform.machine()}")

@@ -24,7 +24,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def unshare_net() -> None:
-    """Give the calling thread a network namespace of its own. Needs CAP_SYS_ADMIN."""
+    """Move the calling thread into a new network namespace. Needs CAP_SYS_ADMIN."""
     _check(_libc.unshare(_CLONE_NEWNET), "unshare a network namespace")
 
 
@@ -34,12 +34,12 @@ def set_net(fd: int) -> None:
 
 
 def bind_mount(source: str, target: str) -> None:
-    """Make what ``source`` shows appear at ``target`` too."""
+    """Bind-mount ``source`` at ``target``."""
     _check(_libc.mount(source.encode(), target.encode(), b"none", _MS_BIND, None), f"bind mount {target}")
 
 
 def share_mount(path: str) -> None:
-    """Let mounts below ``path`` propagate to other mount namespaces; ``EINVAL`` if it is no mount point."""
+    """Let mounts below ``path`` propagate to other namespaces; ``EINVAL`` if it is not a mount point."""
     _check(_libc.mount(b"", path.encode(), b"none", _MS_SHARED | _MS_REC, None), f"share mount {path}")
 
 
@@ -49,14 +49,14 @@ def bind_recursively(path: str) -> None:
 
 
 def unmount(path: str) -> None:
-    """Take away the mount at ``path``, in use or not; ``EINVAL`` if there is none."""
+    """Unmount ``path``, in use or not; ``EINVAL`` if there is none."""
     _check(_libc.umount2(path.encode(), _MNT_DETACH), f"unmount {path}")
 
 
 def mount_sysfs() -> int:
     """A directory descriptor of /sys as the calling thread's network namespace sees it.
 
-    The mount is attached nowhere and ends with its descriptor, so nobody has to remove
+    The mount is not attached anywhere and ends with its descriptor, so there is no need to remove
     it and no mount namespace is needed. Linux 5.2.
     """
     context = syscall(_NR_FSOPEN, "open sysfs", ctypes.c_char_p(b"sysfs"), ctypes.c_long(_CLOEXEC))
@@ -79,7 +79,7 @@ def mount_sysfs() -> int:
 
 
 def syscall(number: int, what: str, *arguments: ctypes.c_long | ctypes.c_void_p | ctypes.c_char_p) -> int:
-    """The system call ``number``; ``what`` says in the error what it was meant to do."""
+    """Make the system call ``number``; ``what`` describes its purpose in the error."""
     return _check(int(_libc.syscall(ctypes.c_long(number), *arguments)), what)
 
 

@@ -1,1 +1,1 @@
-"""Machines inside a lab: daemons in a namespace, with a /run of their own, that end with their owner."""
+"""Machines inside a lab: daemons in a namespace with a private /run, which end with their owner."""

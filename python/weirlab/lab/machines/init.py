@@ -1,6 +1,6 @@
-"""The first process of a machine; a program of its own, with the standard library only.
+"""The first process of a machine; a separate program that only uses the standard library.
 
-Started inside the machine's network namespace, it makes a process number namespace and a mount
+Started inside the machine's network namespace, it makes a PID namespace and a mount
 namespace beside it: daemons find a /run of their own, and the kernel ends all of them when this
 process ends, however it does (pid_namespaces(7)). It ends at the end of its standard input, that
 is when its owner ends.
@@ -12,7 +12,7 @@ JSON lines on standard input, answers and news as JSON lines on standard output:
     Writes a file; ``{"id": 1}`` when done.
 ``{"id": 2, "start": NAME, "command": [...], "nice": -20, "inside": FILE, "log": PATH}``
     Starts a daemon, inside one of the further network namespaces unless ``inside`` is null; ``{"id": 2}``.
-    What it says is kept, or goes to the end of ``log`` if that is not null. When it ends by itself or
+    Its output is kept, or appended to ``log`` if that is not null. When it ends by itself or
     otherwise: ``{"ended": NAME, "code": 1, "said": [...]}``, code -9 for signal 9.
 ``{"id": 3, "run": [...]}``
     Runs a command; ``{"id": 3, "code": 0, "said": [...]}`` when it has ended.
@@ -21,10 +21,10 @@ JSON lines on standard input, answers and news as JSON lines on standard output:
 ``{"id": 5, "said": NAME}``
     What a daemon printed last; ``{"id": 5, "said": [...]}``.
 ``{"id": 6, "show": SOURCE, "at": TARGET}``
-    Lets programs find the file or folder SOURCE as TARGET; ``{"id": 6}``.
+    Makes the file or folder SOURCE appear as TARGET to programs; ``{"id": 6}``.
 
-What daemons and scripts write into the pipe ``NEWS``, line by line, is passed on as ``{"news": LINE}``.
-A request that cannot be done is answered with ``"error"``.
+Each line that daemons and scripts write into the pipe ``NEWS`` is passed on as ``{"news": LINE}``. A request
+that fails is answered with ``"error"``.
 """
 
 import ctypes
@@ -54,8 +54,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(cpu: str, *networks: str) -> int:
-    """Be the parent of the first process: tell its number, wait for its end, take its place in dying."""
-    # Opened before /run, where they are, is another one.
+    """Run as the parent of the first process: report its ID, wait for its end, and return its exit code."""
+    # Opened before /run, which contains them, is replaced.
     inside = {path: os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in networks}
     check(libc.unshare(CLONE_NEWNS | CLONE_NEWPID), "unshare")
     parent = os.getpid()
@@ -66,12 +66,12 @@ def main(cpu: str, *networks: str) -> int:
             os._exit(1)
         if cpu:
             os.sched_setaffinity(0, {int(cpu)})
-        # Its own end is the machine's loss of power, which must not wait for a turn.
+        # Its death stands for the machine's loss of power, which must not wait for a time slice.
         os.setpriority(os.PRIO_PROCESS, 0, -20)
         mount_private()
         First(inside).serve()
         os._exit(0)
-    # The pipes are the first process's alone: their ends tell the owner when it is gone.
+    # Only the first process keeps the pipes: their closing shows the owner when it is gone.
     print(json.dumps({"first": first}), flush=True)
     os.close(0)
     os.close(1)
@@ -79,7 +79,7 @@ def main(cpu: str, *networks: str) -> int:
 
 
 def mount_private() -> None:
-    """A /proc for this process number namespace, an empty /run; unmounting elsewhere still reaches us."""
+    """Mount a /proc for this PID namespace and an empty /run; unmounting elsewhere still has effect here."""
     mount(b"none", "/", b"none", MS_REC | MS_SLAVE)
     mount(b"proc", "/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     mount(b"tmpfs", "/run", b"tmpfs", MS_NOSUID | MS_NODEV)
@@ -95,26 +95,26 @@ class First:
         """Descriptors of further network namespaces."""
         self.home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self.logs: dict[object, str] = {}
-        """Where what a daemon says goes instead."""
+        """Log files that get a daemon's output instead."""
         self.selector = selectors.DefaultSelector()
         self.daemons: dict[str, int] = {}
         self.names: dict[int, str] = {}
         self.commands: dict[int, object] = {}
-        """Identifier of the request by the process that carries it out."""
+        """ID of the request, by the process that carries it out."""
         self.said: dict[object, deque[str]] = {}
         self.words: dict[int, Callable[[], None]] = {}
-        """Reads what a process has printed, by its number."""
+        """Functions that read what a process has printed, by its ID."""
         self.open: set[int] = set()
-        """Pipes that some process still prints to."""
+        """Pipes that a process still has open."""
 
     def serve(self) -> None:
-        """Until standard input ends."""
+        """Serve requests until standard input ends."""
         wake, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_write)
         self.selector.register(wake, selectors.EVENT_READ, lambda: self.woken(wake))
-        # Open for writing as well, so that the last writer's leaving is no end.
+        # Open for writing as well, so that it does not end when the last writer closes it.
         self.read_lines(os.open(NEWS, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK), self.pass_on)
         self.running = True
         self.read_lines(0, self.obey, self.stop)
@@ -124,16 +124,16 @@ class First:
     def react(self) -> None:
         """Wait for events and act on them."""
         for key, _ in self.selector.select():
-            # An event of the same moment, the end of a program, may have read and closed its pipe.
+            # A simultaneous event, the end of a program, may have read and closed its pipe.
             if self.selector.get_map().get(key.fd) is key:
                 key.data()
 
     def read_lines(
         self, fd: int, take: Callable[[bytes], None], ended: Callable[[], None] = lambda: None
     ) -> Callable[[], None]:
-        """From now on call ``take`` with every line from ``fd``, and ``ended`` at the end.
+        """Call ``take`` with every line from ``fd`` from now on, and ``ended`` at the end.
 
-        What is returned reads at once.
+        Returns a function that reads at once.
         """
         pending = bytearray()
 
@@ -165,7 +165,7 @@ class First:
         tell(news=line.decode(errors="replace"))
 
     def obey(self, line: bytes) -> None:
-        # An answer tells, too, that whatever is not told to have ended has not.
+        # An answer also implies that everything not reported as ended still runs.
         self.reap()
         request = json.loads(line)
         number = request["id"]
@@ -196,12 +196,12 @@ class First:
     def start(
         self, command: list[str], key: object, nice: int, inside: str | None = None, log: str | None = None
     ) -> int:
-        """Start a program whose words are kept under ``key``; its process number."""
+        """Start a program whose output is kept under ``key``; returns its process ID."""
         self.logs.pop(key, None)
         if log is not None:
             self.logs[key] = log
             self.said[key] = deque(maxlen=KEPT_LINES)
-            # Without a pipe on the way, what was said before something else happened is in the file before.
+            # Without a pipe in between, output is in the file before anything that happens after it.
             write = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 return self.spawn(command, write, nice, inside)
@@ -228,7 +228,7 @@ class First:
         return pid
 
     def spawn(self, command: list[str], write: int, nice: int, inside: str | None) -> int:
-        """Start a program that says everything into ``write``; its process number."""
+        """Start a program with its output going to ``write``; returns its process ID."""
         if inside is not None:
             check(libc.setns(self.networks[inside], CLONE_NEWNET), "setns")
         try:
@@ -253,7 +253,7 @@ class First:
         return pid
 
     def last_words(self, key: object) -> list[str]:
-        """What a program said last."""
+        """A program's last output."""
         if (log := self.logs.get(key)) is None:
             return list(self.said.get(key, ()))
         with open(log, "rb") as file:
@@ -287,7 +287,7 @@ class First:
 
 
 def prefer(pid: int, nice: int) -> None:
-    """Let a program's nice value count among all programs, and not within its own session alone.
+    """Make a program's nice value count among all programs, not only within its session.
 
     A kernel that shares the CPU out among sessions (autogroup, sched(7)) would otherwise leave a daemon one
     percent of it beside a kernel thread at nice -20.
@@ -296,7 +296,7 @@ def prefer(pid: int, nice: int) -> None:
         with open(f"/proc/{pid}/autogroup", "w") as file:
             file.write(str(nice))
     except OSError as error:
-        # There are no such groups, or it has ended.
+        # There are no such groups, or the program has ended.
         if error.errno not in (errno.ENOENT, errno.ESRCH):
             raise
 

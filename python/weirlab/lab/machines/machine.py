@@ -1,4 +1,4 @@
-"""A machine that is switched on: what runs in it, and what it says."""
+"""A running machine: its programs, and their output."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ NEWS: Final = "/run/news"
 """Pipe for lines to be reported to the lab."""
 
 CRITICAL: Final = -20
-"""Nice value of daemons that must not wait: that of the kernel threads that receive."""
+"""Nice value of daemons that must not wait: that of the receiving kernel threads."""
 
 
 def _unheard(line: str) -> None:
-    """What nobody asked for."""
+    """Discard a line."""
 
 
 class Machine:
@@ -43,11 +43,11 @@ class Machine:
     Parameters
     ----------
     name, namespace:
-        What messages call it, and its network namespace.
+        Its name in messages, and its network namespace.
     cpu:
-        Where its programs run; None for anywhere.
+        The CPU for its programs; None for any.
     news:
-        Called from a thread of the machine's own with every line that daemons and scripts report.
+        Called, from the machine's own thread, with every line that daemons and scripts report.
     others:
         Further network namespaces in which its programs may run.
     """
@@ -98,11 +98,11 @@ class Machine:
 
     @property
     def processes(self) -> list[int]:
-        """Process numbers, as outside of it, of everything that runs in it."""
+        """Process IDs, as seen from outside, of everything that runs in it."""
         return descendants(self._first)
 
     def path(self, path: str) -> Path:
-        """Where its owner finds what this machine's programs find at ``path``."""
+        """The path outside the machine of what its programs see at ``path``."""
         return Path(f"/proc/{self._first}/root{path}")
 
     def write(self, path: str, text: str, *, executable: bool = False) -> None:
@@ -110,7 +110,7 @@ class Machine:
         self._ask(write=path, text=text, mode=0o755 if executable else 0o644)
 
     def show(self, source: Path, target: str) -> None:
-        """Let this machine's programs find the file or folder ``source`` as ``target``."""
+        """Make the file or folder ``source`` appear as ``target`` to this machine's programs."""
         self._ask(show=str(source), at=target)
 
     def start(
@@ -125,8 +125,8 @@ class Machine:
     ) -> None:
         """Start a daemon that stays in the foreground.
 
-        It runs ``inside`` one of the other namespaces if one is given, and writes what it says to the end of
-        ``log``. One that ``ends_by_itself`` may do so at any time.
+        It runs ``inside`` one of the other namespaces if one is given, and appends its output to ``log``.
+        With ``ends_by_itself``, it may end at any time.
         """
         with self._lock:
             self._running.add(name)
@@ -143,12 +143,12 @@ class Machine:
         )
 
     def run(self, command: Sequence[str]) -> tuple[int, list[str]]:
-        """Run a command to its end; its exit code, and what it printed last."""
+        """Run a command to its end; returns its exit code and its last output."""
         answer = self._ask(run=programs.located(command))
         return int(answer["code"]), [str(line) for line in answer["said"]]
 
     def succeeds(self, command: Sequence[str]) -> bool:
-        """Run a command to its end; whether it returned 0."""
+        """Run a command to its end; returns whether its exit code was 0."""
         return self.run(command)[0] == 0
 
     def read(self, path: str) -> list[str]:
@@ -160,45 +160,45 @@ class Machine:
         self._ask(signal=int(number), to=name)
 
     def stop(self, name: str, deadline_s: float = _PATIENCE_S, *, by: int = _TERMINATE) -> None:
-        """Let a daemon end, by default in its own good order, and wait for it."""
+        """Have a daemon end, by default in good order, and wait for it."""
         with self._lock:
             self._stopping.add(name)
         self.signal(name, by)
         end_s = time.monotonic() + deadline_s
         while name in self._running:
             if time.monotonic() > end_s:
-                raise LabError(f"{self.called(name)} does not end: {quote(self.said(name))}")
+                raise LabError(f"{self.called(name)} did not end: {quote(self.said(name))}")
             time.sleep(0.001)
 
     def said(self, name: str) -> list[str]:
-        """What a daemon printed last. Whatever has ended before is known to have ended afterwards."""
+        """A daemon's last output. Afterwards, every end before this call is known."""
         return [str(line) for line in self._ask(said=name)["said"]]
 
     def check(self) -> None:
-        """Raises ``LabError`` if a daemon has ended by itself, with its last words."""
+        """Raise ``LabError`` with its last output if a daemon has ended by itself."""
         with self._lock:
             deaths = [*self._deaths]
         if deaths:
             raise LabError("; ".join(deaths))
 
     def called(self, daemon: str) -> str:
-        """What messages call one of its daemons."""
+        """The name of one of its daemons in messages."""
         return f"{daemon} on {self.name}"
 
     def freeze(self) -> None:
-        """Stop all programs where they are; nothing but :meth:`power_off` is possible from then on.
+        """Stop all programs where they are; only :meth:`power_off` is possible from then on.
 
-        In no time: what ends gives back its sockets, and holds the kernel's locks for that.
+        Faster than killing them: a process that ends releases its sockets and holds kernel locks meanwhile.
         """
         for process in self.processes:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGSTOP)
 
     def power_off(self) -> None:
-        """Let the kernel end all programs at once, and wait until they are gone. May be called twice."""
+        """Have the kernel end all programs at once, and wait until they are gone. May be called twice."""
         with self._lock:
             self._stopping |= self._running
-        # It ends everything in the process number namespace with its first process.
+        # The kernel ends everything in a PID namespace with its first process.
         if self._program.poll() is None:
             with suppress(ProcessLookupError):
                 os.kill(self._first, signal.SIGKILL)
@@ -260,7 +260,7 @@ class Machine:
             self._deaths.append(f"{self.called(name)} ended by itself ({how}); its last words: {quote(said)}")
 
     def _off(self) -> LabError:
-        """The error about a machine that is off although nobody switched it off."""
+        """The error for a machine that went off unexpectedly."""
         said = b""
         with suppress(subprocess.TimeoutExpired, ValueError, OSError):
             self._program.wait(_PATIENCE_S)
@@ -271,6 +271,6 @@ class Machine:
 
 
 def quote(said: Sequence[str]) -> str:
-    """The last of what a program printed, on one line."""
+    """The last lines of a program's output, joined into one."""
     kept = [line for line in said if line][-_SHOWN_LINES:]
     return " | ".join(kept) or "nothing"

@@ -1,8 +1,8 @@
-"""The device's end of a management session; a program of its own, see the package's text.
+"""The device's end of a management session; a separate program, see the package docstring.
 
 Arguments: address and port to listen on, seconds between reports, CPU, and the command that
-lists the rules (nothing where there are none). On standard input a line asks for the CPU time
-used so far, children included; the answer is a line with ns. End of input ends the program.
+lists the rules (nothing if there are none). A line on standard input requests the CPU time
+used so far, including children; the answer is a line with ns. End of input ends the program.
 """
 
 import os
@@ -17,7 +17,7 @@ PATIENCE_S = 10.0
 
 
 def main(address: str, port: str, period_s: str, cpu: str, *listing: str) -> int:
-    """Serve one station until it or standard input is gone."""
+    """Serve one station until it disconnects or standard input ends."""
     os.sched_setaffinity(0, {int(cpu)})
     with socket.create_server((address, int(port))) as server:
         print("listening", flush=True)
@@ -43,7 +43,7 @@ def main(address: str, port: str, period_s: str, cpu: str, *listing: str) -> int
 
 
 def report(listing: tuple[str, ...]) -> bytes:
-    """What a monitoring system wants to know: interface counters, and rules with theirs."""
+    """A monitoring system's report: interface counters, and rules with counters."""
     with open("/proc/thread-self/net/dev", "rb") as file:
         text = file.read()
     if listing:

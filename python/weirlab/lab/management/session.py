@@ -1,4 +1,4 @@
-"""Opening a management session with the device, knowing what it costs, and ending it."""
+"""Opens a management session with the device, accounts for its cost, and ends it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from weirlab.lab.isolation import partition
 from weirlab.lab.linux.namespace import Namespace
 
 PERIOD_S: Final = 0.1
-"""Between two reports."""
+"""Interval between two reports."""
 
 PORT: Final = 830
-"""That of NETCONF over SSH (RFC 6242), which such sessions use."""
+"""The port of NETCONF over SSH (RFC 6242), which such sessions use."""
 
 _PATIENCE_S: Final = 30.0
-"""More than the 20 s for which a tool waits for the lock that all of them share."""
+"""More than the 20 s for which a tool waits for the lock shared by all of them."""
 _HERE: Final = Path(__file__).parent
 
 
@@ -38,11 +38,11 @@ class Session:
     device:
         Namespace of the device; the other end of its management cable is in ``station``.
     cores:
-        The agent works on the device's CPU. The station does where no other CPU is free.
+        The agent works on the device's CPU. So does the station if no other CPU is free.
     listing:
         Command that lists the rules with their counters; empty for none.
 
-    Raises ``LabError`` when the session cannot be opened.
+    Raises ``LabError`` if the session cannot be opened.
     """
 
     def __init__(self, device: Namespace, station: Namespace, cores: Cores, listing: Sequence[str]) -> None:
@@ -52,7 +52,7 @@ class Session:
         if command:
             command[0] = programs.find(command[0]) or command[0]
         spare = sorted(os.sched_getaffinity(0) - {cores.sender, cores.dut})
-        # A station elsewhere is no work of the device's CPU.
+        # A station elsewhere takes nothing from the device's CPU.
         self._on_device = 1 if spare else 2
         try:
             self._start(device, "agent", address, PORT, PERIOD_S, cores.dut, *command)
@@ -66,7 +66,7 @@ class Session:
     def cpu_s(self) -> float:
         """CPU time in s that the session has taken from the device's CPU so far.
 
-        Waits for a report that is being made, so that all of it is in.
+        Waits for a report in progress, so that it is included.
         """
         used_ns = 0
         for number in range(self._on_device):
@@ -84,7 +84,7 @@ class Session:
             try:
                 program.wait(_PATIENCE_S)
             except subprocess.TimeoutExpired:
-                # With the tool that it may be waiting for.
+                # Also kill the tool that it may be waiting for.
                 with suppress(ProcessLookupError):
                     os.killpg(program.pid, signal.SIGKILL)
                 program.wait()
@@ -92,8 +92,8 @@ class Session:
             _pipe(program.stderr).close()
 
     def _start(self, namespace: Namespace, name: str, *arguments: object) -> None:
-        # Its own process group: Ctrl-C is for whoever started it, who ends it in good order. When that
-        # process is killed, the pipe to standard input breaks, and the program ends by itself.
+        # Its own process group: Ctrl-C goes to the parent, which ends the program in good order. If the
+        # parent is killed, the pipe to standard input breaks, and the program ends by itself.
         command = programs.script(_HERE / f"{name}.py", *map(str, arguments))
 
         def start() -> programs.Program[str]:
@@ -136,7 +136,7 @@ class Session:
         return line.strip()
 
     def _ended(self) -> LabError:
-        """The error about a program that ended by itself, in its own words."""
+        """The error for a program that ended by itself, with its last output."""
         end_s = time.monotonic() + _PATIENCE_S
         said = []
         with ExitStack() as cleanup:
@@ -155,6 +155,6 @@ class Session:
 
 
 def _pipe(stream: IO[str] | None) -> IO[str]:
-    """``stream``, which is there because the program was started with pipes."""
+    """``stream``, which exists because the program was started with pipes."""
     assert stream is not None
     return stream

@@ -1,7 +1,7 @@
-"""The monitoring system's end of a management session; a program of its own, see the package's text.
+"""The monitoring system's end of a management session; a separate program, see the package docstring.
 
-Arguments: address and port to connect to, and the CPU. Says ``ready`` when the first report has
-come in full; from then on reads and forgets. Standard input is used as in ``agent``.
+Arguments: address and port to connect to, and the CPU. Prints ``ready`` when the first report is
+complete; from then on reads and discards. Standard input is used as in ``agent``.
 """
 
 import os
@@ -15,7 +15,7 @@ CHUNK_BYTES = 1 << 16
 
 
 def main(address: str, port: str, cpu: str) -> int:
-    """Read reports until the agent or standard input is gone."""
+    """Read reports until the agent disconnects or standard input ends."""
     os.sched_setaffinity(0, {int(cpu)})
     with socket.create_connection((address, int(port)), timeout=PATIENCE_S) as agent:
         first = agent.makefile("rb", buffering=0)

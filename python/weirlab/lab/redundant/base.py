@@ -1,4 +1,4 @@
-"""What a redundant pair is made of: what shares the addresses, what shares the states, what happened when."""
+"""The parts of a redundant pair: the address protocol, its events, and its transitions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Event:
 
     kind: EventKind
     firewall: Firewall
-    """Whom it was done to."""
+    """The firewall it was done to."""
     began_ns: int
     took_ns: int
-    """Until the last command was carried out; not until the pair had reacted."""
+    """Time until the last command was carried out, not until the pair had reacted."""
     detail: Mapping[str, int | str]
-    """What is known of its steps; those in ns count from ``began_ns``, e.g. ``links_down_ns`` of a cut."""
+    """Details of its steps; times in ns count from ``began_ns``, e.g. ``links_down_ns`` of a cut."""
 
     @property
     def ended_ns(self) -> int:
@@ -48,40 +48,40 @@ class AddressProtocol(Protocol):
 
     @property
     def preferred(self) -> Firewall:
-        """Who is master when both are well."""
+        """The master when both firewalls work."""
 
     @property
     def expected_failover_s(self) -> tuple[float, float]:
         """How long after the preferred master's sudden death the other one takes over: earliest, latest.
 
-        By the protocol's own timers: it depends on when the last advertisement was sent.
+        Follows from the protocol's timers and depends on when the last advertisement was sent.
         """
 
     @property
     def patience_s(self) -> float:
-        """How long a firewall that hears nothing waits, at most, before it becomes master."""
+        """The longest time that a firewall that hears nothing waits before it becomes master."""
 
     @property
     def ends_to_step_down(self) -> bool:
         """Whether a master steps down by ending its daemons."""
 
     def links(self, side: Side) -> tuple[str, ...]:
-        """Names of the interfaces by which packets of ``side`` may come in."""
+        """Names of the interfaces on which packets of ``side`` may arrive."""
 
     def check(self) -> list[str]:
-        """What is missing to use it, one sentence each with the way out."""
+        """What is missing to use it, one sentence each with the remedy."""
 
     def facts(self) -> Mapping[str, object]:
         """Version and settings."""
 
     def start(self, machine: Machine, scripts: Mapping[Role, str]) -> None:
-        """Start the daemons; ``scripts`` are run when the firewall becomes what they are for."""
+        """Start the daemons; ``scripts`` run when the firewall takes their role."""
 
     def lower(self, machine: Machine) -> str:
-        """Let the master step down; how."""
+        """Have the master step down; returns how."""
 
     def raise_again(self, machine: Machine, other: Machine) -> str:
-        """Undo :meth:`lower`; how."""
+        """Undo :meth:`lower`; returns how."""
 
     def role(self, news: str) -> tuple[Side, Role] | None:
-        """What a line that a daemon reported says of a side; None where it says nothing."""
+        """Side and role in a line that a daemon reported; None if it has none."""

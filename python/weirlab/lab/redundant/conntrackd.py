@@ -1,4 +1,4 @@
-"""Connection states of one firewall for the other, by conntrackd."""
+"""Synchronisation of connection states between the firewalls, by conntrackd."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DAEMON: Final = "conntrackd"
 _CONFIG: Final = "/run/conntrackd.conf"
 _LOG: Final = "/run/conntrackd.log"
 PORT: Final = 3780
-"""Of the messages on the sync link, UDP."""
+"""UDP port of the messages on the sync link."""
 
 _OTHER: Final[dict[Firewall, Firewall]] = {"a": "b", "b": "a"}
 _SOCKET_BYTES: Final = 8 << 20
@@ -26,7 +26,7 @@ _ENTRIES: Final = 1 << 18
 
 @dataclass(frozen=True)
 class Conntrackd:
-    """How states are synchronised. Raises ``InputError`` for what does not exist.
+    """How states are synchronised. Raises ``InputError`` for an unknown mode.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Conntrackd:
 
     def __post_init__(self) -> None:
         if self.mode not in ("ftfw", "off"):
-            raise InputError(f"synchronisation of states by {self.mode!r}: there are 'ftfw' and 'off'")
+            raise InputError(f"synchronisation of states by {self.mode!r}: must be 'ftfw' or 'off'")
 
     @property
     def on(self) -> bool:
@@ -51,14 +51,14 @@ class Conntrackd:
 
     def check(self) -> list[str]:
         if self.on and programs.find(_DAEMON) is None:
-            return ["conntrackd is not installed: apt install conntrackd (or do without, with states off)"]
+            return ["conntrackd is not installed: apt install conntrackd (or choose states off)"]
         return []
 
     def facts(self) -> Mapping[str, object]:
         return {**({"tool": tool.version(_DAEMON, "-v")} if self.on else {}), **asdict(self)}
 
     def start(self, machine: Machine) -> Mapping[Role, str]:
-        """Start the daemon; the scripts to run when the firewall becomes master or backup."""
+        """Start the daemon; returns the scripts to run when the firewall becomes master or backup."""
         if not self.on:
             return {}
         machine.write(_CONFIG, config(self, machine.firewall))
@@ -71,18 +71,18 @@ class Conntrackd:
         return scripts
 
     def answers(self, machine: Machine) -> bool:
-        """Whether the daemon is ready to be told something."""
+        """Whether the daemon accepts commands."""
         return not self.on or machine.succeeds([_DAEMON, "-C", _CONFIG, "-s"])
 
     def prepare_return(self, machine: Machine) -> None:
-        """Before the other firewall boots and asks for states: have all of them ready.
+        """Have all states ready before the other firewall boots and requests them.
 
-        Without an external cache the daemon does not keep what the other one once told it, which went
-        straight into the kernel; from there it reads it now.
+        Without an external cache the daemon does not keep the states that the other one sent, which went
+        straight into the kernel; it reads them from there now.
         """
         if self.on and not machine.succeeds([_DAEMON, "-C", _CONFIG, "-R"]):
             raise LabError(
-                f"firewall {machine.firewall}: conntrackd -R does not read the kernel's table: "
+                f"firewall {machine.firewall}: conntrackd -R cannot read the kernel's table: "
                 f"{' | '.join(self.words(machine)) or 'no reason given'}"
             )
 
@@ -98,7 +98,7 @@ def config(settings: Conntrackd, firewall: Firewall) -> str:
         "Sync {",
         "  Mode FTFW {",
         f"    DisableExternalCache {cache}",
-        # After a boot the other one's states are asked for.
+        # After a boot, request the other one's states.
         "    StartupResync yes",
         "  }",
         "  UDP Default {",
@@ -137,16 +137,16 @@ def config(settings: Conntrackd, firewall: Firewall) -> str:
 
 
 def script(settings: Conntrackd, role: Role) -> str | None:
-    """What a change of role asks of the daemon; None for nothing.
+    """The script for a change of role; None for nothing to do.
 
-    With an external cache it is primary-backup.sh of conntrack-tools: a new master commits what it
+    With an external cache it follows primary-backup.sh of conntrack-tools: a new master commits what it
     learnt (``-c``), forgets both caches (``-f``), reads the kernel's table (``-R``) and sends all of
-    it (``-B``); a new backup lets what is left of its time as master expire (``-t``) and asks for the
+    it (``-B``); a new backup lets its entries from its time as master expire (``-t``) and requests the
     master's states (``-n``).
 
-    Without one the kernel's table is the replica itself: there is nothing to commit. Nothing is sent
-    either: what comes in replaces entries, which are missing for a moment, while packets may still
-    take the old way.
+    Without one, the kernel's table is the replica itself: there is nothing to commit. Nothing is sent
+    either: incoming states replace entries, which are missing for a moment, while packets may still
+    take the old path.
     """
     if not settings.external_cache:
         return None

@@ -1,4 +1,4 @@
-"""The rules of both firewalls: stateful."""
+"""The stateful rules of both firewalls."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CLOSE: Final = "flush chain ip weir admission\n"
 def ruleset(
     protocol: AddressProtocol, translated: str | None = None, admits: Sequence[Side] = ("lan",)
 ) -> str:
-    """In the language of nft.
+    """The ruleset in nft syntax.
 
-    ``translated`` is a network whose calls are put behind the virtual address of the WAN side. Calls may
-    begin on the sides that are in ``admits``.
+    ``translated`` is a network whose calls get the virtual address of the WAN side. Calls may begin on the
+    sides in ``admits``.
     """
     sources = ", ".join(f'"{link}"' for side in admits for link in protocol.links(side))
     lines = [
@@ -34,12 +34,12 @@ def ruleset(
         "  }",
         "  chain forward {",
         "    type filter hook forward priority filter; policy drop;",
-        # Known calls. To ask for "established" would leave out those in which only one side has spoken.
+        # Known calls. "established" would leave out those in which only one side has spoken.
         "    ct status confirmed accept",
         "    ct state invalid drop",
         f"    iifname {{ {sources} }} jump admission",
         "  }",
-        # Only what is forwarded gets a state: the pair's own messages are nobody's call.
+        # Only forwarded traffic gets a state: the pair's own messages belong to no call.
         "  chain own {",
         "    type filter hook output priority raw; policy accept;",
         "    notrack",

@@ -20,7 +20,7 @@ _CONFIG: Final = "/run/keepalived.conf"
 _STAND_DOWN: Final = "/run/stand-down"
 _ROUTER_ID: Final[dict[Side, int]] = {"lan": 51, "wan": 52}
 _LOWEST: Final = -253
-"""The most that a tracked file can take from a priority (keepalived.conf(5)); the result is 1."""
+"""The most that a tracked file can subtract from a priority (keepalived.conf(5)); the minimum is 1."""
 
 _NEWS: Final = re.compile(r'INSTANCE "(lan|wan)" (MASTER|BACKUP|FAULT|STOP)\b')
 _ADVERTS_S: Final = {2: (1.0, 255.0), 3: (0.01, 40.95)}
@@ -36,22 +36,22 @@ class Keepalived:
     advert_s:
         Advertisement interval in s: hundredths with VRRPv3, whole seconds with VRRPv2.
     priorities:
-        Of ``a`` and ``b``, 1 to 254; the higher one is the preferred master.
+        Of ``a`` and ``b``, 1 to 254; the higher one marks the preferred master.
     preempt, preempt_delay_s:
         Whether (and how much later) the preferred master takes the addresses back.
     version:
-        Of VRRP.
+        VRRP version.
     use_vmac:
         Whether the virtual addresses move with a virtual MAC address, so that no neighbour has
-        to learn another one. A backup's virtual interface takes in what reaches it: where the switch
+        to learn another one. A backup's virtual interface receives what reaches it: if the switch
         forgets a dead master's port and floods, packets pass before the addresses have moved.
     sync_group:
         Whether the two sides always change together (``vrrp_sync_group``).
     garp_repeat, garp_delay_s, garp_refresh_s:
-        Gratuitous ARP: how many at once, after how long once more, and how often for ever (0: not).
+        Gratuitous ARP: number per round, delay before the second round, and interval from then on (0: off).
     step_down:
         ``priority``: a tracked file lowers the master's priority; ``stop``: the daemon ends in
-        good order, which it announces with priority 0. None: ``priority`` where the other one
+        good order, which it announces with priority 0. None: ``priority`` if the other one
         would preempt, else ``stop``.
     """
 
@@ -69,29 +69,29 @@ class Keepalived:
 
     def __post_init__(self) -> None:
         if self.version not in _ADVERTS_S:
-            raise InputError(f"VRRP version {self.version}: there are 2 and 3")
+            raise InputError(f"VRRP version {self.version}: must be 2 or 3")
         low, high = _ADVERTS_S[self.version]
         unit = 1.0 if self.version == 2 else 0.01
         whole = round(self.advert_s / unit)
         if not low <= self.advert_s <= high or abs(whole * unit - self.advert_s) > 1e-9:
             raise InputError(
-                f"an advertisement interval of {self.advert_s:g} s: VRRPv{self.version} has {low:g} "
+                f"an advertisement interval of {self.advert_s:g} s: VRRPv{self.version} allows {low:g} "
                 f"to {high:g} s, in steps of {unit:g} s"
-                + ("; version 3 has shorter ones" if self.version == 2 else "")
+                + ("; version 3 allows shorter ones" if self.version == 2 else "")
             )
         for firewall, priority in zip(FIREWALLS, self.priorities, strict=True):
             if not 1 <= priority <= 254:
                 raise InputError(f"priority {priority} of firewall {firewall}: must be between 1 and 254")
         if self.priorities[0] == self.priorities[1]:
             raise InputError(
-                f"both firewalls have priority {self.priorities[0]}: nobody is the preferred master"
+                f"both firewalls have priority {self.priorities[0]}: neither is the preferred master"
             )
         if not 0 <= self.preempt_delay_s <= 1000:
             raise InputError(f"a preemption delay of {self.preempt_delay_s:g} s: must be between 0 and 1000")
         if self.preempt_delay_s and not self.preempt:
-            raise InputError("a preemption delay means nothing without preemption")
+            raise InputError("a preemption delay has no effect without preemption")
         if self.step_down == "priority" and not self.preempt:
-            raise InputError("without preemption a lower priority moves nothing: use step_down stop")
+            raise InputError("without preemption, a lower priority has no effect: use step_down stop")
         for what, value in (
             ("repeat", self.garp_repeat),
             ("delay", self.garp_delay_s),
@@ -100,7 +100,7 @@ class Keepalived:
             if not 0 <= value <= 3600:
                 raise InputError(f"gratuitous ARP, {what} {value}: must be between 0 and 3600")
         if self.garp_repeat < 1:
-            raise InputError("gratuitous ARP, repeat 0: nobody would learn where the address went")
+            raise InputError("gratuitous ARP, repeat 0: no host would learn where the address went")
 
     @property
     def name(self) -> str:
@@ -125,7 +125,7 @@ class Keepalived:
 
     @property
     def patience_s(self) -> float:
-        """How long a backup that hears nothing, not even the other's start, waits at most."""
+        """The longest wait of a backup that hears nothing, not even the other's start."""
         return self.expected_failover_s[1] + self.preempt_delay_s
 
     @property
@@ -133,7 +133,7 @@ class Keepalived:
         return self._way_down == "stop"
 
     def links(self, side: Side) -> tuple[str, ...]:
-        """Interfaces that packets of ``side`` may come in by."""
+        """Interfaces on which packets of ``side`` may arrive."""
         link = wiring.NETWORKS[side].link
         return (link, _vmac(side)) if self.use_vmac else (link,)
 
@@ -146,13 +146,13 @@ class Keepalived:
         return {"tool": tool.version(_DAEMON), **settings}
 
     def start(self, machine: Machine, scripts: Mapping[Role, str]) -> None:
-        """Start the daemon; ``scripts`` are run when the firewall becomes what they are for."""
+        """Start the daemon; ``scripts`` run when the firewall takes their role."""
         machine.write(_STAND_DOWN, "0\n")
         machine.write(_CONFIG, config(self, machine.firewall, scripts))
         self._launch(machine)
 
     def lower(self, machine: Machine) -> str:
-        """The master steps down; how."""
+        """Have the master step down; returns how."""
         if self.ends_to_step_down:
             machine.stop(_DAEMON)
             return "keepalived ended in good order"
@@ -168,7 +168,7 @@ class Keepalived:
         return "own priority again"
 
     def role(self, news: str) -> tuple[Side, Role] | None:
-        """What a line of news says of the state machine of a side."""
+        """Side and role in a line of news, if it has any."""
         if (match := _NEWS.match(news)) is None:
             return None
         side: Side = "lan" if match[1] == "lan" else "wan"
@@ -185,7 +185,7 @@ class Keepalived:
 
 
 def config(settings: Keepalived, firewall: Firewall, scripts: Mapping[Role, str]) -> str:
-    """The configuration file of one firewall (keepalived.conf(5); one keyword a line)."""
+    """The configuration file of one firewall (keepalived.conf(5); one keyword per line)."""
     return "\n".join(_lines(settings, firewall, scripts)) + "\n"
 
 
@@ -232,7 +232,7 @@ def _lines(settings: Keepalived, firewall: Firewall, scripts: Mapping[Role, str]
         yield "  }"
         if not settings.sync_group:
             yield from (f"  {line}" for line in track)
-            # States belong to both sides: one of them speaks for the firewall.
+            # States belong to both sides: one side represents the firewall.
             yield from (f"  {line}" for line in notify if side == "wan")
         yield "}"
 

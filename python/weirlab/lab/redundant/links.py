@@ -1,4 +1,4 @@
-"""Pulling all plugs of a firewall at once."""
+"""Sets all links of a firewall down at once."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _BUFFER_BYTES: Final = 1 << 12
 
 
 class Plugs:
-    """Sets a group of interfaces down by one command, so under one turn of the kernel's lock.
+    """Sets a group of interfaces down with one command, so under a single hold of the kernel's lock.
 
-    A request for interface 0 that names a group goes to all of it (``rtnl_group_changelink`` in
+    A request for interface 0 that names a group applies to all of it (``rtnl_group_changelink`` in
     net/core/rtnetlink.c). The socket is opened beforehand: entering a namespace takes its time.
     """
 
@@ -32,9 +32,9 @@ class Plugs:
         self._socket = namespace.call(lambda: socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE))
 
     def pull(self) -> None:
-        """Returns when all of the group is down."""
+        """Set the group down; returns when all of it is down."""
         header = (_REQUEST.size, _RTM_NEWLINK, _NLM_F_REQUEST_ACK, 0, 0)
-        # struct ifinfomsg: family, type, index, flags, and which flags are meant.
+        # struct ifinfomsg: family, type, index, flags, and the mask of flags to change.
         link = (socket.AF_UNSPEC, 0, 0, 0, _IFF_UP)
         self._socket.send(_REQUEST.pack(*header, *link, 8, _IFLA_GROUP, self._group))
         _, kind, _, _, _, code = _ANSWER.unpack_from(self._socket.recv(_BUFFER_BYTES))

@@ -1,4 +1,4 @@
-"""The pair itself: switched on, watched, made to change places."""
+"""A redundant pair: switches it on, watches it, and makes its firewalls change roles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from weirlab.lab.redundant.terms import FIREWALLS, SIDES, EventKind, Firewall, R
 from weirlab.lab.redundant.watch import AddressWatch
 
 _PATIENCE_S: Final = 15.0
-"""Beyond what the protocol itself may take."""
+"""Time limit in addition to the protocol's own."""
 
 _LOOK_S: Final = 0.005
 _OTHER: Final[dict[Firewall, Firewall]] = {"a": "b", "b": "a"}
@@ -39,18 +39,18 @@ class Policy:
     """Which calls pass the firewalls, and how."""
 
     nat: bool = False
-    """Calls leave by the virtual address of the WAN side."""
+    """Calls leave with the virtual address of the WAN side."""
     admits: tuple[Side, ...] = ("lan",)
-    """On which sides they may begin."""
+    """The sides on which they may begin."""
 
 
 class Pair:
-    """Two firewalls in namespaces that are wired up already.
+    """Two firewalls in namespaces that are already connected.
 
     Parameters
     ----------
     netns:
-        By firewall.
+        Namespaces by firewall.
     protocol:
         ``Keepalived(...)`` or ``Ucarp(...)``: which firewall has the virtual addresses.
     states:
@@ -98,7 +98,7 @@ class Pair:
                 self._opened.callback(plugs.close)
                 self._load(firewall, text)
                 netns[firewall].call(partial(write_sysctls, rules.SYSCTLS))
-            # The preferred master first: where nobody preempts, the first one up stays master.
+            # The preferred master first: without preemption, the first one up stays master.
             preferred = protocol.preferred
             for firewall in (preferred, _OTHER[preferred]):
                 self._power_on(firewall)
@@ -118,7 +118,7 @@ class Pair:
 
     @property
     def processes(self) -> list[int]:
-        """Process numbers of everything that runs in the firewalls."""
+        """Process IDs of everything that runs in the firewalls."""
         return [process for machine in self._machines.values() for process in machine.processes]
 
     @property
@@ -127,11 +127,11 @@ class Pair:
         return self._dead is not None or self._lowered is not None
 
     def holders(self) -> dict[Side, frozenset[Firewall]]:
-        """Who holds the virtual address of each side."""
+        """The firewalls that hold the virtual address of each side."""
         return self._watch.holders
 
     def master(self) -> Firewall | Literal["both"] | None:
-        """Who holds both virtual addresses; ``both`` if one is held by both, None if nobody holds all."""
+        """The firewall with both virtual addresses; ``both`` if both hold one, None if neither holds all."""
         holders = self.holders()
         if any(len(found) > 1 for found in holders.values()):
             return "both"
@@ -147,10 +147,10 @@ class Pair:
 
     @interruptible
     def settle(self) -> Firewall:
-        """Wait for one master and one backup that stay so; which one is master.
+        """Wait for one stable master and one stable backup; returns the master.
 
-        They have to stay so for longer than a backup would wait that hears nothing: only then is
-        it known to hear the master. Where a firewall is cut off, the other one is master alone.
+        They have to stay so for longer than a backup waits that hears nothing: only then is it
+        known to hear the master. If a firewall is cut off, the other one is master alone.
         """
         stable_s = 1.1 * self._protocol.patience_s
         deadline_s = 3 * stable_s + _PATIENCE_S
@@ -168,13 +168,13 @@ class Pair:
             time.sleep(_LOOK_S)
 
     def step_down(self) -> Event:
-        """The master gives up by its protocol's administrative means."""
+        """Have the master step down by its protocol's administrative means."""
         master = self._only_master()
         self._lowered = master
         return self._do("soft", master, lambda: {"how": self._protocol.lower(self._machines[master])})
 
     def cut(self) -> Event:
-        """The master loses its power: its daemons stop, its links go down, then its daemons are killed."""
+        """Cut the master's power: its daemons stop, its links go down, then its daemons are killed."""
         master = self._only_master()
         return self._do("hard", master, partial(self._cut, master))
 
@@ -194,7 +194,7 @@ class Pair:
         self._ongoing = None
 
     def close_admission(self) -> int:
-        """From now on only packets of known states pass; number of states at the master."""
+        """Let only packets of known states pass from now on; returns the number of states at the master."""
         for firewall in FIREWALLS:
             self._load(firewall, rules.CLOSE)
         self._ongoing = self.states(self._only_master())
@@ -205,7 +205,7 @@ class Pair:
         return self._netns[firewall].call(lambda: int(_COUNT.read_text()) if _COUNT.exists() else 0)
 
     def surviving(self) -> int:
-        """Of the states known when admission was closed, those at the present master."""
+        """How many states known when admission was closed are at the present master."""
         if self._ongoing is None:
             raise InputError("states of new calls cannot be told from survivors: close the admission first")
         return min(self.states(self._only_master()), self._ongoing)
@@ -244,7 +244,7 @@ class Pair:
         began_ns = time.monotonic_ns()
         machine = self._machines.pop(firewall)
         self._dead = firewall
-        # Dying daemons would hold the lock that the links need, and live ones tell the other firewall.
+        # Dying daemons would hold the lock that the links need, and live ones inform the other firewall.
         machine.freeze()
         frozen_ns = time.monotonic_ns()
         self._plugs[firewall].pull()
@@ -293,7 +293,7 @@ class Pair:
             for firewall in self._machines:
                 role = "master" if firewall == master else "backup"
                 if role == "backup" and firewall == self._lowered and self._protocol.ends_to_step_down:
-                    continue  # its daemons say nothing any more
+                    continue  # its daemons no longer report anything
                 if any(self._roles.get((firewall, side)) != role for side in SIDES):
                     return None
         return master
@@ -314,7 +314,7 @@ class Pair:
         self._wait(
             machine,
             lambda: all((machine.firewall, side) in self._roles for side in SIDES),
-            f"{self._protocol.name} does not begin its work",
+            f"{self._protocol.name} does not start working",
         )
 
     @interruptible

@@ -1,4 +1,4 @@
-"""Names of what takes part in a switch."""
+"""Names of the participants in a switch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Side = Literal["lan", "wan"]
 
 
 SIDES: Final[tuple[Side, ...]] = ("lan", "wan")
-"""``lan`` is where the sender is and from where calls are admitted."""
+"""``lan`` is the sender's side, from which calls are admitted."""
 
 
 Role = Literal["master", "backup"]
 
 
 ROLES: Final[tuple[Role, ...]] = ("master", "backup")
-"""Of a firewall, for each side."""
+"""Roles of a firewall, for each side."""
 
 
 EventKind = Literal["soft", "hard", "return"]

@@ -28,7 +28,7 @@ _SHELL: Final = "/bin/sh"
 class Ucarp:
     """Settings of ucarp. Raises ``InputError`` for those that cannot work.
 
-    A daemon runs for each side; nothing couples them.
+    A daemon runs for each side, independently.
 
     Attributes
     ----------
@@ -54,15 +54,15 @@ class Ucarp:
         if self.advbase_s == 0:
             raise InputError(
                 "ucarp with an advertisement base of 0 s flaps: both firewalls become master in turn; "
-                "use 1 or more, or keepalived, which has shorter intervals"
+                "use 1 or more, or keepalived, which supports shorter intervals"
             )
         if not 1 <= self.advbase_s <= 255 or int(self.advbase_s) != self.advbase_s:
-            raise InputError(f"advertisement base {self.advbase_s:g} s: ucarp has whole ones from 1 to 255")
+            raise InputError(f"advertisement base {self.advbase_s:g} s: ucarp takes whole ones from 1 to 255")
         for firewall, skew in zip(FIREWALLS, self.advskews, strict=True):
             if not 0 <= skew <= 255:
                 raise InputError(f"skew {skew} of firewall {firewall}: must be between 0 and 255")
         if self.advskews[0] == self.advskews[1]:
-            raise InputError(f"both firewalls have skew {self.advskews[0]}: which one is to be master?")
+            raise InputError(f"both firewalls have skew {self.advskews[0]}: the master needs the lower one")
         if not 1 <= self.deadratio <= 255:
             raise InputError(f"a dead ratio of {self.deadratio}: must be between 1 and 255")
         if self.step_down == "demote" and self._comes_back:
@@ -81,12 +81,12 @@ class Ucarp:
 
     @property
     def expected_failover_s(self) -> tuple[float, float]:
-        """Earliest and latest take-over when the preferred master dies, by ucarp's own timers.
+        """Earliest and latest take-over when the preferred master dies, by ucarp's timers.
 
         The backup's timer runs for ``deadratio`` x advbase + advskew / 256 s from the last
         advertisement on (``carp_setrun`` in ucarp's carp.c). It looks at the timer, though, only when
-        its own interval of advbase + advskew / 256 s, cut to ms, is over once more (``docarp``). Where
-        the timer ends within a millisecond of that, which look sees it depends on how late it comes.
+        its own interval of advbase + advskew / 256 s, truncated to ms, has passed again (``docarp``). If
+        the timer expires within a millisecond of that, which look sees it depends on how late the look is.
         """
         quick, slow = min(self.advskews), max(self.advskews)
         timer_s = self.deadratio * self.advbase_s + slow / 256
@@ -97,7 +97,7 @@ class Ucarp:
 
     @property
     def patience_s(self) -> float:
-        """How long a firewall that hears nothing waits, at most; a demoted one holds its breath for 3 s."""
+        """The longest wait of a firewall that hears nothing; a demoted one first pauses for 3 s."""
         return self.expected_failover_s[1] + (3.0 if self._way_down == "demote" else 0.0)
 
     @property
@@ -114,16 +114,16 @@ class Ucarp:
         return {"tool": tool.version(_DAEMON, "-h"), **asdict(self), "step_down": self._way_down}
 
     def start(self, machine: Machine, scripts: Mapping[Role, str]) -> None:
-        """Start a daemon per side; ``scripts`` are run when the firewall becomes what they are for."""
+        """Start a daemon per side; ``scripts`` run when the firewall takes their role."""
         for side in SIDES:
             for role in ROLES:
-                # States belong to both sides: one of them speaks for the firewall.
+                # States belong to both sides: one side represents the firewall.
                 script = scripts.get(role) if side == "wan" else None
                 machine.write(_script(side, role), change(side, role, script), executable=True)
         self._launch(machine)
 
     def lower(self, machine: Machine) -> str:
-        """The master steps down; how."""
+        """Have the master step down; returns how."""
         if self.ends_to_step_down:
             for side in SIDES:
                 machine.stop(_daemon(side))
@@ -140,14 +140,14 @@ class Ucarp:
         return self.lower(other)
 
     def role(self, news: str) -> tuple[Side, Role] | None:
-        """What a line of news says of the state machine of a side."""
+        """Side and role in a line of news, if it has any."""
         if (match := _NEWS.fullmatch(news)) is None:
             return None
         return ("lan" if match[1] == "lan" else "wan"), ("master" if match[2] == "master" else "backup")
 
     @property
     def _comes_back(self) -> bool:
-        """Whether a demoted master takes over again by itself."""
+        """Whether a demoted master takes over again on its own."""
         return self.preempt or self.deadratio == 1
 
     @property
@@ -180,13 +180,13 @@ def command(settings: Ucarp, firewall: Firewall, side: Side) -> list[str]:
 
 
 def change(side: Side, role: Role, script: str | None) -> str:
-    """Shell script that carries out a change of role: ucarp leaves the address to it."""
+    """Shell script for a change of role, which has to move the address for ucarp."""
     verb = "add" if role == "master" else "del"
     network = wiring.NETWORKS[side]
     ip = programs.find("ip") or "ip"
     lines = [
         f"#!{_SHELL}",
-        # A daemon begins as a backup, which has no address to take away.
+        # A daemon starts as a backup, which has no address to remove.
         f"{ip} address {verb} {network.virtual}/{wiring.PREFIX_LENGTH} dev {network.link} 2>/dev/null",
         f"echo ucarp {side} {role} >{NEWS}",
         *([f"exec {script}"] if script else []),

@@ -1,4 +1,4 @@
-"""Who has which virtual address, and since when: told by the kernel of each firewall."""
+"""Which firewall has which virtual address, and since when, according to the kernel of each firewall."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class AddressWatch:
     Parameters
     ----------
     namespaces:
-        Of each firewall.
+        Namespace of each firewall.
     virtual:
-        Address of each side.
+        Virtual address of each side.
     """
 
     def __init__(self, namespaces: Mapping[Firewall, Namespace], virtual: Mapping[Side, str]) -> None:
@@ -62,7 +62,7 @@ class AddressWatch:
             return [*self._transitions]
 
     def note(self, at_ns: int, firewall: Firewall, side: Side, holds: bool) -> None:
-        """Enter a change; nothing happens where it is none."""
+        """Record a change; does nothing if there is none."""
         with self._changed:
             holders = self._holders[side]
             if holds == (firewall in holders):
@@ -96,7 +96,7 @@ class AddressWatch:
 
 
 def changes(data: bytes) -> Iterator[tuple[bool, str]]:
-    """IPv4 addresses that a netlink message says were added (or taken away)."""
+    """IPv4 addresses that were added (or removed) according to a netlink message."""
     while len(data) >= _MESSAGE.size:
         length, kind, *_ = _MESSAGE.unpack_from(data)
         if length < _MESSAGE.size:

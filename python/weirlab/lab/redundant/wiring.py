@@ -1,4 +1,4 @@
-"""How the two firewalls of a redundant pair are wired up, between two edge routers.
+"""How the two firewalls of a redundant pair are connected, between two edge routers.
 
 ::
 
@@ -12,8 +12,8 @@ The virtual addresses, 100.64.1.254 and 100.64.2.254, are the gateways of the ed
 ``lan`` and ``wan``: a neighbour table and a bridge of this kernel follow the pair from one
 firewall to the other. Router and switch of a side share a namespace, which saves a hop.
 
-Hops take packets in by the backlog (``netif_rx``), on the CPU of the hop before, without rings of their own:
-those hold 256 packets and overflow when their threads take turns. Only IPv4 passes.
+Hops receive packets through the backlog (``netif_rx``), on the CPU of the previous hop, without rings: these
+hold 256 packets and would overflow when their threads take turns. Only IPv4 passes.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ Behind = Mapping[Side, Sequence[str]]
 BRIDGE: Final = "br0"
 
 SYNC_LINK: Final = "sync0"
-"""The firewalls' interfaces on the cable that joins them."""
+"""The firewalls' interfaces on the cable between them."""
 
 LINK_GROUP: Final = 119
-"""Of a firewall's interfaces, so that one command sets all of them down."""
+"""Group of a firewall's interfaces, so that one command sets all of them down."""
 
 PREFIX_LENGTH: Final = 24
 
 _PREFIX: Final = {"lan": "100.64.1", "wan": "100.64.2", "sync": "100.64.3"}
-"""Of the address space that no host of test traffic or of a plan has (RFC 6598)."""
+"""From the shared address space (RFC 6598), which no host of test traffic or of a plan uses."""
 
 _HOST: Final[dict[Firewall, int]] = {"a": 2, "b": 3}
 _BRIDGE_MAC: Final[dict[Side, str]] = {"lan": "02:77:65:69:72:10", "wan": "02:77:65:69:72:20"}
@@ -74,7 +74,7 @@ class Network:
         return f"{self.side}0"
 
     def address(self, firewall: Firewall) -> str:
-        """The firewall's own."""
+        """The firewall's own address."""
         return f"{_PREFIX[self.side]}.{_HOST[firewall]}"
 
 
@@ -85,7 +85,7 @@ LINKS: Final = (*(network.link for network in NETWORKS.values()), SYNC_LINK)
 
 
 def sync_address(firewall: Firewall) -> str:
-    """Of a firewall on the cable that joins the two."""
+    """Address of a firewall on the cable that joins the two."""
     return f"{_PREFIX['sync']}.{_HOST[firewall]}"
 
 
@@ -107,9 +107,9 @@ def build(
     bridge: str = BRIDGE,
     mtu_bytes: int = single.MTU_BYTES,
 ) -> None:
-    """Make the firewalls and wire them up, to each other and to a ``bridge`` in each of the edge routers.
+    """Make the firewalls and connect them to each other and to a ``bridge`` in each edge router.
 
-    The edge routers are there, and have ways to what is ``behind`` them. The firewalls have no rules and no
+    The edge routers exist and have routes to what is ``behind`` them. The firewalls have no rules and no
     virtual addresses yet.
     """
     for firewall in FIREWALLS:
@@ -129,7 +129,7 @@ def build(
 
 
 def forget_past() -> None:
-    """Take away the daemons' addresses and interfaces, which a firewall loses with its power.
+    """Remove the daemons' addresses and interfaces, which a firewall loses with its power.
 
     Call inside its namespace.
     """
@@ -145,7 +145,7 @@ def forget_past() -> None:
 
 
 def plug_in(behind: Behind) -> None:
-    """Set the links of a firewall up and enter its routes, which go when a link goes down.
+    """Set the links of a firewall up and add its routes, which are lost when a link goes down.
 
     Call inside its namespace.
     """
@@ -167,7 +167,7 @@ def make_bridge(side: Side, name: str = BRIDGE, mtu_bytes: int = single.MTU_BYTE
 
 
 def _make_edge(side: Side, beyond: Sequence[str], bridge: str, mtu_bytes: int) -> None:
-    """Make the switch of a side, and let its router send by the pair what is for networks ``beyond``."""
+    """Make the switch of a side, and have its router send to networks ``beyond`` through the pair."""
     make_bridge(side, bridge, mtu_bytes)
     network = NETWORKS[side]
     with IPRoute() as netlink:
@@ -179,7 +179,7 @@ def _make_edge(side: Side, beyond: Sequence[str], bridge: str, mtu_bytes: int) -
 
 
 def _make_cable(here: str, there: str, there_fd: int, mtu_bytes: int, bridge: str | None = None) -> None:
-    """From ``here``, a port of ``bridge`` if there is one, to the namespace behind ``there_fd``."""
+    """Make a cable from ``here``, a port of ``bridge`` if given, to the namespace behind ``there_fd``."""
     with IPRoute() as netlink:
         netlink.link(
             "add",

@@ -1,4 +1,4 @@
-"""Building the kernel and the root of virtual machines, by one call."""
+"""Builds the kernel and the root of virtual machines in one call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DOWNLOADED: Final = "packages"
 
 @dataclass(frozen=True)
 class Built:
-    """What was done. ``downloaded`` is empty where the image was there already."""
+    """The result. ``downloaded`` is empty if the image already existed."""
 
     image: Image
     downloaded: Sequence[Package] = ()
@@ -33,23 +33,23 @@ class Built:
 def build(
     folder: Path | None = None, *, again: bool = False, tell: Callable[[str], None] = lambda _: None
 ) -> Built:
-    """Have an image in ``folder``: download, unpack, assemble. Goes on where an earlier attempt ended.
+    """Build an image in ``folder``: download, unpack, assemble. Continues where an earlier attempt ended.
 
     Parameters
     ----------
     folder
-        Where it is kept; :func:`~weirlab.lab.vm.image.default_folder` by default.
+        Where to keep it; :func:`~weirlab.lab.vm.image.default_folder` by default.
     again
-        Build it from today's packages although there is one.
+        Build it from the current packages even if there is one.
     tell
-        Gets what is being done, in words.
+        Gets progress messages.
 
     Raises
     ------
     MissingCapability
         This machine has no apt, or another architecture.
     LabError
-        apt or dpkg fails, with their words; or the packages lack something.
+        apt or dpkg fails, with its message; or the packages lack something.
     StoreError
         The disk refuses.
     """
@@ -70,7 +70,7 @@ def build(
         tell(f"downloading {described(missing)} to {store}" if missing else "all packages are downloaded")
         packages.download(missing, store)
         about = _assemble(wanted, store, folder, tell)
-        # Another version of a package is of no use any more.
+        # Other versions of a package are no longer needed.
         kept = {each.file for each in wanted}
         for path in store.iterdir():
             if path.name not in kept:
@@ -97,7 +97,7 @@ def _assemble(wanted: Sequence[Package], store: Path, folder: Path, tell: Callab
         tell("assembling kernel and root")
         archive = root.assemble(unpacked)
         about = About(recipe.digest(), root.released(unpacked), [f"{p.name} {p.version}" for p in wanted])
-        # Until all is there, there is no image.
+        # Until everything is there, there is no image.
         image.about_path(folder).unlink(missing_ok=True)
         content = root.kernel(unpacked).read_bytes()
         files.write_bytes(image.kernel_path(folder), content, elsewhere=packages.ELSEWHERE)
@@ -108,7 +108,7 @@ def _assemble(wanted: Sequence[Package], store: Path, folder: Path, tell: Callab
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """While inside, no other process builds in ``folder``."""
+    """Keep other processes from building in ``folder``."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         files.wait_for_lock(fd)

@@ -24,9 +24,9 @@ _ALL: Final = 0x0003
 
 
 def plug_in(port: str, tap: str, mtu_bytes: int) -> None:
-    """Make ``tap`` and hand every frame that comes in at one end to the other, before the kernel looks at it.
+    """Make ``tap`` and hand every frame that arrives at one end to the other, before the kernel processes it.
 
-    The tap is there until its namespace goes.
+    The tap exists as long as its namespace.
     """
     _make_tap(tap)
     interface.set_offloads(tap, gro=False)

@@ -20,7 +20,7 @@ class _Entry:
 
 
 class Archive:
-    """Files, links and devices by their paths, without a slash in front. Folders come by themselves."""
+    """Files, links and devices by their paths, without a leading slash. Folders are added automatically."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
@@ -29,25 +29,25 @@ class Archive:
         return path in self._entries
 
     def add_file(self, path: str, content: bytes, mode: int = 0o644) -> None:
-        """A regular file."""
+        """Add a regular file."""
         self._add(path, _Entry(stat.S_IFREG | mode, content))
 
     def add_link(self, path: str, target: str) -> None:
-        """A symbolic link."""
+        """Add a symbolic link."""
         self._add(path, _Entry(stat.S_IFLNK | 0o777, target.encode()))
 
     def add_character_device(self, path: str, major: int, minor: int) -> None:
-        """A character device that root alone may use."""
+        """Add a character device that only root may use."""
         self._add(path, _Entry(stat.S_IFCHR | 0o600, device=(major, minor)))
 
     def add_folder(self, path: str) -> None:
-        """A folder, with those above it."""
+        """Add a folder and its parents."""
         for folder in (*reversed(PurePosixPath(path).parents), PurePosixPath(path)):
             if str(folder) != ".":
                 self._entries.setdefault(str(folder), _Entry(stat.S_IFDIR | 0o755))
 
     def write(self, file: BinaryIO) -> None:
-        """The whole archive; every time the same bytes for the same entries."""
+        """The whole archive; the same entries always give the same bytes."""
         for number, (path, entry) in enumerate(self._entries.items(), 1):
             _write(file, number, path, entry)
         _write(file, 0, _TRAILER, _Entry(0))

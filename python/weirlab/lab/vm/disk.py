@@ -1,4 +1,4 @@
-"""The user's own disk image as what a guest boots from."""
+"""Booting a guest from the user's disk image."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MEMORY_MB: Final = 2048
 
 
 def format_of(path: Path) -> str:
-    """What QEMU calls the image's format, by its first bytes; raw if they say nothing.
+    """QEMU's name for the image's format, from its first bytes; raw if they are unknown.
 
-    Raises ``InputError`` where there is no such file or it cannot be read.
+    Raises ``InputError`` if there is no such file or it cannot be read.
     """
     try:
         if not path.is_file():
-            raise InputError(f"the disk image {shown(path)} is no file: --image FILE")
+            raise InputError(f"the disk image {shown(path)} is not a file: --image FILE")
         with path.open("rb") as file:
             begin = file.read(_LONGEST)
     except OSError as error:
@@ -30,7 +30,7 @@ def format_of(path: Path) -> str:
 
 
 def boot(path: Path) -> Boot:
-    """From the image; what the guest writes is gone with it."""
+    """Boot from the image; what the guest writes is discarded."""
     name = str(path.absolute()).replace(",", ",,")
     options = ["-drive", f"file={name},format={format_of(path)},if=ide,snapshot=on"]
     return Boot(options, has_agent=False, memory_mb=_MEMORY_MB)

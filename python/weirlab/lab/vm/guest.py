@@ -1,4 +1,4 @@
-"""A virtual machine that is switched on: QEMU in a machine of the lab, and the agent inside the guest."""
+"""A running virtual machine: QEMU in a machine of the lab, and the agent inside the guest."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ QEMU: Final = "qemu"
 """The daemon's name in its machine."""
 
 BOOT_S: Final = 120.0
-"""For an emulated guest to come up, which takes 10 s on a CPU of its own."""
+"""Time limit for an emulated guest to boot, which takes 10 s on a free CPU."""
 KVM_BOOT_S: Final = 20.0
-"""For one that KVM carries, which takes one or two."""
+"""Time limit for a guest with KVM to boot, which takes one or two seconds."""
 ANSWER_S: Final = 60.0
-"""For the agent to have done what it is told."""
+"""Time limit for the agent to carry out a request."""
 
 _LOOK_S: Final = 0.05
 _CHUNK: Final = 1 << 16
@@ -40,7 +40,7 @@ class Guest:
     Parameters
     ----------
     name, namespace, cpu
-        What messages call it, the network namespace of its taps, and the CPU that does all its work.
+        Its name in messages, the network namespace of its taps, and the CPU that does all its work.
     boot
         What it boots from.
     nics
@@ -57,9 +57,9 @@ class Guest:
     ) -> None:
         self.name = name
         self.boot_s = float("nan")
-        """How long it took to come up."""
+        """How long it took to boot."""
         self.release = ""
-        """Of the guest's kernel, as it says itself."""
+        """Release of the guest's kernel, as it reports it."""
         self._boot, self._nics = boot, nics
         self._left = list(qemu.accelerators())
         self._fell_back = False
@@ -70,13 +70,13 @@ class Guest:
 
     @property
     def accelerator(self) -> Accelerator:
-        """What carries the guest."""
+        """The accelerator that runs the guest."""
         return self._left[0]
 
     def switch_on(self) -> None:
-        """Let QEMU start the guest; :meth:`wait` waits for it, so that two can start side by side.
+        """Have QEMU start the guest; :meth:`wait` waits for it, so that two can boot in parallel.
 
-        Raises ``LabError`` with what QEMU says where it does not start.
+        Raises ``LabError`` with QEMU's message if it does not start.
         """
         try:
             self._start()
@@ -85,7 +85,7 @@ class Guest:
                 raise
 
     def wait(self) -> None:
-        """Until the guest is up. If it does not come up by KVM, it is started again without.
+        """Wait until the guest is up. If it does not boot with KVM, it is restarted without.
 
         Raises ``LabError`` with the console's last lines.
         """
@@ -100,17 +100,17 @@ class Guest:
                     raise
                 continue
             if word != "ready":
-                raise LabError(f"{self.name}: its agent says {word!r} and not that it is ready")
+                raise LabError(f"{self.name}: its agent reports {word!r} instead of ready")
             self.boot_s = time.monotonic() - self._begun_s
         self.is_up()
 
     def is_up(self) -> None:
-        """It came up; if only without KVM, later ones do not try KVM any more."""
+        """Note that the guest is up; if that needed a start without KVM, later guests do not try KVM."""
         if self._fell_back:
             qemu.give_up_kvm()
 
     def starts_without_kvm(self) -> bool:
-        """Start it again without KVM, if it was KVM that carried it; False if not."""
+        """Restart it without KVM if it used KVM; False if it did not."""
         if self.accelerator != "kvm":
             return False
         line, self._line = self._line, None
@@ -126,13 +126,13 @@ class Guest:
         return True
 
     def run(self, script: str, patience_s: float = ANSWER_S) -> tuple[int, str]:
-        """Have the guest's shell run ``script``; its exit code, and what it printed."""
+        """Have the guest's shell run ``script``; returns its exit code and output."""
         number = str(next(self._numbers))
         assert self._line is not None
         request = f"{number} {base64.b64encode((scripts.PRELUDE + script).encode()).decode()}\n"
         self._line.settimeout(patience_s)
         with suppress(OSError):
-            # What is behind a broken line the answer's absence tells.
+            # If the connection is broken, the missing answer will show it.
             self._line.sendall(request.encode())
         while True:
             words = self._read_line(patience_s, f"its agent does not answer ({_first_line(script)})").split(
@@ -143,7 +143,7 @@ class Guest:
                 return int(words[1]), said
 
     def do(self, script: str, patience_s: float = ANSWER_S) -> str:
-        """As :meth:`run` for what must succeed; ``LabError`` with the words of what failed."""
+        """As :meth:`run`, for scripts that must succeed; ``LabError`` with the output if one fails."""
         code, said = self.run(script, patience_s)
         if code != 0:
             raise LabError(f"{self.name}: {_first_line(script)} fails: {quote(said.splitlines()[-_WORDS:])}")
@@ -151,11 +151,11 @@ class Guest:
 
     def check(self) -> None:
         """Raise ``LabError`` with the console's last lines if QEMU has ended."""
-        # Its answer comes after the news of every end before.
+        # Its answer comes after the reports of all processes that ended before.
         self.machine.said(QEMU)
         if QEMU in self.machine.running:
             return
-        # It may have ended since, with words that the first answer lacks.
+        # It may have ended since, with output that the first answer lacks.
         said = self.machine.said(QEMU)
         if panic := [line for line in said if _PANIC in line]:
             raise LabError(f"{self.name}: its kernel panicked: {panic[0].strip()}; {_told(said)}")
@@ -179,7 +179,7 @@ class Guest:
         self._line = self._connected(self._begun_s + BOOT_S)
 
     def _connected(self, end_s: float) -> socket.socket:
-        """The line to the agent's port, which QEMU makes when it has read its options."""
+        """Connect to the agent's port, which QEMU makes when it has read its options."""
         path = str(self.machine.path(qemu.AGENT))
         line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -190,7 +190,7 @@ class Guest:
         return line
 
     def _read_line(self, patience_s: float, otherwise: str) -> str:
-        """The next line of the agent."""
+        """The next line from the agent."""
         assert self._line is not None
         self._line.settimeout(_LOOK_S)
         found: list[str] = []
@@ -241,5 +241,5 @@ def _told(said: Sequence[str]) -> str:
 
 
 def _first_line(script: str) -> str:
-    """What a message calls a script."""
+    """The name of a script in messages."""
     return script.strip().partition("\n")[0]

@@ -26,9 +26,9 @@ class About:
 
     recipe: str
     release: str
-    """Of the kernel."""
+    """Release of the kernel."""
     packages: Sequence[str]
-    """Names and versions."""
+    """Names and versions of the packages."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Image:
 def default_folder() -> Path:
     """``$XDG_CACHE_HOME/weir/vm``, by default ``~/.cache/weir/vm``."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG base directory specification: a relative path is to be ignored.
+    # XDG base directory specification: relative paths are ignored.
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "weir" / "vm"
 
 
 def find(folder: Path | None = None) -> Image:
     """The image that was built.
 
-    Raises ``MissingCapability`` where there is none, or one by the recipe of another version of Weir.
+    Raises ``MissingCapability`` if there is none, or only one with another version's recipe.
     """
     folder = folder or default_folder()
     try:

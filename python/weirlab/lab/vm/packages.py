@@ -1,4 +1,4 @@
-"""Debian packages that are downloaded and unpacked, but not installed. apt finds, fetches and checks them."""
+"""Downloads and unpacks Debian packages without installing them. apt finds, fetches and checks them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _WORDS: Final = 4
 _FULL: Final = "No space left on device"
 
 ELSEWHERE: Final = "choose another place by XDG_CACHE_HOME"
-"""What can be done where the disk refuses."""
+"""What to do if the disk refuses."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """A file of the archive, as the lists of apt, which are signed, describe it."""
+    """A file of the archive, as described by apt's signed lists."""
 
     file: str
     size_bytes: int
@@ -47,7 +47,7 @@ class Package:
         return unquote(self.file.split("_")[1])
 
     def is_in(self, folder: Path) -> bool:
-        """Whether it is there, whole and unchanged."""
+        """Whether the file is there, complete and unchanged."""
         path = folder / self.file
         if not path.is_file() or path.stat().st_size != self.size_bytes:
             return False
@@ -56,7 +56,7 @@ class Package:
 
 
 def check() -> None:
-    """Raise ``MissingCapability`` where packages cannot be had."""
+    """Raise ``MissingCapability`` if packages are not available here."""
     lacking = [name for name in _TOOLS if programs.find(name) is None]
     if lacking:
         raise MissingCapability(
@@ -71,12 +71,12 @@ def check() -> None:
 
 
 def find(kernel: str, names: Sequence[str]) -> list[Package]:
-    """The kernel that the package ``kernel`` names, the packages called ``names``, and what those need.
+    """Find the kernel that the package ``kernel`` names, the packages ``names``, and their dependencies.
 
-    Raises ``LabError`` with the words of apt where it does not know one.
+    Raises ``LabError`` with apt's message if it does not know one.
     """
     with tempfile.TemporaryDirectory(prefix="weir-apt-") as scratch:
-        # As if nothing were installed, so that what is counts among the libraries as well.
+        # As if nothing were installed, so that libraries installed here are included as well.
         (status := Path(scratch, "status")).touch()
         Path(scratch, "partial").mkdir()
         empty = [f"Dir::State::status={status}", f"Dir::Cache::archives={scratch}"]
@@ -93,14 +93,14 @@ def find(kernel: str, names: Sequence[str]) -> list[Package]:
 
 
 def listed(text: str) -> list[Package]:
-    """What ``apt-get download --print-uris`` lists."""
+    """Parse the list of ``apt-get download --print-uris``."""
     return [Package(each["file"], int(each["size"]), each["sum"]) for each in _URI.finditer(text)]
 
 
 def download(packages: Iterable[Package], folder: Path) -> None:
-    """Have the files of ``packages`` in ``folder``; those that are whole already stay.
+    """Download the files of ``packages`` to ``folder``, except those already complete.
 
-    Raises ``LabError`` with the words of apt where it cannot get them, ``StoreError`` where the disk is full.
+    Raises ``LabError`` with apt's message if it cannot get them, ``StoreError`` if the disk is full.
     """
     missing = [each for each in packages if not each.is_in(folder)]
     if not missing:
@@ -108,22 +108,22 @@ def download(packages: Iterable[Package], folder: Path) -> None:
     with telling(folder, "write to"):
         for each in missing:
             (folder / each.file).unlink(missing_ok=True)
-    # Its user for downloads has no right to write here.
+    # apt's user for downloads has no right to write here.
     command = ["apt-get", "download", "-o", "APT::Sandbox::User=root"]
     names = [f"{each.name}={each.version}" for each in missing]
     _output([*command, *names], filling=folder, cwd=str(folder))
     if damaged := [each.file for each in missing if not each.is_in(folder)]:
-        raise LabError(f"apt-get download left no whole {' or '.join(damaged)}; try again")
+        raise LabError(f"apt-get download left no complete {' or '.join(damaged)}; try again")
 
 
 def unpack(packages: Iterable[Package], folder: Path, into: Path) -> None:
-    """Put the files of the packages below ``into``; none of their scripts is run."""
+    """Extract the packages below ``into``; none of their scripts runs."""
     for each in packages:
         _output(["dpkg-deb", "--extract", str(folder / each.file), str(into)], filling=into.parent)
 
 
 def _output(command: Sequence[str], *, filling: Path | None = None, **options: Any) -> str:
-    """What the command prints; ``filling`` is the folder that it writes to."""
+    """The output of the command; ``filling`` is the folder that it writes to."""
     done = programs.run(
         command,
         capture_output=True,

@@ -1,4 +1,4 @@
-"""How QEMU is started: its command, and whether KVM carries the guest or QEMU's translator (TCG)."""
+"""How QEMU is started: its command, and whether KVM or QEMU's translator (TCG) runs the guest."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _KVM: Final = Path("/dev/kvm")
 _KVM_GET_API_VERSION: Final = 0xAE00
 _KVM_API_VERSION: Final = 12
 _NO_KVM: Final = LOCKS / "no-kvm"
-"""Says that a guest did not start by KVM; gone with the next boot of this machine, as all of /run."""
+"""Marks that a guest did not start with KVM; removed at this machine's next boot, like all of /run."""
 
 _CPUS: Final[dict[Accelerator, str]] = {"kvm": "host", "tcg": "max"}
 _KERNEL_OPTIONS: Final = (
-    # A panic ends QEMU, whose last words tell it; and tests of algorithms take seconds in an emulator.
+    # A panic ends QEMU, whose output shows it. Self-tests of algorithms take seconds in an emulator.
     "console=ttyS0 loglevel=4 panic=-1 random.trust_cpu=on cryptomgr.notests tsc=reliable"
 )
 
@@ -41,11 +41,11 @@ class Boot:
     """What a guest boots from, and what it needs for that."""
 
     options: Sequence[str]
-    """Of QEMU."""
+    """Options of QEMU."""
     has_agent: bool = True
-    """Whether the guest has the agent of Weir's own."""
+    """Whether the guest runs Weir's agent."""
     memory_mb: int = 256
-    """Of the guest, in MiB; the default is enough for one of Weir's own."""
+    """Memory of the guest, in MiB; the default is enough for Weir's own image."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Nic:
 
 
 def missing() -> list[str]:
-    """What is not here to start any guest, a sentence each."""
+    """What is missing to start any guest, one sentence each."""
     found = []
     if programs.find(PROGRAM) is None:
         found.append(f"{PROGRAM} is not installed: apt install {PACKAGE}")
@@ -68,26 +68,26 @@ def missing() -> list[str]:
 
 
 def accelerators() -> Sequence[Accelerator]:
-    """Those to be tried, the best first. That of a kernel may be there and start no guest."""
+    """Accelerators to try, the best first. KVM may exist and still start no guest."""
     return ("kvm", "tcg") if _kvm_opens() and not _NO_KVM.exists() else ("tcg",)
 
 
 def give_up_kvm() -> None:
-    """Remember, until this machine is booted, that no guest starts by KVM."""
+    """Remember, until this machine's next boot, that no guest starts with KVM."""
     with suppress(OSError):
         _NO_KVM.touch()
 
 
 def boot(image: Image) -> Boot:
-    """From the kernel and the root of Weir's own."""
+    """Boot from Weir's own kernel and root."""
     return Boot(["-kernel", str(image.kernel), "-initrd", str(image.root), "-append", _KERNEL_OPTIONS])
 
 
 def command(boot: Boot, nics: Sequence[Nic], accelerator: Accelerator) -> list[str]:
-    """QEMU with its console on standard output; the guest starts when somebody connects to :data:`AGENT`.
+    """QEMU's command, with the console on standard output; the guest starts on a connection to :data:`AGENT`.
 
-    The taps have no headers of virtio in front of frames, so that nothing is left to be done to a packet by
-    whoever gets it: no checksum, no segmentation.
+    The taps have no virtio headers in front of frames, so no checksum or segmentation is left to whoever
+    receives a packet.
     """
     words = [PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     words += ["-machine", f"q35,accel={accelerator}", "-cpu", _CPUS[accelerator], "-m", str(boot.memory_mb)]

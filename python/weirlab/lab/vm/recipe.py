@@ -1,4 +1,4 @@
-"""What the virtual machine of Weir's own is made of: Debian packages, programs and modules out of them."""
+"""What Weir's own virtual machine is made of: Debian packages, and programs and modules from them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 KERNEL: Final = "linux-image-cloud-amd64"
-"""The package that names the newest kernel for virtual machines, which is half as large as the usual one."""
+"""The package that names the newest kernel for virtual machines, half the size of the standard one."""
 
 PROGRAMS: Final[Mapping[str, Sequence[str]]] = {
     "busybox-static": ["busybox"],
@@ -16,13 +16,13 @@ PROGRAMS: Final[Mapping[str, Sequence[str]]] = {
     "nftables": ["nft"],
     "wireguard-tools": ["wg"],
 }
-"""By package. BusyBox is what all other commands are."""
+"""Programs by package. BusyBox provides all other commands."""
 
 DELAYS: Final = "usr/lib/**/tc/*.dist"
 """The delay distributions of netem."""
 
 NEEDED: Final = ("virtio_pci", "virtio_net", "virtio_console")
-"""Modules without which nothing works; kernels may have them built in."""
+"""Modules that are indispensable; kernels may have them built in."""
 
 MODULES: Final = (
     *NEEDED,
@@ -44,6 +44,6 @@ INIT: Final = Path(__file__).with_name("init.sh")
 
 
 def digest() -> str:
-    """Changes with whatever the image is made of, the versions of the packages apart."""
+    """Hash of everything the image is made of, except the versions of the packages."""
     parts = (KERNEL, repr(sorted(PROGRAMS.items())), DELAYS, repr(MODULES), INIT.read_text())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""The virtual machine's root: programs with their libraries and modules, picked out of unpacked packages."""
+"""The virtual machine's root: programs with their libraries and modules, from unpacked packages."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _LIBRARIES: Final = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib64"
 _LOADER: Final = "ld-linux-x86-64.so.2"
 _FOUND: Final = re.compile(r"=> (/\S+) \(0x")
 _MERGED: Final = ("bin", "lib", "lib64", "sbin")
-"""Links to the folders of the same name below usr, as Debian has them (sbin is the same as bin here)."""
+"""Links to the folders of the same name below usr, as in Debian (sbin is the same as bin here)."""
 _BUSYBOX: Final = "busybox"
 
 
 def released(unpacked: Path) -> str:
-    """The kernel's release, by its modules."""
+    """The kernel's release, from its modules."""
     found = [path.name for path in _modules(unpacked).glob("*")]
     if len(found) != 1:
         raise LabError(
-            f"the kernel's package has modules of {len(found)} kernels, not of one: {quote(found)}"
+            f"the kernel's package has modules of {len(found)} kernels instead of one: {quote(found)}"
         )
     return found[0]
 
@@ -71,7 +71,7 @@ def assemble(unpacked: Path) -> Archive:
 
 
 def closure(wanted: Iterable[str], needs: Mapping[str, Sequence[str]]) -> list[str]:
-    """Those of ``wanted`` that there are, and what they need, in order; ``needs`` is by names of modules."""
+    """The existing modules of ``wanted`` and their dependencies, sorted; ``needs`` has these by module."""
     found: dict[str, None] = {}
     waiting = [name for name in wanted if name in needs]
     while waiting:
@@ -83,7 +83,7 @@ def closure(wanted: Iterable[str], needs: Mapping[str, Sequence[str]]) -> list[s
 
 
 def module_name(path: str) -> str:
-    """``kernel/net/ipv4/esp4.ko`` as modprobe calls it: ``esp4``."""
+    """The modprobe name of ``kernel/net/ipv4/esp4.ko``: ``esp4``."""
     return path.rpartition("/")[2].partition(".")[0].replace("-", "_")
 
 
@@ -91,7 +91,7 @@ def _add_modules(archive: Archive, unpacked: Path) -> None:
     release = released(unpacked)
     source = _modules(unpacked) / release
     for path in sorted(source.rglob("*.ko.xz")):
-        # BusyBox cannot tell what compressed modules need.
+        # BusyBox cannot read the dependencies of compressed modules.
         path.with_suffix("").write_bytes(lzma.decompress(path.read_bytes()))
         path.unlink()
     _run([str(_program(unpacked, _BUSYBOX)), "depmod", "-b", str(unpacked), release])
@@ -133,9 +133,9 @@ def _program(unpacked: Path, name: str) -> Path:
 
 
 def _libraries(unpacked: Path, program: Path) -> list[Path]:
-    """What the loader of the packages would load for ``program``, the loader itself included; none if static.
+    """Libraries that the packages' loader would load for ``program``, including the loader; none if static.
 
-    Under the names that programs ask for, which are often links.
+    By the names that programs request, which are often links.
     """
     if program.name == _BUSYBOX:
         return []
@@ -143,7 +143,7 @@ def _libraries(unpacked: Path, program: Path) -> list[Path]:
     folders = ":".join(str(unpacked / folder) for folder in _LIBRARIES)
     listed = _run([str(loader), "--library-path", folders, "--list", str(program)])
     found = [Path(path) for path in _FOUND.findall(listed)]
-    # What the packages lack it looks for among the libraries of this machine.
+    # It falls back to this machine's libraries for those that the packages lack.
     strange = [path.name for path in found if not path.is_relative_to(unpacked) and path.name != _LOADER]
     if strange or "not found" in listed:
         raise LabError(
@@ -157,11 +157,11 @@ def _found(unpacked: Path, folders: Sequence[str], name: str) -> Path:
         path = unpacked / folder / name
         if os.path.lexists(path):
             return _inside(unpacked, path)
-    raise LabError(f"the packages have no {name}: the recipe of the virtual machine does not fit this Debian")
+    raise LabError(f"the packages have no {name}: the virtual machine's recipe does not fit this Debian")
 
 
 def _inside(unpacked: Path, path: Path) -> Path:
-    """``path``, or where a link to an absolute path leads inside of ``unpacked``."""
+    """``path``, or the target of an absolute link inside ``unpacked``."""
     if path.is_symlink() and os.path.isabs(target := os.readlink(path)):
         return unpacked / target.lstrip("/")
     return path

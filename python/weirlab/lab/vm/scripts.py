@@ -10,14 +10,14 @@ from weirlab.lab import wiring
 from weirlab.lab.linux.interface import Port, Route
 
 PRELUDE: Final = 'ip() { /usr/bin/ip "$@"; }\ntc() { /usr/bin/tc "$@"; }\n'
-"""In front of every script: a shell of BusyBox prefers its own programs to others of the same name."""
+"""Goes in front of every script: BusyBox's shell prefers its own programs to others of the same name."""
 
 _END: Final = "end of what weir writes"
 
 
 @dataclass(frozen=True)
 class Side:
-    """A port of the guest, who is behind it, and the networks that are reached by way of that neighbour."""
+    """A port of the guest, its neighbour, and the networks reached through that neighbour."""
 
     port: Port
     neighbour: Port
@@ -26,27 +26,27 @@ class Side:
 
 
 def network(sides: Sequence[Side]) -> str:
-    """The guest forwards between its ports; all neighbours are known for ever."""
+    """Make the guest forward between its ports; all neighbour entries are permanent."""
     return "\n".join(_network(sides)) + "\n"
 
 
 def written(path: str, text: str) -> str:
-    """Writes ``text`` into a file of the guest."""
+    """Write ``text`` to a file of the guest."""
     return piped(["cat", f">{path}"], text)
 
 
 def piped(command: Sequence[str], text: str) -> str:
-    """Runs ``command`` with ``text`` as its standard input."""
+    """Run ``command`` with ``text`` as its standard input."""
     return f"{' '.join(command)} <<'{_END}'\n{text.rstrip()}\n{_END}\n"
 
 
 def counters(names: Mapping[str, str]) -> str:
-    """Prints a number a line: the files of ``names``, in order."""
+    """Print the files of ``names`` in order, one number per line."""
     return f"cat {' '.join(names.values())}\n"
 
 
 def port_counters(ports: Mapping[str, str]) -> dict[str, str]:
-    """Files of the guest's kernel by what they count, of the interfaces of ``ports`` by their roles."""
+    """Counter files of the guest's kernel, by role and counter, for the interfaces in ``ports``."""
     kinds = ("rx_packets", "tx_packets", "rx_dropped", "tx_dropped")
     return {
         f"{role}_{kind}": f"/sys/class/net/{name}/statistics/{kind}"

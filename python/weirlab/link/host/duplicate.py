@@ -21,21 +21,22 @@ from weirlab.link.settings import TapSettings
 
 DIFFERENCES: Final = (
     "pause frames (01:80:c2:00:00:01) end at the bridge",
-    "what is not forwarded is known from counters of the interfaces only: the bridge itself counts nothing",
+    "frames not forwarded are known only from interface counters: the bridge itself counts nothing",
     "copies are made and time stamps taken in the kernel's network stack, later than at the driver",
 )
-"""Between this and the XDP bridge."""
+"""How this differs from the XDP bridge."""
 
 _PORT_MASK: Final = 0xFFFD
-"""Groups 01-80-C2-00-00-0X that a port passes on: all that the kernel allows, all but pause frames."""
+"""Groups 01-80-C2-00-00-0X that a port forwards: all that the kernel allows, so all but pause frames."""
 _BRIDGE_MASK: Final = 0xFFF8
-"""The same by the bridge, where ports do not know it (before Linux 4.15)."""
+"""The same for the bridge, if ports do not support it (before Linux 4.15)."""
 
 
 class KernelBridge:
     """A bridge between the two ends, which acts like a cable: no spanning tree, no addresses, no learning.
 
-    Everything it makes carries the journal's identifier. Counters are told as those of the engine's ``Tap``.
+    Everything it makes is named after the journal's identifier. Its counters have the form of those of the
+    engine's ``Tap``.
     """
 
     xdp_mode = ""
@@ -57,24 +58,24 @@ class KernelBridge:
         self._start = self._last = self._read()
 
     def counters(self) -> dict[str, Any]:
-        """As ``weirlab._engine.Tap.counters``; nothing is copied into a ring.
+        """Counters as of ``weirlab._engine.Tap.counters``; nothing is copied into a ring.
 
-        Where they cannot be read just now, those of the last time.
+        If they cannot be read, returns the last ones.
         """
         if self._closed is not None:
             return self._closed
-        # A host that has no process or descriptor left for counting still has the bridge.
+        # A host that has no process or descriptor left for reading counters still has the bridge.
         with suppress(OSError, RuntimeError):
             self._last = self._read()
         now, then = self._last, self._start
         taken = {key: now[key] - then[key] for key in now}
-        # Neither the bridge nor a driver tells of frames that the other end refused.
+        # Neither the bridge nor a driver counts frames that the other end refused.
         found: dict[str, Any] = {"assumed": True}
         for side, other in (("a", "b"), ("b", "a")):
             received, forwarded = taken[f"{side}_rx_packets"], taken[f"{other}_tx_packets"]
             found[side] = {
                 "received": received,
-                # The host itself may have sent a frame by that interface; then more left than came.
+                # The host itself may have sent frames on that interface; then more left than arrived.
                 "forwarded": min(forwarded, received),
                 "not_forwarded": max(received - forwarded, 0),
                 "copied": 0,
@@ -93,7 +94,7 @@ class KernelBridge:
         return []
 
     def close(self) -> None:
-        """Take bridge and duplication away. May be called twice."""
+        """Remove the bridge and the duplication. May be called twice."""
         if self._closed is None:
             self._closed = self.counters()
             inside(self._settings.netns, self._remove)
@@ -110,12 +111,12 @@ class KernelBridge:
                 br_group_fwd_mask=_BRIDGE_MASK,
             )
             bridge = netlink.link_lookup(ifname=self._name)[0]
-            # Neither neighbour discovery nor reports of groups of this host belong on the link.
+            # This host's neighbour discovery and multicast reports do not belong on the link.
             write_sysctls({f"net/ipv6/conf/{self._name}/disable_ipv6": 1})
             for name in (self._settings.a, self._settings.b):
                 port = netlink.link_lookup(ifname=name)[0]
                 netlink.link("set", index=port, master=bridge)
-                # Without learning every frame goes to the other end, wherever its addresses were seen before.
+                # Without learning, every frame goes to the other end, wherever its addresses were seen.
                 netlink.brport("set", index=port, learning=0)
                 with suppress(NetlinkError):
                     netlink.brport("set", index=port, group_fwd_mask=_PORT_MASK)
@@ -146,7 +147,7 @@ table {FAMILY} {self._table} {{
         if done.returncode != 0:
             raise MissingCapability(
                 f"nftables cannot copy frames to {mirror}: {first_line(done)}; its egress hook "
-                "needs Linux 5.16 and nft 1.0.1; without it record on this host (--write, no --mirror)"
+                "needs Linux 5.16 and nft 1.0.1; without them, record on this host (--write, no --mirror)"
             )
 
     def _read(self) -> dict[str, int]:
@@ -160,7 +161,7 @@ table {FAMILY} {self._table} {{
                     statistics = next(iter(netlink.get_links(index))).get_attr("IFLA_STATS64")
                     break
                 else:
-                    raise LabError(f"{name} is gone: somebody removed the interface, and with it the link")
+                    raise LabError(f"{name} is gone: the interface was removed, and the link with it")
                 for key in ("rx_packets", "tx_packets", "rx_bytes"):
                     found[f"{side}_{key}"] = int(statistics[key])
         if self._settings.mirror is not None:
@@ -175,7 +176,7 @@ table {FAMILY} {self._table} {{
     def _remove(self) -> None:
         delete_link(self._name)
         if self._settings.mirror is not None:
-            # If that fails, the journal tries again and tells.
+            # If that fails, the journal tries again and reports it.
             with suppress(OSError, WeirError):
                 delete_table(self._table)
 

@@ -1,4 +1,4 @@
-"""Interfaces as the kernel tells of them, and which of them a tap may take."""
+"""Interfaces as the kernel reports them, and which of them a tap may use."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Facts:
     wireless: bool = False
     master: str = ""
     xdp: int = 0
-    """Number of the XDP program that is attached; 0 without."""
+    """ID of the attached XDP program; 0 for none."""
     addresses: tuple[str, ...] = ()
     peer_index: int = 0
     """The other end of a veth pair."""
@@ -48,9 +48,9 @@ class Facts:
 
 
 def inside(netns: str | None, action: Callable[[], T]) -> T:
-    """What ``action`` returns in the namespace ``netns`` (None: this one).
+    """Run ``action`` in the namespace ``netns`` (None: this one) and return its result.
 
-    Raises ``InputError`` where there is no such namespace, ``MissingCapability`` without the right to enter.
+    Raises ``InputError`` if there is no such namespace, ``MissingCapability`` without the right to enter.
     """
     if netns is None:
         return action()
@@ -79,7 +79,7 @@ def _look() -> dict[str, Facts]:
         addresses: dict[int, list[str]] = {}
         for each in netlink.get_addr():
             text = f"{each.get_attr('IFA_ADDRESS')}/{each['prefixlen']}"
-            # Every interface that is up has one of these; nobody gave it.
+            # Every interface that is up has one of these; it was not configured.
             if not text.startswith("fe80:"):
                 addresses.setdefault(each["index"], []).append(text)
     names = {link["index"]: str(link.get_attr("IFLA_IFNAME")) for link in links}
@@ -116,7 +116,7 @@ def _facts(link: Any, names: Mapping[int, str], addresses: tuple[str, ...], sysf
 
 
 def choose(found: Mapping[str, Facts], names: Sequence[str], where: str) -> tuple[Facts, ...]:
-    """Those of the ``names``; raises ``InputError`` with the names there are for one that is missing."""
+    """The interfaces called ``names``; raises ``InputError`` listing those that exist if one is missing."""
     for name in names:
         if name not in found:
             others = ", ".join(sorted(other for other, facts in found.items() if not facts.loopback))
@@ -125,16 +125,14 @@ def choose(found: Mapping[str, Facts], names: Sequence[str], where: str) -> tupl
 
 
 def check_end(facts: Facts, *, xdp: bool) -> None:
-    """Raise for an interface that cannot be an end of the link; ``xdp``: whether XDP is to be used on it."""
+    """Raise if the interface cannot be an end of the link; ``xdp``: whether it will use XDP."""
     name = facts.name
     if facts.loopback:
-        raise InputError(
-            f"{name} is the loopback interface: no link is behind it; name the two ends of a cable"
-        )
+        raise InputError(f"{name} is the loopback interface: it has no cable; name the two ends of a cable")
     if facts.wireless:
         raise InputError(
-            f"{name} is wireless: a station may send with its own address only, so frames of others cannot "
-            "be passed on; use wired interfaces"
+            f"{name} is wireless: a station may only send from its own address, so frames of others cannot "
+            "be forwarded; use wired interfaces"
         )
     if not facts.ethernet:
         raise InputError(
@@ -146,13 +144,13 @@ def check_end(facts: Facts, *, xdp: bool) -> None:
         )
     if xdp and facts.xdp:
         raise LabError(
-            f"{name} has an XDP program already (number {facts.xdp}; another tap?); end what uses it, or: "
+            f"{name} already has an XDP program (ID {facts.xdp}; another tap?); end what uses it, or: "
             f"ip link set dev {name} xdp off"
         )
 
 
 def check_mirror(facts: Facts) -> None:
-    """Raise for an interface by which copies cannot leave."""
+    """Raise if copies cannot leave through this interface."""
     if facts.loopback or not facts.ethernet:
         raise InputError(f"--mirror {facts.name}: copies need an Ethernet interface that leads to the logger")
 
@@ -160,8 +158,8 @@ def check_mirror(facts: Facts) -> None:
 def warnings(ends: Sequence[Facts], what: str = "the tap") -> tuple[str, ...]:
     """What the user should know before ``what`` takes the link."""
     return tuple(
-        f"{facts.name} has the address {', '.join(facts.addresses)}: while {what} is there, this host's own "
-        "traffic by it stops"
+        f"{facts.name} has the address {', '.join(facts.addresses)}: while {what} runs, this host's own "
+        "traffic on it stops"
         for facts in ends
         if facts.addresses
     )
@@ -176,7 +174,7 @@ class Peer:
 
 
 def peers(ends: Sequence[Facts], netns: str | None) -> dict[str, Peer]:
-    """The other ends of those ``ends`` that are veth, where they lie in this namespace or one with a name."""
+    """The peers of those ``ends`` that are veth, if they are in this namespace or in one with a name."""
     found: dict[str, Peer] = {}
     wanted = [facts for facts in ends if facts.peer_index]
     here = {facts.index: facts.name for facts in look(netns).values()} if wanted else {}
@@ -216,7 +214,7 @@ def _number_of(fd: int) -> int | None:
         try:
             answer = netlink.get_netnsid(fd=fd)
         except NetlinkError as error:
-            # A name that is being made or removed stands for no namespace.
+            # A name that is just being created or removed refers to no namespace.
             if error.code != errno.EINVAL:
                 raise
             return None
@@ -224,7 +222,7 @@ def _number_of(fd: int) -> int | None:
 
 
 def _sysfs() -> int | None:
-    """/sys of this namespace; None where it cannot be had, and then nothing is wireless."""
+    """/sys of this namespace; None if it cannot be mounted, and then no interface counts as wireless."""
     try:
         return syscalls.mount_sysfs()
     except OSError:

@@ -1,7 +1,7 @@
-"""What was changed on this host for a tap, so that it can be changed back, also after ``kill -9``.
+"""Records what a tap changes on this host, so that it can be undone even after ``kill -9``.
 
-Each tap has a file in ``/run/weir/link`` that it holds with flock(2), with one line of JSON per change,
-written before the change is made. A file whose lock can be taken has no living owner.
+Each tap has a file in ``/run/weir/link``, locked with flock(2), with one line of JSON per change, written
+before the change is made. A file whose lock can be taken has no living owner.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DIRECTORY: Final = lab_clean.LOCKS / "link"
 _IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}")
 
 Change = Mapping[str, Any]
-"""``do`` (see ``_UNDO``), ``netns``, ``name`` and what else it needs."""
+"""``do`` (see ``_UNDO``), ``netns``, ``name`` and whatever else that kind needs."""
 
 
 class Journal:
@@ -53,8 +53,7 @@ class Journal:
                 fd = lab_clean.open_locked(self._path, os.O_CREAT | os.O_EXCL)
         except OSError as error:
             raise MissingCapability(
-                f"what is changed on this host cannot be noted in {directory}: {error.strerror}; "
-                f"{way_out(error)}"
+                f"changes to this host cannot be recorded in {directory}: {error.strerror}; {way_out(error)}"
             ) from error
         self._fd: int | None = fd
         self._changes: list[Change] = []
@@ -70,8 +69,8 @@ class Journal:
     def claim(self, outputs: Mapping[str, Path], who: str) -> None:
         """Keep other sessions from writing ``outputs`` until :meth:`undo`.
 
-        Each comes with the option that named it. Raises ``InputError`` where another session, which is named,
-        writes one of them.
+        Each comes with the option that named it. Raises ``InputError``, naming the other session, if that is
+        already writing one of them.
         """
         with lab_clean.alone(self._path.parent):
             taken = {
@@ -92,9 +91,9 @@ class Journal:
                 self.note("output", None, str(path), **place, who=who, pid=os.getpid())
 
     def undo(self) -> tuple[str, ...]:
-        """Change everything back, the last change first. May be called twice.
+        """Undo all changes, the last one first. May be called twice.
 
-        What was not seen to be changed back is returned in words, and stays noted for the next :func:`clean`.
+        Returns, in words, what could not be undone; it stays recorded for the next :func:`clean`.
         """
         if self._fd is None:
             return ()
@@ -106,9 +105,9 @@ class Journal:
 
 
 def clean(tell: Callable[[str], None], directory: Path = DIRECTORY) -> list[str]:
-    """Undo the changes of every tap whose owner is dead; their identifiers.
+    """Undo the changes of every tap whose owner is dead; returns the identifiers of those taps.
 
-    What was not seen to be undone stays noted, and ``tell`` gets it in words; such a tap is not among those
+    What could not be undone stays recorded, and ``tell`` gets it in words. Such a tap is not among those
     returned, nor is a session that had changed nothing.
     """
     undone: list[str] = []
@@ -137,12 +136,12 @@ def clean(tell: Callable[[str], None], directory: Path = DIRECTORY) -> list[str]
 
 
 def dissolve_group(path: str) -> None:
-    """Remove a control group; programs that are left in it go to the one above."""
+    """Remove a control group; processes left in it move to its parent."""
     Groups(Path(path).parent, 2, "/").dissolve(Path(path).name)
 
 
 def set_up(name: str, *, up: bool) -> None:
-    """Put an interface up or down."""
+    """Set an interface up or down."""
     with IPRoute() as netlink:
         found = netlink.link_lookup(ifname=name)
         if found:
@@ -164,7 +163,7 @@ class _Undoing:
     act: Callable[[Change], object]
     """Raises unless the change is gone."""
     left: str
-    """What there is as long as it is not undone."""
+    """What remains if it is not undone."""
     by_hand: str = ""
     """The command that does it."""
 
@@ -172,14 +171,14 @@ class _Undoing:
 def _switch_back(change: Change) -> None:
     name, before = change["name"], change["before"]
     offloads.switch(name, before)
-    # A driver may refuse without a word.
+    # A driver may refuse without an error.
     if left := offloads.differing(name, before):
         raise LabError(f"the driver keeps {', '.join(left)}")
 
 
 _UNDO: Final[Mapping[str, _Undoing]] = {
     "features": _Undoing(
-        _switch_back, "its offloads are switched as the tap needed them", "ethtool -K {name} {features}"
+        _switch_back, "its offloads are still set as the tap needed them", "ethtool -K {name} {features}"
     ),
     "up": _Undoing(
         lambda change: set_up(change["name"], up=False), "it is still up", "ip link set dev {name} down"
@@ -199,12 +198,12 @@ _UNDO: Final[Mapping[str, _Undoing]] = {
     ),
     "netem": _Undoing(
         lambda change: delete_root(change["name"]),
-        "netem may still delay and drop what leaves by it",
+        "netem may still delay and drop what leaves through it",
         "tc qdisc del dev {name} root",
     ),
     "ingress": _Undoing(
         lambda change: delete_ingress(change["name"]),
-        "what comes in by it may still leave by the other end of the link",
+        "what arrives on it may still leave through the other end of the link",
         "tc qdisc del dev {name} ingress",
     ),
     "group": _Undoing(
@@ -225,7 +224,7 @@ class _Failed:
 
 
 def _undo(changes: Sequence[Change]) -> list[_Failed]:
-    """Those that were not seen to be undone, in the order in which they were made."""
+    """Undo changes; returns those that could not be undone, in the order in which they were made."""
     failed: list[_Failed] = []
     for change in reversed(changes):
         netns = change["netns"]
@@ -234,9 +233,9 @@ def _undo(changes: Sequence[Change]) -> list[_Failed]:
         try:
             inside(netns, lambda change=change: _UNDO[change["do"]].act(change))  # type: ignore[misc]
         except (NoSuchDevice, FileNotFoundError):
-            # The interface has gone meanwhile, and the change with it.
+            # The interface is gone, and the change with it.
             continue
-        # Those of pyroute2 are no OSErrors.
+        # Errors of pyroute2 are not OSErrors.
         except (OSError, NetlinkError, EthtoolError, WeirError) as error:
             failed.insert(0, _Failed(change, _in_words(change, error)))
     return failed
@@ -252,7 +251,7 @@ def _in_words(change: Change, error: Exception) -> str:
     if netns is not None:
         command = f"ip netns exec {shlex.quote(netns)} {command}"
     return (
-        f"{name}{where} could not be put back as it was: {undoing.left} ({error}); the next weir tap, "
+        f"{name}{where} could not be restored: {undoing.left} ({error}); the next weir tap, "
         f"weir log or weir lab clean tries again, or by hand: {command}"
     )
 
@@ -261,21 +260,21 @@ def _read(path: Path) -> list[Change]:
     """The changes noted in a file."""
     changes = []
     for line in path.read_text().splitlines():
-        # The last line of one that was killed while it wrote.
+        # The last line is incomplete if its writer was killed.
         with suppress(ValueError):
             changes.append(json.loads(line))
     return changes
 
 
 def _living(path: Path) -> list[Change]:
-    """What is noted in a file whose owner lives; nothing of a dead one."""
+    """The changes noted in a file whose owner is alive; none if it is dead."""
     try:
         fd = lab_clean.open_locked(path, 0)
         if fd is None:
             return _read(path)
         os.close(fd)
     except OSError:
-        # It went meanwhile.
+        # The file is gone by now.
         pass
     return []
 
@@ -287,12 +286,12 @@ def _folder(path: Path) -> tuple[int, int]:
 
 
 def _keep(path: Path, failed: Sequence[_Failed]) -> None:
-    """Leave what could not be undone for the next one; without that the file is done with."""
+    """Keep in the file what could not be undone; remove the file if that is nothing."""
     if not failed:
         path.unlink(missing_ok=True)
         return
     lines = "".join(json.dumps(each.change) + "\n" for each in failed).encode()
-    # In place, as the lock is on this very file. Where that fails all lines stay, and are undone once more.
+    # In place, because the lock is on this file. If that fails, all lines stay and are undone again.
     with suppress(OSError), path.open("r+b") as file:
         file.write(lines)
         file.truncate()

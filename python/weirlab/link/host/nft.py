@@ -9,16 +9,16 @@ from weirlab import programs
 from weirlab.errors import LabError
 
 FAMILY: Final = "netdev"
-"""That of the tables that are made and deleted here."""
+"""Family of the tables that are created and deleted here."""
 
 
 def nft(*arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run it; raises ``MissingCapability`` where it is not installed. A failure is in ``returncode``."""
+    """Run nft; raises ``MissingCapability`` if it is not installed. A failure shows in ``returncode``."""
     return programs.run(["nft", *arguments], input=text, capture_output=True, text=True, errors="replace")
 
 
 def delete_table(name: str) -> None:
-    """Delete a table that may be gone already. Raises ``LabError`` where it may still be there."""
+    """Delete a table that may be gone already. Raises ``LabError`` if it may still be there."""
     deleted = nft("delete", "table", FAMILY, name)
     if deleted.returncode == 0:
         return
@@ -28,5 +28,5 @@ def delete_table(name: str) -> None:
 
 
 def first_line(done: subprocess.CompletedProcess[str]) -> str:
-    """The first thing that it complained of."""
+    """The first line of its standard error."""
     return next(iter(done.stderr.strip().splitlines()), "no reason given")

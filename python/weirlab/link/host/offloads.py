@@ -1,4 +1,4 @@
-"""Offloads of an interface of the calling thread's namespace, by the names of ``ethtool -k``."""
+"""Offloads of an interface in the calling thread's namespace, by their names in ``ethtool -k``."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pyroute2.ethtool.ioctl import IoctlEthtool
 
 
 def names(interface: str) -> tuple[str, ...]:
-    """All that the kernel knows."""
+    """All offloads that the kernel lists."""
     with _features(interface) as (_, features):
         return tuple(features.keys())
 
 
 def differing(interface: str, wanted: Mapping[str, bool]) -> dict[str, bool]:
-    """Those that can be changed and are not as ``wanted``, with what they are now."""
+    """Offloads that can be changed and are not as ``wanted``, with their present state."""
     with _features(interface) as (_, features):
         return _differing(features, wanted)
 
 
 def switch(interface: str, wanted: Mapping[str, bool]) -> None:
-    """Set those that can be changed as ``wanted``."""
+    """Set offloads as ``wanted``, as far as they can be changed."""
     with _features(interface) as (ethtool, features):
         differing = _differing(features, wanted)
         for feature in differing:

@@ -1,4 +1,4 @@
-"""Interfaces made fit for a tap: up, receiving everything, and one frame in memory for one on the wire."""
+"""Prepares interfaces for a tap: up, promiscuous, and with one frame in memory for each on the wire."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _PACKET_MR_PROMISC: Final = 1
 _MERGING: Final = ("rx-gro", "rx-gro-hw", "rx-gro-list", "rx-udp-gro-forwarding", "rx-lro")
 _RECEIVE_OFF: Final = (
     *_MERGING,
-    # A tag that the hardware takes out of the frame is seen neither by XDP nor in a record.
+    # Neither XDP nor a record sees a tag that the hardware strips from the frame.
     *("rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"),
 )
 _VLAN_INSERT: Final = ("tx-vlan-hw-insert", "tx-vlan-stag-hw-insert")
 
 
 class Promiscuous:
-    """Interfaces receive frames for every address until :meth:`close`, or until this process is gone.
+    """Makes interfaces receive frames for every address until :meth:`close`, or until this process is gone.
 
-    The kernel counts such requests, so that nobody else's is taken away with this one.
+    The kernel counts such requests, so ending this one leaves those of others in place.
     """
 
     def __init__(self, netns: str | None, indices: Iterable[int]) -> None:
@@ -46,7 +46,7 @@ class Promiscuous:
 
 
 def ends(journal: Journal, netns: str | None, interfaces: Sequence[Facts]) -> list[str]:
-    """Prepare the ends of the link; what was changed, in words."""
+    """Prepare the ends of the link; returns what was changed, in words."""
     said: list[str] = []
     for facts in interfaces:
         said += receive_as_on_the_wire(journal, netns, facts.name)
@@ -55,24 +55,24 @@ def ends(journal: Journal, netns: str | None, interfaces: Sequence[Facts]) -> li
 
 
 def receive_as_on_the_wire(journal: Journal, netns: str | None, name: str) -> list[str]:
-    """Switch off what merges frames or takes tags out of them; what was changed, in words."""
+    """Switch off what merges frames or strips their tags; returns what was changed, in words."""
     return _switch(journal, netns, name, dict.fromkeys(_RECEIVE_OFF, False))
 
 
 def merging(netns: str | None, name: str) -> list[str]:
-    """What of an interface makes one frame of several that arrive, in words."""
+    """The offloads by which an interface merges arriving frames into one, in words."""
     try:
         on = inside(netns, lambda: offloads.differing(name, dict.fromkeys(_MERGING, False)))
     except (OSError, EthtoolError):
-        # It has no such features, or does not tell.
+        # It has no such features, or does not report them.
         return []
     return sorted({_kind(feature) for feature in on})
 
 
 def silence(journal: Journal, netns: str | None, interfaces: Sequence[Facts]) -> list[str]:
-    """Keep the host's own IPv6 (router solicitations, group reports) off the link; what was changed.
+    """Keep the host's own IPv6 (router solicitations, group reports) off the link; returns what was changed.
 
-    Where somebody gave the interface an IPv6 address it stays on: that would be lost.
+    IPv6 stays on if the interface was given an IPv6 address, which would be lost.
     """
     said: list[str] = []
     for facts in interfaces:
@@ -86,7 +86,7 @@ def silence(journal: Journal, netns: str | None, interfaces: Sequence[Facts]) ->
 
 
 def _is_set(key: str) -> bool:
-    """Whether a sysctl is 1; also where there is none."""
+    """Whether a sysctl is 1, or does not exist."""
     try:
         return Path("/proc/sys", key).read_text().strip() == "1"
     except FileNotFoundError:
@@ -94,20 +94,20 @@ def _is_set(key: str) -> bool:
 
 
 def up(journal: Journal, netns: str | None, facts: Facts) -> list[str]:
-    """Put it up if it is not."""
+    """Bring the interface up if it is down; returns what was changed, in words."""
     if facts.up:
         return []
     journal.note("up", netns, facts.name)
     inside(netns, lambda: set_up(facts.name, up=True))
-    return [f"{facts.name}: put up"]
+    return [f"{facts.name}: brought up"]
 
 
 def far_ends(journal: Journal, peers: Mapping[str, Peer], *, xdp: bool) -> list[str]:
-    """Prepare the other ends of veth pairs; what was changed, in words.
+    """Prepare the other ends of veth pairs; returns what was changed, in words.
 
     What a veth sends goes to its peer as it lies in memory: many segments in one, checksums not filled in,
-    VLAN tags beside the frame. Hardware would do all that on the way to the wire. And XDP can hand frames to
-    a veth only if its peer has an XDP program or GRO.
+    VLAN tags outside the frame. Hardware would do all of that on the way to the wire. And XDP can only hand
+    frames to a veth whose peer has an XDP program or GRO.
     """
     said: list[str] = []
     for peer in peers.values():
@@ -139,6 +139,6 @@ def _switch(
 
 
 def _kind(feature: str) -> str:
-    """A veth has a dozen kinds of segmentation; the user wants to know of one."""
+    """The kind of a feature; a veth has a dozen for segmentation, of which the user needs to see one."""
     kinds = {"vlan": "VLAN offload", "checksum": "checksum offload", "lro": "LRO", "gro": "GRO"}
     return next((kind for part, kind in kinds.items() if part in feature), "segmentation offload")

@@ -1,4 +1,4 @@
-"""``tc`` in the calling thread's namespace, and the queueing disciplines that are made and deleted here."""
+"""``tc`` in the calling thread's namespace, and the queueing disciplines created and deleted here."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from weirlab.errors import LabError
 from weirlab.link.host.nft import first_line
 
 ROOT: Final = "7765:"
-"""Handle of Weir's own root qdisc: no other is deleted."""
+"""Handle of Weir's own root qdisc; no other root qdisc is deleted."""
 INGRESS: Final = "ffff:"
-"""There is one at most."""
+"""Handle of the ingress qdisc; an interface has at most one."""
 
 
 def tc(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run it; raises ``MissingCapability`` where it is not installed. A failure is in ``returncode``."""
+    """Run tc; raises ``MissingCapability`` if it is not installed. A failure shows in ``returncode``."""
     return programs.run(["tc", *arguments], capture_output=True, text=True, errors="replace")
 
 
 def qdiscs() -> list[dict[str, Any]]:
-    """Every qdisc with its counters, as ``tc -j`` tells of it."""
+    """Every qdisc with its counters, as ``tc -j`` reports it."""
     done = tc("-s", "-j", "qdisc", "show")
     if done.returncode:
         raise LabError(f"tc: {first_line(done)}")
@@ -30,7 +30,7 @@ def qdiscs() -> list[dict[str, Any]]:
 
 
 def occupied(name: str) -> str:
-    """What somebody has put on an interface where a link by netem needs room, in words; or nothing."""
+    """The qdisc that already occupies the place a netem link needs on an interface, in words; or nothing."""
     for each in qdiscs():
         if each["dev"] != name:
             continue
@@ -43,13 +43,13 @@ def occupied(name: str) -> str:
 
 
 def delete_root(name: str) -> None:
-    """Delete Weir's root qdisc, which may be gone already. Raises ``LabError`` where it is still there."""
+    """Delete Weir's root qdisc, which may be gone already. Raises ``LabError`` if it is still there."""
     if any(each["dev"] == name and each["handle"] == ROOT for each in qdiscs()):
         _delete(name, "root")
 
 
 def delete_ingress(name: str) -> None:
-    """The same with the ingress qdisc and its filters."""
+    """Delete the ingress qdisc and its filters, if there are any."""
     if any(each["dev"] == name and each["kind"] == "ingress" for each in qdiscs()):
         _delete(name, "ingress")
 

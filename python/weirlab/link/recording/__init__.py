@@ -1,1 +1,1 @@
-"""The recorder in a process of its own, and whoever watches over it."""
+"""The recorder in a separate process, and its supervisor."""

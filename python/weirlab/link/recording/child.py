@@ -1,11 +1,10 @@
-"""The recorder's process: reads a ring or an interface, writes files, tells how it goes.
+"""The recorder's process: reads a ring or an interface, writes files, and reports progress.
 
-Started by :mod:`weirlab.programs`, with the order as JSON. Lines of JSON on standard output:
-``{"started": true}``, then ``{"at_ns": ..., "progress": {...}}`` four times a second, at the end
+Started by :mod:`weirlab.programs`, with its order as JSON. Writes lines of JSON to standard output:
+``{"started": true}``, then ``{"at_ns": ..., "progress": {...}}`` four times a second, and at the end
 ``{"at_ns": ..., "stopped": {...}}``; and ``{"error": ..., "kind": ...}`` if it could not begin or its source
-came to an end. Standard input is there to end: its end, or SIGTERM, says that the file is to be finished. So
-the file is finished as well when whoever started this was killed, because the kernel closes the other end of
-the pipe.
+came to an end. The end of standard input, or SIGTERM, tells it to finish the file. So the file is finished
+even if the parent process was killed, because the kernel then closes the other end of the pipe.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PERIOD_S: Final = 0.25
 
 def main(order: str) -> int:
     """Record until told to stop."""
-    # Of the whole terminal's Ctrl-C the one in front decides; this one is told by its pipe.
+    # Ctrl-C goes to all processes of the terminal: the parent decides, and tells this one through the pipe.
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     ends, tell_end = os.pipe()
@@ -53,7 +52,7 @@ def main(order: str) -> int:
 
 
 def run(order: Mapping[str, Any], say: Callable[[Mapping[str, Any]], None], stop: Callable[[], bool]) -> None:
-    """Do as ``order`` says until ``stop``, which waits for a moment, is true."""
+    """Record as ``order`` says until ``stop``, which waits for a moment, returns true."""
     recording = Recording(**{**order["recording"], "path": Path(order["recording"]["path"])})
     recorder = bindings.open_recorder(
         recording,
@@ -81,12 +80,12 @@ def run(order: Mapping[str, Any], say: Callable[[Mapping[str, Any]], None], stop
 
 
 def _stopped(recorder: bindings.Recorder, say: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
-    """What there is once all is written; that may take a while, in which it tells how it goes."""
+    """Stop the recorder and return its result, reporting progress while it writes what is left."""
     with ThreadPoolExecutor(1, "weir-stop") as pool:
         try:
             stopping = pool.submit(recorder.stop)
         except RuntimeError:
-            # No thread to be had: then in silence.
+            # No thread available: stop without reports.
             return recorder.stop()
         while not stopping.done():
             wait([stopping], PERIOD_S)
@@ -96,7 +95,7 @@ def _stopped(recorder: bindings.Recorder, say: Callable[[Mapping[str, Any]], Non
 
 
 class _Speaker:
-    """Writes lines until nobody listens any more; the record goes on regardless."""
+    """Writes lines until the reader is gone; recording goes on regardless."""
 
     def __init__(self) -> None:
         self._heard = True

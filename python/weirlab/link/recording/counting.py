@@ -1,4 +1,4 @@
-"""Counts what is in a capture, the only argument, in a process of its own.
+"""Counts the frames of a capture, its only argument, in a separate process.
 
 One line of JSON on standard output: ``packets``, ``not_ip``, ``first_ns``, ``last_ns``, ``cut_short``.
 """
@@ -20,7 +20,7 @@ _LOWEST: Final = 19
 def main(path: str) -> int:
     """Print the counts, after everything else on this host has had its turn."""
     os.nice(_LOWEST)
-    # Where memory runs short this is what can be spared, before the bridge or a recorder.
+    # If memory runs short, the kernel should kill this before the bridge or a recorder.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     try:
@@ -32,7 +32,7 @@ def main(path: str) -> int:
 
 
 def counted(path: str) -> dict[str, Any]:
-    """Frames of a file, also of one that ends inside a frame. Raises ``InputError`` if it is no capture."""
+    """Count a file's frames, even if it ends inside one. Raises ``InputError`` if it is no capture."""
     from weirlab._engine import analyse
 
     found = analyse([path], keep=0)["capture"]

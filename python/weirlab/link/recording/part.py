@@ -1,4 +1,4 @@
-"""What one recorder left, from its start to its end; pure."""
+"""What is known about one recorder, from its start to its end; pure."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Part:
     died: str = ""
     """How, if it did not end in good order."""
     early: bool = False
-    """It or its source ended in good order, but nobody here had asked it to."""
+    """It or its source ended in good order, but unasked."""
     started: bool = False
-    """It recorded."""
+    """Whether it began to record."""
     uncounted: bool = False
-    """It died, and what is in its files could not be counted."""
+    """It died, and its files could not be counted."""
     last_report_ns: int = 0
     recorded: tuple[Recorded, ...] = ()
     failure: str = ""
-    """What it complains of just now, e.g. a full disk."""
+    """What it currently reports as failing, e.g. a full disk."""
     complaint: str = ""
-    """What it last complained of."""
+    """The last failure it reported."""
     file: str = ""
     bytes: int = 0
     names: list[str] = field(default_factory=list)
@@ -64,20 +64,20 @@ class Part:
                 self.last_frame_ns = int(with_frames[-1]["last_ns"])
 
     def wrote(self, name: str) -> bool:
-        """Whether a file of this name is one of its files, by what rotation calls them."""
+        """Whether a file of this name is one of its files, judging by the names that rotation gives."""
         stem, endings = bare_name(self.path)
         rotated = rf"{re.escape(stem)}-\d{{5,}}-\d{{8}}T\d{{6}}{re.escape(endings)}"
         return name == self.path.name or re.fullmatch(rotated, name) is not None
 
     def salvage(self, found: Sequence[tuple[str, Mapping[str, Any] | None]]) -> None:
-        """Put what is really in the files of a recorder that died in place of what it last said.
+        """Replace the last report of a recorder that died by what its files really contain.
 
         It may have written more since, or less, because its last frames were not on their way to the disk
         yet. ``found`` has each file's name and, if it can be read, ``packets``, ``first_ns``, ``last_ns``.
         """
         told = sum(each.written for each in self.recorded)
         readable = {name: values for name, values in found if values is not None}
-        # Files that rotation has removed meanwhile had been written all the same.
+        # Files that rotation has since removed had still been written.
         kept = len(readable) == len(found)
         frames = sum(int(values["packets"]) for values in readable.values()) if kept else told
         left = tuple(
@@ -118,10 +118,10 @@ class Part:
 
 
 def gap_behind(part: Part, following: Part | None, frames: int | None, *, ring: bool, end_ns: int) -> Gap:
-    """What went with the recorder of ``part``, which ended before the session did, at ``end_ns``.
+    """The gap left by the recorder of ``part``, which ended before the session did, at ``end_ns``.
 
-    From a ring the next recorder goes on where this one stopped reading, so that nothing is missing that came
-    later than its death. From an interface all is missing until the next one listens.
+    With a ring, the next recorder continues where this one stopped reading, so nothing that came after its
+    death is missing. With an interface, everything is missing until the next one listens.
     """
     ended_ns = part.ended_ns or part.last_report_ns
     if following is None:

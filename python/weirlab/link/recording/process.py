@@ -1,4 +1,4 @@
-"""Starting the recorder's process, and hearing from it without ever waiting for it."""
+"""Starts the recorder's process and reads its reports without ever waiting for it."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Child(Protocol):
     def pid(self) -> int: ...
 
     def descriptors(self) -> Sequence[int]:
-        """Become readable when it has said something, or died."""
+        """Descriptors that become readable when it has reported something, or died."""
 
     def hear(self) -> list[dict[str, Any]]:
-        """What it said since the last time, without waiting."""
+        """Its messages since the last call, without waiting."""
 
     def ended(self) -> int | None:
         """None while it runs; else how it ended, as ``subprocess.Popen.returncode``."""
 
     def ask_to_finish(self) -> None:
-        """Tell it to write what is there and to end; wakes it if somebody stopped it."""
+        """Tell it to write what is left and end; continues it if it was stopped."""
 
     def kill(self) -> None:
         """End it at once."""
@@ -53,15 +53,15 @@ class Child(Protocol):
         """The last line it wrote to standard error, once it has ended."""
 
     def close(self) -> None:
-        """Let go of its pipes, once it has ended."""
+        """Close its pipes, once it has ended."""
 
 
 class RecorderProcess:
     """The program of :mod:`weirlab.link.recording.child`.
 
-    A session of its own: a signal to this process's group does not reach it, and one that reaches it
-    does not reach the bridge. It inherits the ring's descriptors and nothing that holds the bridge. Raises
-    ``OSError`` where the host has no process or descriptor left for it.
+    It runs in its own session: a signal to this process's group does not reach it, and one that reaches it
+    does not reach the bridge. It inherits the ring's descriptors and nothing that belongs to the bridge.
+    Raises ``OSError`` if the host has no process or descriptor left for it.
     """
 
     def __init__(self, recording: Recording, path: Path, source: Source, comment: str) -> None:
@@ -89,28 +89,28 @@ class RecorderProcess:
                 os.set_blocking(_pipe(stream).fileno(), False)
             self._life = os.pidfd_open(self._program.pid)
         except OSError:
-            # Nobody would hear it.
+            # Nothing could read its reports.
             self.kill()
             self.close()
             raise
 
     @property
     def pid(self) -> int:
-        """Its process number."""
+        """Its process ID."""
         return self._program.pid
 
     def descriptors(self) -> Sequence[int]:
-        """Its standard output and its life."""
+        """Its standard output and its pidfd."""
         return (_pipe(self._program.stdout).fileno(), self._life)
 
     def hear(self) -> list[dict[str, Any]]:
-        """Whole lines only; the rest of one that was cut off by its death is dropped."""
+        """Whole lines only; a line that its death cut off is dropped."""
         self._errors = (self._errors + _drain(_pipe(self._program.stderr)))[-_READ_BYTES:]
         self._said += _drain(_pipe(self._program.stdout))
         *lines, self._said = self._said.split(b"\n")
         messages: list[dict[str, Any]] = []
         for line in lines:
-            # Something else that printed on standard output is no message.
+            # Anything else printed on standard output is not a message.
             with suppress(ValueError):
                 message = json.loads(line)
                 if isinstance(message, dict):
@@ -122,20 +122,20 @@ class RecorderProcess:
         return self._program.poll()
 
     def ask_to_finish(self) -> None:
-        """The end of its standard input tells it."""
+        """Close its standard input, which tells it to end."""
         with suppress(OSError):
             _pipe(self._program.stdin).close()
-        # Somebody may have stopped it; a stopped process finishes nothing.
+        # A stopped process (SIGSTOP) would never finish.
         if self.ended() is None and _is_stopped(self.pid):
             self._program.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL, and the wait for it, which the kernel keeps short."""
+        """Send SIGKILL and wait for the process, which takes the kernel little time."""
         self._program.kill()
         self._program.wait()
 
     def last_words(self) -> str:
-        """What an interpreter that fails prints last."""
+        """The last line on standard error: of a failed interpreter, the exception."""
         self.hear()
         lines = self._errors.decode(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
@@ -180,6 +180,6 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    """``stream``, which is there because the program was started with pipes."""
+    """``stream``, which exists because the program was started with pipes."""
     assert stream is not None
     return stream

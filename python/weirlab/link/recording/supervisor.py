@@ -1,4 +1,4 @@
-"""Keeps a recorder going: hears it, notices its death at once, starts another, knows what went with it."""
+"""Keeps a recorder going: notices its death at once, starts another, works out what was lost."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from weirlab.link.recording.process import Child, RecorderProcess, Source, wait_
 from weirlab.link.settings import Recording, part_path
 
 TRIES: Final = 5
-"""Recorders that are started after one that died young, before it is left at that."""
+"""Restarts in a row after recorders that died young, before giving up."""
 YOUNG_S: Final = 10.0
 FIRST_PAUSE_S: Final = 0.5
 SILENT_S: Final = 2.0
-"""A recorder speaks four times a second; one that is silent for so long stands still."""
+"""A recorder reports four times a second; one that is silent for this long has stalled."""
 PATIENCE_S: Final = 60.0
-"""With a recorder that is to begin, or to finish and gets nothing done."""
+"""How long to wait for a recorder that does not begin, or makes no progress in finishing."""
 PERIOD_S: Final = 0.25
 
 Launch = Callable[[Recording, Path, Source, str], Child]
@@ -61,12 +61,12 @@ MEANS: Final = Means()
 
 
 class Supervisor:
-    """One recorder after the other, from :meth:`begin` to :meth:`finish`.
+    """Runs one recorder after the other, from :meth:`begin` to :meth:`finish`.
 
     Parameters
     ----------
     recording, source, comment
-        What is to be written, from where, and what the file says of itself.
+        What to write, where the frames come from, and the comment in the file.
     tell
         Gets one sentence for the user whenever something happens to the recorder.
     """
@@ -91,7 +91,7 @@ class Supervisor:
         self._started = False
         self._given_up = ""
         self._skipped = 0
-        """Names of further files that were taken, by an earlier session."""
+        """Names of later parts that files of an earlier session already have."""
         self._salvagers = ThreadPoolExecutor(1, "weir-salvage")
         self._salvaged: list[tuple[Part, Future[Found]]] = []
 
@@ -102,11 +102,11 @@ class Supervisor:
 
     @property
     def pid(self) -> int | None:
-        """Process number of the recorder that works now."""
+        """Process ID of the running recorder."""
         return self._child.pid if self._child else None
 
     def begin(self) -> None:
-        """Start the first recorder and wait until it records; raises what keeps it from that."""
+        """Start the first recorder and wait until it records. Raises the reason if it cannot."""
         try:
             self._start()
         except (OSError, RuntimeError) as error:
@@ -152,7 +152,7 @@ class Supervisor:
             self._follow(_because(how(ended), reason))
 
     def finish(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Let the recorder write what is there; kill it if it gets nothing done for ``PATIENCE_S``.
+        """Let the recorder write what is left; kill it if it makes no progress for ``PATIENCE_S``.
 
         ``meanwhile`` is called four times a second for as long as that takes.
         """
@@ -187,7 +187,7 @@ class Supervisor:
         self._salvagers.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
-        """As :meth:`finish`, if that was not reached; may be called twice."""
+        """Call :meth:`finish` if that has not happened; may be called twice."""
         if self._child is not None:
             self.finish()
         self._salvagers.shutdown(wait=False, cancel_futures=True)
@@ -209,12 +209,12 @@ class Supervisor:
 
     @property
     def uncounted(self) -> bool:
-        """Whether one died of which it is not known what is in its files."""
+        """Whether one died and its files could not be counted."""
         return any(part.uncounted for part in self._parts)
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What each complained of last, if it still did at its end."""
+        """The last failure of each, if it was still failing at its end."""
         return tuple(dict.fromkeys(part.failure for part in self._parts if part.failure))
 
     def gaps(self, vanished: int | None, end_ns: int) -> tuple[Gap, ...]:
@@ -227,17 +227,17 @@ class Supervisor:
         broken: list[tuple[Part, Part | None]] = []
         for n, part in enumerate(self._parts):
             following = next((each for each in self._parts[n + 1 :] if each.started), None)
-            # What one that ended in order had not taken from the ring, the next one gets.
+            # The next recorder gets what one that ended in order left in the ring.
             unread = part.early and not (ring and following)
             if part.started and (part.died or unread) and not (ring and vanished == 0):
                 broken.append((part, following))
-        # Of several it is only known how many frames went with all of them.
+        # Of several, only the total that all of them lost is known.
         frames = vanished if len(broken) == 1 else None
         found += [gap_behind(part, following, frames, ring=ring, end_ns=end_ns) for part, following in broken]
         return tuple(sorted(found, key=lambda gap: gap.from_ns))
 
     def troubles(self) -> tuple[str, ...]:
-        """What is the matter just now."""
+        """Current problems."""
         if self._given_up:
             return (self._given_up,)
         if self._child is None:
@@ -245,7 +245,7 @@ class Supervisor:
         found = []
         silent_s = self._clock_s() - self._heard_s
         if silent_s > SILENT_S:
-            found.append(f"the recorder has stood still for {silent_s:.0f} s (process {self._child.pid})")
+            found.append(f"the recorder has been silent for {silent_s:.0f} s (process {self._child.pid})")
         if failure := self._parts[-1].failure:
             found.append(failure)
         return tuple(found)
@@ -255,7 +255,7 @@ class Supervisor:
         return self._child
 
     def _start(self) -> None:
-        """Raises ``OSError`` or ``RuntimeError`` where the host has nothing left for it."""
+        """Start a recorder. Raises ``OSError`` or ``RuntimeError`` if the host lacks the resources."""
         self._retry_at_s = None
         self._started = False
         self._launched_s = self._heard_s = self._clock_s()
@@ -269,11 +269,11 @@ class Supervisor:
         self._parts.append(Part(number, path, now_ns, now_ns))
 
     def _hear(self, child: Child) -> str:
-        """Take in all messages; the reason why it gives up, if it says one."""
+        """Take in all messages; returns why it gives up, if it gives a reason."""
         reason = ""
         for message in child.hear():
             reason = str(message["error"]) if "error" in message else reason
-            # What makes no sense is left: it must not end whoever bridges.
+            # Skip messages that make no sense: they must not end the process that bridges.
             with suppress(KeyError, TypeError, ValueError):
                 self._take(message)
         return reason
@@ -291,7 +291,7 @@ class Supervisor:
             part.ended_ns = int(message["at_ns"])
 
     def _ended(self, returncode: int, reason: str) -> None:
-        """Bury the recorder, which ended though it was not asked to, or not as it should."""
+        """Close the account of a recorder that ended unasked or not in good order."""
         part = self._parts[-1]
         self._drop()
         part.failure = part.failure or reason.rstrip(".")
@@ -305,20 +305,20 @@ class Supervisor:
         try:
             self._salvaged.append((part, self._salvagers.submit(self._count, part)))
         except RuntimeError:
-            # No thread to be had.
+            # No thread available.
             part.uncounted = True
 
     def _follow(self, why: str) -> None:
         """After a recorder that ended or could not be started: another at once, after a pause, or never."""
         lived_s = self._clock_s() - self._launched_s
         self._young_deaths = self._young_deaths + 1 if lived_s < YOUNG_S else 1
-        said = f"the recorder {why}; the link is not touched by that"
+        said = f"the recorder {why}; the link is not affected"
         if self._young_deaths > TRIES:
             self._given_up = (
-                f"no recorder is started any more: {self._young_deaths} failed one after the other, and the "
+                f"no further recorder is started: {self._young_deaths} failed in a row, and the "
                 f"last one {why}"
             )
-            self._tell(f"{self._given_up}; the link is not touched by that")
+            self._tell(f"{self._given_up}; the link is not affected")
         elif self._young_deaths == 1:
             try:
                 self._start()
@@ -337,7 +337,7 @@ class Supervisor:
         names = set(part.names)
         with suppress(OSError):
             for entry in part.path.parent.iterdir():
-                # Others of that name are of an earlier session; clocks of files are coarse.
+                # Older files of that name belong to an earlier session; file times are coarse.
                 fresh = entry.stat().st_mtime_ns >= part.launched_ns - 1_000_000_000
                 if fresh and part.wrote(entry.name):
                     names.add(str(entry))
@@ -349,14 +349,14 @@ class Supervisor:
             self._salvaged.remove((part, counted))
             try:
                 found = counted.result()
-                # One that rotation removed is not there; one that is there and cannot be read is a riddle.
+                # A missing file was removed by rotation; one that exists but cannot be read was not counted.
                 part.uncounted = any(values is None and Path(name).exists() for name, values in found)
                 part.salvage(found)
             except (OSError, KeyError, TypeError, ValueError):
                 part.uncounted = True
 
     def _stand(self) -> tuple[int, int]:
-        """Grows while the recorder gets something done."""
+        """Grows while the recorder makes progress."""
         part = self._parts[-1]
         return sum(each.seen + each.written + each.not_written for each in part.recorded), part.bytes
 
@@ -373,7 +373,7 @@ def _because(words: str, reason: str) -> str:
 
 
 def how(returncode: int) -> str:
-    """In words, what ``subprocess.Popen.returncode`` says of a recorder that was not told to end."""
+    """How a recorder ended that was not told to, in words from ``subprocess.Popen.returncode``."""
     if returncode < 0:
         try:
             name = signal.Signals(-returncode).name

@@ -101,7 +101,7 @@ def test_where_an_isolated_partition_is_refused_one_with_load_balancing_does(
         ({"refused": {("cgroup.subtree_control", "+cpuset"): errno.EBUSY}}, "subtree_control", "delegate"),
         ({"refused": {("cgroup.subtree_control", "+cpuset"): errno.EROFS}}, "subtree_control", "read-write"),
         ({"refused": {("cgroup.procs", str(os.getpid())): errno.EPERM}}, "cgroup.procs", "root"),
-        ({"refused": {("cpuset.cpus.exclusive", "1,2"): errno.EINVAL}}, "exclusive", "for itself"),
+        ({"refused": {("cpuset.cpus.exclusive", "1,2"): errno.EINVAL}}, "exclusive", "to itself"),
     ],
 )
 def test_what_is_refused_is_told_with_a_remedy_and_leaves_nothing(

@@ -50,13 +50,13 @@ def test_words_behind_the_name_set_the_pair_up_and_say_what_happens() -> None:
     ("name", "message"),
     [
         ("keepalived:", "'' of keepalived not understood"),
-        ("keepalived:dies=1s", "accepted are e.g. 'advert=1s', 'states=off'"),
+        ("keepalived:dies=1s", "use e.g. 'advert=1s', 'states=off'"),
         ("keepalived:states=some", "'states=some' of keepalived not understood"),
         ("keepalived:hard=soon", "hard 'soon' is no time"),
-        ("keepalived:hard=1s:soft=2s", "'soft=2s' of keepalived says again what an earlier word says"),
-        ("keepalived:advert=1s:advert=2s", "says again"),
+        ("keepalived:hard=1s:soft=2s", "'soft=2s' of keepalived repeats an earlier setting"),
+        ("keepalived:advert=1s:advert=2s", "repeats an earlier setting"),
         ("keepalived:advert=5ms", "an advertisement interval of 0.005 s"),
-        ("ucarp:advert=100ms", "ucarp has whole seconds"),
+        ("ucarp:advert=100ms", "ucarp only takes whole seconds"),
     ],
 )
 def test_what_is_not_understood_is_told(name: str, message: str) -> None:
@@ -129,7 +129,7 @@ def test_rules_are_the_pair_s_own() -> None:
     pair("ucarp").apply(site, RuleSetup())
     pair("ucarp").apply(site, RuleSetup(both_ways=True))
     for rules in (RuleSetup(5), RuleSetup(stateful=True)):
-        with pytest.raises(InputError, match="has rules of its own"):
+        with pytest.raises(InputError, match="has its own rules"):
             pair("ucarp").apply(site, rules)
 
 

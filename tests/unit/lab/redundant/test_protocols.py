@@ -28,10 +28,10 @@ from weirlab.studies.failover.bed import Conntrackd, Keepalived, Ucarp
         (lambda: Keepalived(version=4), "VRRP version 4"),  # type: ignore[arg-type]
         (lambda: Keepalived(priorities=(255, 100)), "priority 255 of firewall a"),
         (lambda: Keepalived(priorities=(100, 100)), "both firewalls have priority 100"),
-        (lambda: Keepalived(preempt=False, preempt_delay_s=1), "means nothing without preemption"),
+        (lambda: Keepalived(preempt=False, preempt_delay_s=1), "has no effect without preemption"),
         (lambda: Keepalived(preempt_delay_s=1001), "between 0 and 1000"),
         (lambda: Keepalived(preempt=False, step_down="priority"), "use step_down stop"),
-        (lambda: Keepalived(garp_repeat=0), "nobody would learn"),
+        (lambda: Keepalived(garp_repeat=0), "no host would learn"),
         (lambda: Keepalived(garp_delay_s=-1), "between 0 and 3600"),
         (lambda: Ucarp(advbase_s=0), "flaps"),
         (lambda: Ucarp(advbase_s=256), "1 to 255"),

@@ -53,18 +53,21 @@ def test_a_tunnel_is_called_by_its_suite(asked: str, name: str) -> None:
         ("openvpn:aes-128", r"OpenVPN has no suite 'aes-128'; suites are aes-128-gcm, .*aes-256-cbc"),
         ("openvpn:", "OpenVPN has no suite ''"),
         ("strongswan-libipsec:aes-128-gcm", "strongSwan has no suite 'aes-128-gcm'; suites are aes128gcm16"),
-        ("wireguard-go:aes-128-gcm", "WireGuard has no suite 'aes-128-gcm'; it has one alone"),
+        ("wireguard-go:aes-128-gcm", "WireGuard has no suite 'aes-128-gcm'; it only has one"),
         ("iptables-legacy:aes", "the device 'iptables-legacy' has no cipher suites"),
         ("wiregard", r"did you mean wireguard\?"),
-        ("esp:rekey=soon", r"'rekey=soon' not understood; accepted are e\.g\. 'rekey=90s' and 'rekey=10000"),
+        ("esp:rekey=soon", r"'rekey=soon' not understood; use e\.g\. 'rekey=90s' and 'rekey=10000"),
         ("esp:rekey=0packets", "'rekey=0packets' not understood"),
         ("esp:rekey=5s:aes128gcm16", "ESP has no suite 'rekey=5s:aes128gcm16'"),
-        ("wireguard-go:rekey=5s", "wireguard-go cannot be told 'rekey=5s': leave it out"),
-        ("strongswan-libipsec:rekey=9packets", "cannot be told 'rekey=9packets': give e.g. 'rekey=90s'"),
-        ("strongswan-kernel:rekey=500ms", "strongSwan counts whole seconds: 'rekey=500ms' has others"),
-        ("esp:outage=3s", r"'outage=3s' not understood; accepted is e\.g\. 'outage=3s\+1s'"),
+        ("wireguard-go:rekey=5s", "wireguard-go does not support 'rekey=5s': leave it out"),
+        ("strongswan-libipsec:rekey=9packets", "does not support 'rekey=9packets': give e.g. 'rekey=90s'"),
+        (
+            "strongswan-kernel:rekey=500ms",
+            "strongSwan only takes whole seconds: 'rekey=500ms' has a fraction",
+        ),
+        ("esp:outage=3s", r"'outage=3s' not understood; use e\.g\. 'outage=3s\+1s'"),
         ("esp:outage=3s+1s:rekey=5s", "ESP has no suite 'outage=3s\\+1s'"),
-        ("openvpn:outage=3s+1s", "Weir cannot start a gateway of openvpn again during a trial: leave out"),
+        ("openvpn:outage=3s+1s", "Weir cannot restart a gateway of openvpn during a trial: leave out"),
     ],
 )
 def test_a_suite_that_is_not_there_is_refused_with_those_that_are(name: str, said: str) -> None:
@@ -73,7 +76,7 @@ def test_a_suite_that_is_not_there_is_refused_with_those_that_are(name: str, sai
 
 
 def test_openvpn_is_not_rekeyed_on_demand() -> None:
-    with pytest.raises(InputError, match="OpenVPN cannot be told to rekey"):
+    with pytest.raises(InputError, match="OpenVPN cannot rekey on demand"):
         openvpn.OpenVpn().rekey_now()
 
 

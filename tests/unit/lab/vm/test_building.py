@@ -95,7 +95,7 @@ def test_what_is_whole_is_not_downloaded_again(apt: Apt, tmp_path: Path) -> None
 def test_a_file_that_is_not_what_the_lists_say_is_refused(apt: Apt, tmp_path: Path) -> None:
     wanted = package("a", b"right")
     apt.content = {wanted.file: b"wrong"}
-    with pytest.raises(LabError, match=r"left no whole a_1_amd64\.deb; try again"):
+    with pytest.raises(LabError, match=r"left no complete a_1_amd64\.deb; try again"):
         packages.download([wanted], tmp_path)
 
 

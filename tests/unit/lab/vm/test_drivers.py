@@ -190,9 +190,9 @@ def test_the_format_of_an_image_is_told_by_its_content(content: bytes, name: str
 def test_an_image_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs a disk image: --image FILE"):
         dut.make("image")
-    with pytest.raises(InputError, match="is no file"):
+    with pytest.raises(InputError, match="is not a file"):
         dut.make("image", tmp_path)
-    with pytest.raises(InputError, match=r"the disk image .*/none is no file"):
+    with pytest.raises(InputError, match=r"the disk image .*/none is not a file"):
         dut.make("image", tmp_path / "none")
 
 

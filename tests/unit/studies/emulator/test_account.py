@@ -70,7 +70,7 @@ def test_a_frame_without_an_end_is_complained_of() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("not_received", "came faster than this host took them"),
+        ("not_received", "arrived faster than this host took them"),
         ("too_long", "switch segmentation offload off"),
         ("no_memory", "found no memory"),
     ],

@@ -144,7 +144,7 @@ def test_a_rule_that_keeps_its_place_tells_what_it_would_gain_if_it_could_move(
     saved.write_text(saved.read_text().replace("--dport 443 -j", "--dport 443 -m limit --limit 9/sec -j"))
     ruleset = weir("plan", devices, "--ruleset", saved, "--json").json["ruleset"]
     ((text, position),) = ruleset["freed"].items()
-    assert text.startswith("FORWARD rule 300: match limit depends on the packets before")
+    assert text.startswith("FORWARD rule 300: match limit depends on earlier packets")
     assert position == pytest.approx(1, abs=0.01)
     assert ruleset["new_mean_position"] == pytest.approx(300, rel=0.01)
     old = next(gain for gain in ruleset["gains"] if gain["device"] == "old")

@@ -1,7 +1,7 @@
-"""The process that carries frames for the device ``link``, until its standard input ends.
+"""The process that carries frames for the device ``link`` until its standard input ends.
 
-Its arguments are the names of both interfaces, the CPU, and the words of both directions in JSON. It answers
-each line with a line of JSON: what became of frames so far, by the names of :func:`counted`.
+Its arguments are the names of both interfaces, the CPU, and the settings of both directions in JSON. It
+answers each line with a line of JSON: the counters so far, by the names in :func:`counted`.
 """
 
 from __future__ import annotations

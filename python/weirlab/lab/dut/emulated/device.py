@@ -1,4 +1,4 @@
-"""An emulated link between two routers: its delay, rate, queue, loss and order are all that it does."""
+"""An emulated link between two routers: it only applies delay, rate, queue, loss and reordering."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from weirlab.records import RuleSetup
 _NEAR_END: Final = Port("near0", "02:77:65:69:72:31", "", "")
 _FAR_END: Final = Port("far0", "02:77:65:69:72:32", "", "")
 _PATIENCE_S: Final = 15.0
-"""For frames to leave the link, beyond its delay, while none does; and for the process to end."""
+"""How long no frame may leave the link, beyond its delay; also the time limit for the process to end."""
 _LOOK_S: Final = 0.01
 
 
 def understood(text: str | None) -> Asked:
-    """What ``text`` asks of both directions; raises ``InputError`` for what is not understood."""
+    """Parse the settings ``text`` of both directions; raises ``InputError`` for what is not understood."""
     words: dict[str, dict[str, str]] = {"both": {}, **{way: {} for way in carrier.WAYS}}
     for word in text.split(":") if text is not None else ():
         key, equals, value = word.partition("=")
         way, dot, name = key.rpartition(".")
         if not equals or name not in READERS or (dot and way not in carrier.WAYS):
             raise InputError(
-                f"{quoted(word)} of link not understood; accepted are e.g. 'delay=25ms', 'up.rate=10Mbps' "
-                f"and 'down.queue=50pkts'; there are {', '.join(READERS)}"
+                f"{quoted(word)} of link not understood; use e.g. 'delay=25ms', 'up.rate=10Mbps' "
+                f"and 'down.queue=50pkts'; known: {', '.join(READERS)}"
             )
         found = words[way or "both"]
         if name in found:
-            raise InputError(f"{quoted(word)} of link says again what an earlier word says: leave one out")
+            raise InputError(f"{quoted(word)} of link repeats an earlier setting: leave one out")
         found[name] = value
     try:
         return read_both({**words["both"], **words["up"]}, {**words["both"], **words["down"]})
@@ -55,19 +55,19 @@ def understood(text: str | None) -> Asked:
 
 
 class EmulatedLink(Driver):
-    """Two routers, and what ``weir link`` does between them.
+    """Two routers with the emulated link of ``weir link`` between them.
 
     Parameters
     ----------
     asked:
-        The names and values of ``weir link``, with colons between (``delay=25ms:rate=10Mbps:queue=50pkts``).
-        Behind ``up.`` or ``down.`` they hold for one direction; up is from the sender to the receiver. None
+        The names and values of ``weir link``, separated by colons (``delay=25ms:rate=10Mbps:queue=50pkts``).
+        After ``up.`` or ``down.`` they apply to one direction; up is from the sender to the receiver. None
         for a cable.
 
     Raises
     ------
     InputError
-        ``asked`` is not understood, or there can be no such link.
+        ``asked`` is not understood, or such a link is impossible.
     """
 
     gateways = 2
@@ -132,13 +132,13 @@ class EmulatedLink(Driver):
         self.counters()
 
     def settle(self) -> None:
-        """Wait until nothing is on the link; a queue has the time that it takes at the link's rate."""
+        """Wait until nothing is on the link; a queue may take as long as it needs at the link's rate."""
         least, since_s = None, 0.0
         while held := self._counted()["link_held"]:
             if least is None or held < least:
                 least, since_s = held, time.monotonic()
             elif time.monotonic() - since_s > self._delay_s + _PATIENCE_S:
-                raise LabError(f"{self.name}: {plural(held, 'frame')} stay on the link")
+                raise LabError(f"{self.name}: {plural(held, 'frame')} still on the link")
             time.sleep(_LOOK_S)
 
     def apply(self, site: Site, rules: RuleSetup) -> None:
@@ -149,7 +149,7 @@ class EmulatedLink(Driver):
             )
 
     def counters(self) -> Mapping[str, int]:
-        """What became of frames in both directions; ``not_kept``: lost by the emulator itself."""
+        """What happened to frames in both directions; ``not_kept``: lost by the emulator itself."""
         found = self._counted()
         return {name: value for name, value in found.items() if name != "link_held"}
 
@@ -165,7 +165,7 @@ class EmulatedLink(Driver):
         process = self._process
         if process is None or process.stdin is None:
             return {}
-        # If it has ended, its last words say why.
+        # If it has ended, its last output says why.
         with suppress(BrokenPipeError):
             process.stdin.write("\n")
             process.stdin.flush()
@@ -173,19 +173,19 @@ class EmulatedLink(Driver):
         return found
 
     def _answer(self) -> str:
-        """The next line of the process; raises ``LabError`` with its last words if it has ended."""
+        """The next line of the process; raises ``LabError`` with its last output if it has ended."""
         process = self._process
         assert process is not None
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
             _, problem = process.communicate()
-            *_, said = problem.strip().splitlines() or ["without a word"]
+            *_, said = problem.strip().splitlines() or ["no reason given"]
             raise LabError(f"{self.name}: the emulated link ended: {said}")
         return line
 
 
 def _bring_up(port: Port, neighbour: Port | None = None, networks: Sequence[str] = ()) -> None:
-    """Set ``port`` up, with routes to ``networks`` by way of ``neighbour``."""
+    """Set ``port`` up, with routes to ``networks`` via ``neighbour``."""
     interface.set_offloads(port.name, gro=False)
     interface.bring_up([port], wiring.behind(neighbour, port, networks) if neighbour is not None else [])

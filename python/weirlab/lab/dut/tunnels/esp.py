@@ -1,8 +1,8 @@
-"""ESP in tunnel mode by gateways of Weir's own, in user space, with keys that each run makes.
+"""ESP in tunnel mode by Weir's own gateways in user space, with fresh keys for each run.
 
 There is no key exchange: both processes get their keys before they start, and a secret from which they derive
-the next ones. On the cable between the gateways a process has an Ethernet address of its own; the kernel
-takes frames to it for another host's.
+the next ones. On the cable between the gateways each process has its own Ethernet address; the kernel ignores
+frames to it as meant for another host.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ OUTSIDE: Final = ("02:77:65:69:72:21", "02:77:65:69:72:22")
 """Ethernet addresses of the near and the far process on the cable between the gateways."""
 
 FIRST_SPI: Final = 0x1000
-"""From the near gateway to the far one; the next one is the way back."""
+"""SPI from the near gateway to the far one; the next SPI is for the way back."""
 PORT: Final = 4500
-"""Of ESP in UDP (RFC 3948)."""
+"""UDP port of ESP in UDP (RFC 3948)."""
 WINDOW: Final = 1024
-"""Packets that may overtake one another, as several flows on several CPUs do; RFC 4303 has 64."""
+"""Size of the anti-replay window: several flows on several CPUs overtake each other; RFC 4303 has 64."""
 
 _TUNNEL: Final = "esp-tunnel/"
 SUITES: Final = (
@@ -43,7 +43,7 @@ SUITES: Final = (
     Suite("aes128", "esp-tunnel/aes-cbc"),
     Suite("aes256", "esp-tunnel/aes-cbc"),
 )
-"""Those of strongSwan by its keywords, and some that it has not."""
+"""strongSwan's suites by its keywords, and some that it lacks."""
 _SECRET_BYTES: Final = 32
 _DAEMON: Final = "gateway"
 _CONFIG: Final = "/run/esp.json"
@@ -52,17 +52,17 @@ _COUNTERS: Final = "/run/esp.counters"
 
 @dataclass(frozen=True)
 class Keys:
-    """Of one direction."""
+    """Keys of one direction."""
 
     spi: int
     encryption: bytes
     authentication: bytes
     secret: bytes
-    """From which the keys come that follow."""
+    """The secret from which the next keys are derived."""
 
 
 class Esp(Tunnel):
-    """Two processes, each with the keys of both directions. ESP is carried by IP."""
+    """Two processes, each with the keys of both directions. ESP runs directly over IP."""
 
     product = "ESP"
     kind = "esp"
@@ -72,11 +72,11 @@ class Esp(Tunnel):
     def __init__(self, suite: str | None = None) -> None:
         super().__init__(SUITES, suite)
         self._earlier: dict[str, int] = {}
-        """What was counted by processes that are no more."""
+        """Counters of processes that have ended."""
 
     @property
     def cipher(self) -> str:
-        """What the engine calls the suite."""
+        """The engine's name for the suite."""
         return self.suite.encapsulation.removeprefix(_TUNNEL)
 
     def check(self) -> list[str]:
@@ -101,8 +101,8 @@ class Esp(Tunnel):
         near.machine.stop(_DAEMON, by=signal.SIGKILL)
 
     def revive(self, near: Gateway, far: Gateway) -> None:
-        # Nobody negotiates: whoever starts one gateway again gives both new keys. The old ones cannot go on,
-        # since the near gateway does not know any more which sequence numbers it has used.
+        # Without negotiation, restarting one gateway means new keys for both. The old keys cannot be used any
+        # more, because the near gateway no longer knows which sequence numbers it has used.
         far.machine.stop(_DAEMON, by=signal.SIGKILL)
         self._earlier = dict(self._counted())
         for each in (near, far):
@@ -114,7 +114,7 @@ class Esp(Tunnel):
             machine.signal(_DAEMON, gateway.REKEY)
 
     def counters(self) -> Mapping[str, int]:
-        """What became of packets, by gateway: encapsulated, decapsulated, dropped by reason."""
+        """Packets by gateway: encapsulated, decapsulated, dropped by reason."""
         return {**super().counters(), **self._counted()}
 
     def _counted(self) -> Mapping[str, int]:
@@ -154,14 +154,14 @@ class Esp(Tunnel):
 
 
 class EspInUdp(Esp):
-    """The same in UDP, as it passes network address translation (NAT-T, RFC 3948)."""
+    """ESP in UDP, which passes network address translation (NAT-T, RFC 3948)."""
 
     kind = "esp-udp"
     natt = True
 
 
 def new_keys(cipher: str, name: str, spi: int) -> Keys:
-    """Random keys, as long as the suite called ``name`` has them."""
+    """Random keys of the lengths that the suite called ``name`` needs."""
     from weirlab._engine import esp_key_bytes
 
     lengths, authentication_bytes = esp_key_bytes(cipher)

@@ -1,4 +1,4 @@
-"""What is to happen to a tunnel while packets pass, as part of its name: new keys, the death of a gateway."""
+"""Events of a tunnel during traffic, as part of its name: new keys, the death of a gateway."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _REKEY: Final = "rekey="
 _OUTAGE: Final = "outage="
 _EXAMPLES: Final[dict[After, str]] = {"time": "'rekey=90s'", "packets": "'rekey=10000packets'"}
 _PACKETS: Final = re.compile(r"([0-9]{1,9})packets")
-"""Of 32-bit sequence numbers there are a little over four thousand million."""
+"""32-bit sequence numbers allow a little over four thousand million packets."""
 
 
 @dataclass(frozen=True)
 class Rekey:
-    """How long the keys of a tunnel are used: for a time, or for so many packets in one direction."""
+    """How long the keys of a tunnel are used: for a time, or for a number of packets in one direction."""
 
     text: str
     """As users write it."""
@@ -30,7 +30,7 @@ class Rekey:
 
     @property
     def after(self) -> After:
-        """Which of the two it is."""
+        """The unit of the lifetime."""
         return "packets" if self.time_s is None else "time"
 
 
@@ -46,7 +46,7 @@ class Outage:
 
 @dataclass(frozen=True)
 class Asked:
-    """What stands behind the name of a tunnel, and a colon."""
+    """The settings after the name of a tunnel and a colon."""
 
     suite: str | None = None
     rekey: Rekey | None = None
@@ -62,10 +62,10 @@ class Asked:
 
 
 def understood(kind: str, text: str | None, rekeys_after: frozenset[After], *, returns: bool) -> Asked:
-    """What ``text`` asks of a tunnel called ``kind``.
+    """Parse the settings ``text`` of a tunnel called ``kind``.
 
-    ``rekeys_after``: what its gateways can be told to rekey after; ``returns``: whether one that dies can be
-    started again. Raises ``InputError`` for what they cannot, and for what is not understood.
+    ``rekeys_after``: the units after which its gateways can rekey; ``returns``: whether a gateway that dies
+    can be restarted. Raises ``InputError`` for unsupported settings, and for what is not understood.
     """
     if text is None:
         return Asked()
@@ -74,7 +74,7 @@ def understood(kind: str, text: str | None, rekeys_after: frozenset[After], *, r
     if words[-1].startswith(_OUTAGE):
         if not returns:
             raise InputError(
-                f"Weir cannot start a gateway of {kind} again during a trial: leave out {quoted(words[-1])}"
+                f"Weir cannot restart a gateway of {kind} during a trial: leave out {quoted(words[-1])}"
             )
         outage = _outage(words.pop().removeprefix(_OUTAGE))
     rekey = None
@@ -83,7 +83,7 @@ def understood(kind: str, text: str | None, rekeys_after: frozenset[After], *, r
         if rekey.after not in rekeys_after:
             known = " or ".join(_EXAMPLES[each] for each in sorted(rekeys_after))
             else_ = f"give e.g. {known}" if known else "leave it out"
-            raise InputError(f"{kind} cannot be told {quoted(words[-1])}: {else_}")
+            raise InputError(f"{kind} does not support {quoted(words[-1])}: {else_}")
         words.pop()
     return Asked(":".join(words) if words else None, rekey, outage)
 
@@ -95,7 +95,7 @@ def _lifetime(text: str) -> Rekey:
         return Rekey(text, time_s=parse_time(text, "rekey"))
     except InputError:
         known = " and ".join(_EXAMPLES.values())
-        raise InputError(f"{quoted(_REKEY + text)} not understood; accepted are e.g. {known}") from None
+        raise InputError(f"{quoted(_REKEY + text)} not understood; use e.g. {known}") from None
 
 
 def _outage(text: str) -> Outage:
@@ -104,6 +104,6 @@ def _outage(text: str) -> Outage:
         return Outage(text, parse_time(at, "outage"), parse_time(lasts, "outage"))
     except InputError:
         raise InputError(
-            f"{quoted(_OUTAGE + text)} not understood; accepted is e.g. 'outage=3s+1s': 3 s after the "
+            f"{quoted(_OUTAGE + text)} not understood; use e.g. 'outage=3s+1s': 3 s after the "
             "beginning of a trial, for 1 s"
         ) from None

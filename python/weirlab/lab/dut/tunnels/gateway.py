@@ -1,6 +1,6 @@
-"""A gateway of an ESP tunnel, as a program of its own: it carries packets until it is killed.
+"""The program of an ESP tunnel's gateway: it carries packets until it is killed.
 
-Its only argument is a file of JSON, which it removes since keys are in it.
+Its only argument is a JSON file, which it removes because it contains keys.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Final
 from weirlab.errors import WeirError
 
 REKEY: Final = signal.SIGUSR1
-"""Lets a gateway send with another SPI and other keys from now on."""
+"""Makes a gateway switch to another SPI and other keys for sending."""
 
 
 def main(path: str) -> None:
-    """Be the gateway that the file at ``path`` describes."""
+    """Run the gateway that the file at ``path`` describes."""
     from weirlab._engine import run_esp_gateway
 
     with open(path, encoding="utf-8") as file:
@@ -39,7 +39,7 @@ def counter_names() -> tuple[str, ...]:
 
 
 def _asked() -> Callable[[], bool]:
-    """Whether the signal has come since the last call."""
+    """Return a function that says whether the signal has arrived since its last call."""
     came = False
 
     def note(*_: object) -> None:
@@ -56,7 +56,7 @@ def _asked() -> Callable[[], bool]:
 
 
 def _understood(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The same with bytes and tuples, as the engine takes them."""
+    """``arguments`` with bytes and tuples, as the engine takes them."""
     name, own, neighbour, mtu_bytes = arguments["outside"]
     outside = (name, bytes.fromhex(own), bytes.fromhex(neighbour), mtu_bytes)
     keys = {

@@ -21,7 +21,7 @@ _CBC: Final = "openvpn/aes-cbc-hmac-sha1"
 _SUITES: Final = (
     Suite("aes-128-gcm", _AEAD),
     Suite("aes-256-gcm", _AEAD),
-    # The formula is that of any AEAD: all have tags of 16 bytes, and nonces that are not sent.
+    # The formula fits any AEAD: all have tags of 16 bytes and do not send their nonces.
     Suite("chacha20-poly1305", _AEAD),
     Suite("aes-128-cbc", _CBC),
     Suite("aes-256-cbc", _CBC),
@@ -29,7 +29,7 @@ _SUITES: Final = (
 _DAEMON: Final = "openvpn"
 _CONFIG: Final = "/run/openvpn.conf"
 _OLDEST: Final = (2, 6)
-"""The first that takes a peer by its fingerprint and can be told to stay in user space."""
+"""The first version that accepts a peer by its fingerprint and can be kept in user space."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Identity:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over the certificate, as ``--peer-fingerprint`` wants it."""
+        """SHA-256 over the certificate, in the format of ``--peer-fingerprint``."""
         digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(self.certificate)).hexdigest().upper()
         return ":".join(re.findall("..", digest))
 
 
 class OpenVpn(Tunnel):
-    """Point to point, each end known to the other by the fingerprint of its certificate."""
+    """Point to point; each end knows the other by the fingerprint of its certificate."""
 
     product = "OpenVPN"
     kind = "openvpn"
@@ -103,11 +103,11 @@ def config(
         *(["dh none"] if role == "server" else []),
         f"data-ciphers {cipher.upper()}",
         f"data-ciphers-fallback {cipher.upper()}",
-        # Of no account to an AEAD.
+        # An AEAD ignores this.
         "auth SHA1",
         f"tun-mtu {mtu_bytes}",
         "mssfix 0",
-        # The kernel's module would carry the packets, and have another name.
+        # Otherwise the kernel module would carry the packets, and the interface would have another name.
         "disable-dco",
         "verb 3",
         f"peer-fingerprint {peers_fingerprint}",
@@ -118,12 +118,12 @@ def config(
 
 
 def _identity(name: str) -> Identity:
-    """A new one, good for a month."""
+    """Make an identity, valid for a month."""
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
     command += ["-nodes", "-days", "30", "-subj", f"/CN={name}", "-keyout", "-", "-out", "-"]
     done: subprocess.CompletedProcess[str] = programs.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        raise LabError(f"openssl makes no certificate: {done.stderr.strip() or 'no reason given'}")
+        raise LabError(f"openssl cannot make a certificate: {done.stderr.strip() or 'no reason given'}")
     return Identity(_pem("CERTIFICATE", done.stdout), _pem("PRIVATE KEY", done.stdout))
 
 

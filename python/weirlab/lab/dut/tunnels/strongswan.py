@@ -1,4 +1,4 @@
-"""ESP in tunnel mode with the keys of strongSwan: the kernel's ESP, or that of ``kernel-libipsec``."""
+"""ESP in tunnel mode with keys from strongSwan: the kernel's ESP, or that of ``kernel-libipsec``."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ SUITES: Final = (
     Suite("null-sha256", "esp-tunnel/null-hmac-sha256-128"),
     Suite("null-md5", "esp-tunnel/null-hmac-md5-96"),
 )
-"""By strongSwan's keywords for proposals."""
+"""The suites, by strongSwan's keywords for proposals."""
 
 _SETTINGS: Final = "/run/strongswan.conf"
 _CONFIG: Final = "/run/swanctl.conf"
 _LIFE_S: Final = 3600
 _LIFE_PACKETS: Final = 1_000_000_000
-"""How much longer than until they are to be renewed keys may be used."""
+"""How much longer keys may be used after they are due for renewal."""
 _SOCKET: Final = "unix:///run/vici"
 _CHILD: Final = "tunnel"
 _ASSOCIATION: Final = re.compile(rf"^ *{_CHILD}: #(\d+),", re.MULTILINE)
-"""In a list of associations; charon numbers them from 1."""
+"""An entry in a list of associations; charon numbers them from 1."""
 _NO_ESP: Final = "this kernel has no ESP: modprobe esp4 xfrm_user, or choose strongswan-libipsec"
 _PLUGINS: Final = (
     "random nonce aes des sha1 sha2 md5 hmac kdf gcm chapoly openssl pem pkcs1 pubkey x509 constraints"
@@ -51,7 +51,7 @@ _PLUGINS: Final = (
 
 
 class StrongSwan(Tunnel):
-    """Two charons, each with the other's address and a key that both know."""
+    """Two charon daemons, each with the other's address and a shared key."""
 
     product = "strongSwan"
     backends: str
@@ -61,7 +61,7 @@ class StrongSwan(Tunnel):
         super().__init__(SUITES, suite)
         if self.rekey is not None and self.rekey.time_s is not None and not self.rekey.time_s.is_integer():
             raise InputError(
-                f"strongSwan counts whole seconds: {quoted('rekey=' + self.rekey.text)} has others"
+                f"strongSwan only takes whole seconds: {quoted('rekey=' + self.rekey.text)} has a fraction"
             )
 
     def check(self) -> list[str]:
@@ -73,7 +73,7 @@ class StrongSwan(Tunnel):
 
     def begin(self, near: Gateway, far: Gateway) -> None:
         secret = secrets.token_hex(16)
-        # If both wanted new keys at the same moment, both would negotiate them (RFC 7296, 2.8.1).
+        # If both rekeyed at the same moment, both would negotiate new keys (RFC 7296, 2.8.1).
         for gateway, rekey in ((near, self.rekey), (far, None)):
             gateway.machine.write(_SETTINGS, settings(self.backends))
             text = config(gateway, self.suite.name, secret, in_udp=self.natt, rekey=rekey)
@@ -87,7 +87,7 @@ class StrongSwan(Tunnel):
         self._near_says("--rekey", "--child", _CHILD)
 
     def counters(self) -> Mapping[str, int]:
-        """Security associations that followed the first one, where some are expected."""
+        """How often the near gateway rekeyed, if it does."""
         if self.rekey is None or not self._machines:
             return super().counters()
         numbers = _ASSOCIATION.findall("\n".join(self._near_says("--list-sas")))
@@ -110,14 +110,14 @@ class StrongSwanLibipsec(StrongSwan):
     natt = True
     backends = "kernel-libipsec kernel-netlink"
     most_bytes = 1400
-    """MTU of charon's interface (``TUN_DEFAULT_MTU`` in its kernel_libipsec_router.c), by which it reads."""
+    """MTU of charon's interface (``TUN_DEFAULT_MTU`` in its kernel_libipsec_router.c), its read size."""
 
     def check(self) -> list[str]:
         return [*super().check(), *lacking({"libcharon-extra-plugins": [plugin("kernel-libipsec")]})]
 
 
 class StrongSwanKernel(StrongSwan):
-    """ESP of the kernel, on IP."""
+    """ESP in the kernel, directly over IP."""
 
     kind = "strongswan-kernel"
     rekeys_after: frozenset[After] = frozenset({"time", "packets"})
@@ -128,18 +128,18 @@ class StrongSwanKernel(StrongSwan):
 
 
 def usual(suite: str | None = None) -> StrongSwan:
-    """With the kernel's ESP where it has one, else with charon's."""
+    """strongSwan with the kernel's ESP if it has one, else with charon's."""
     kernel = StrongSwanKernel(suite)
     return StrongSwanLibipsec(suite) if _missing_in_kernel() else kernel
 
 
 def plugin(name: str) -> str:
-    """The file of a plugin that is in a package of its own."""
+    """The file of a plugin that comes in a separate package."""
     return f"/usr/lib/ipsec/plugins/libstrongswan-{name}.so"
 
 
 def swanctl(*arguments: str) -> list[str]:
-    """The command that tells a charon what to do."""
+    """The command that controls charon."""
     return ["swanctl", *arguments, "--uri", _SOCKET]
 
 
@@ -195,7 +195,7 @@ def _lines(gateway: Gateway, suite: str, secret: str, in_udp: bool, rekey: Rekey
         if packets is not None:
             unit, amount, beyond = ("packets", packets, _LIFE_PACKETS)
         yield f"        rekey_{unit} = {amount}"
-        # Else charon would do it earlier, by a random amount, and drop keys that a busy machine renews late.
+        # Otherwise charon would rekey earlier, by a random amount, and drop keys that are renewed late.
         yield f"        rand_{unit} = 0"
         yield f"        life_{unit} = {amount + beyond}"
     yield "      }"
@@ -212,7 +212,7 @@ def _lines(gateway: Gateway, suite: str, secret: str, in_udp: bool, rekey: Rekey
 
 
 def _missing_in_kernel() -> list[str]:
-    """Tried with a security association in a namespace that vanishes at once."""
+    """What the kernel lacks for ESP, tried with a security association in a temporary namespace."""
     if missing := lacking({"iproute2": ["ip"]}):
         return missing
     state = "ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 0x100 mode tunnel"

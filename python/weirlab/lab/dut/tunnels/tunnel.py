@@ -1,4 +1,4 @@
-"""What all tunnels have in common: two gateways with their daemons, the rules behind one, the MTU."""
+"""What all tunnels share: two gateways with their daemons, the rules behind one, the MTU."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from weirlab.units import NS_PER_S
 IpVersion = Literal[4, 6]
 
 _PATIENCE_S: Final = 15.0
-"""For the tunnel to come up, and for its queues to run empty."""
+"""Time limit for the tunnel to come up, and for its queues to drain."""
 _LOOK_S: Final = 0.05
 _ANSWER_S: Final = 0.1
-"""For a datagram to pass the tunnel: less than what waits in a daemon whose queue is full."""
+"""Time limit for a datagram to pass the tunnel: less than the delay of a daemon whose queue is full."""
 _PORT: Final = 9
 _WORDS: Final = 6
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A cipher suite by the name that the gateway's own configuration has for it."""
+    """A cipher suite, by its name in the gateway's own configuration."""
 
     name: str
     encapsulation: str
@@ -57,24 +57,24 @@ class Gateway:
     machine: Machine
     namespace: Namespace
     address: str
-    """On the cable between the gateways."""
+    """Its address on the cable between the gateways."""
     peer: str
-    """Address of the other gateway there."""
+    """Address of the other gateway on that cable."""
     own_networks: tuple[str, ...]
-    """Behind this gateway."""
+    """The networks behind this gateway."""
     networks: tuple[str, ...]
-    """Behind the other one, to be reached by the tunnel."""
+    """The networks behind the other gateway, reached through the tunnel."""
 
 
 class Encapsulating(Driver, ABC):
-    """Two gateways whose tunnel has a cipher suite, and a formula of its packets.
+    """Two gateways whose tunnel has a cipher suite and a formula for its packet sizes.
 
     Parameters
     ----------
     suites:
-        Those that the gateways can have, the usual one first.
+        The suites that the gateways support, the default first.
     suite:
-        Name of one of them; None for the usual one.
+        Name of one of them; None for the default.
 
     Raises
     ------
@@ -85,13 +85,13 @@ class Encapsulating(Driver, ABC):
     gateways = 2
     takes_turns = True
     product: str
-    """What messages call it."""
+    """Its name in messages."""
     kind: str
     """Name without the suite."""
     natt = False
     """Whether ESP is in UDP."""
     most_bytes: int | None = None
-    """Longest packet that the gateways themselves take, where that is less than what would fit."""
+    """Longest packet that the gateways themselves take, if that is less than what would fit."""
 
     def __init__(self, suites: Sequence[Suite], suite: str | None) -> None:
         self.suite = _chosen(self.product, suites, suite)
@@ -99,7 +99,7 @@ class Encapsulating(Driver, ABC):
 
     @property
     def encapsulation(self) -> Encapsulation:
-        """The formula of its packets."""
+        """The formula for its packet sizes."""
         return next(each for each in ENCAPSULATIONS if each.name == self.suite.encapsulation)
 
     def longest_packet_bytes(self, ip: IpVersion) -> int:
@@ -108,7 +108,7 @@ class Encapsulating(Driver, ABC):
         return fits if self.most_bytes is None else min(fits, self.most_bytes)
 
     def described(self, filters: str) -> dict[str, object]:
-        """Facts about the tunnel; ``filters`` says what the rules in the near gateway are of."""
+        """Facts about the tunnel; ``filters`` names the filter of the near gateway's rules."""
         return {
             "layout": f"{self.product} between two gateways; rules in the near one, by {filters}",
             "suite": self.suite.name or "its only one",
@@ -121,26 +121,26 @@ class Encapsulating(Driver, ABC):
 class Tunnel(Encapsulating):
     """Two gateways and a tunnel between them.
 
-    Rules, if there are any, are those of iptables in the near gateway: they see packets in the clear.
+    Rules, if any, are loaded with iptables in the near gateway, where they see packets in the clear.
 
     Parameters
     ----------
     suites:
         As of :class:`Encapsulating`.
     asked:
-        Name of one of them, then what is to happen while packets pass (:mod:`.events`), with colons between;
-        None for the usual suite, and nothing to happen.
+        Name of one of them, then the events during traffic (:mod:`.events`), separated by colons; None for
+        the default suite and no events.
 
     Raises
     ------
     InputError
-        There is no such suite, or the gateways cannot do what is asked of them.
+        There is no such suite, or the gateways do not support an event.
     """
 
     rekeys_after: frozenset[After] = frozenset()
-    """What the gateways can be told to rekey after."""
+    """The units after which the gateways can rekey."""
     returns = False
-    """Whether a gateway that died can be started again."""
+    """Whether a gateway that died can be restarted."""
 
     def __init__(self, suites: Sequence[Suite], asked: str | None) -> None:
         wanted = understood(self.kind, asked, self.rekeys_after, returns=self.returns)
@@ -152,7 +152,7 @@ class Tunnel(Encapsulating):
         self._ends: tuple[Gateway, Gateway] | None = None
         self._beside = Beside()
         self._outages: list[int] = []
-        """How long each lasted, in ns."""
+        """Duration of each outage, in ns."""
         self._filter: iptables.Iptables | None = None
         self._tokens = 0
 
@@ -169,7 +169,7 @@ class Tunnel(Encapsulating):
 
     @abstractmethod
     def begin(self, near: Gateway, far: Gateway) -> None:
-        """Start and configure the gateways, and route what is to pass by the tunnel."""
+        """Start and configure the gateways, and route traffic through the tunnel."""
 
     @shielded
     def stop(self) -> None:
@@ -184,15 +184,15 @@ class Tunnel(Encapsulating):
         return self._beside.running(None if self.outage is None else self._suffer)
 
     def fail(self, near: Gateway) -> None:
-        """Let the daemon of the near gateway die at once; where :attr:`returns`."""
+        """Kill the daemon of the near gateway; only if :attr:`returns`."""
         raise NotImplementedError
 
     def revive(self, near: Gateway, far: Gateway) -> None:
-        """Start it again, with all that it needs; where :attr:`returns`."""
+        """Restart it, with everything that it needs; only if :attr:`returns`."""
         raise NotImplementedError
 
     def counters(self) -> Mapping[str, int]:
-        """How often and how long the near gateway was away, where it is to be."""
+        """How often and how long the near gateway was down, if outages were requested."""
         if self.outage is None:
             return {}
         return {"near_outages": len(self._outages), "near_outage_us": sum(self._outages) // 1000}
@@ -202,12 +202,12 @@ class Tunnel(Encapsulating):
 
     def check_alive(self) -> None:
         for machine in self._machines:
-            # Its answer comes after the news of every end before.
+            # Its answer comes after the reports of all processes that ended before.
             machine.said("")
             machine.check()
 
     def settle(self) -> None:
-        # A daemon keeps what it cannot send yet; a datagram that comes back in time found none of that.
+        # A daemon queues what it cannot send yet; a datagram that returns in time found the queues empty.
         self._until(self._passes, "nothing passed the tunnel")
 
     def apply(self, site: Site, rules: RuleSetup) -> None:
@@ -234,18 +234,18 @@ class Tunnel(Encapsulating):
 
     @abstractmethod
     def version(self) -> str:
-        """Of the tool."""
+        """Version of the tool."""
 
     def rekey_now(self) -> None:
-        """Let the gateways change over to new keys while packets pass; ``InputError`` where they cannot."""
-        raise InputError(f"{self.product} cannot be told to rekey")
+        """Have the gateways switch to new keys during traffic; ``InputError`` if they cannot."""
+        raise InputError(f"{self.product} cannot rekey on demand")
 
     def daemon(self, gateway: Gateway, name: str, command: Sequence[str]) -> None:
-        """Start a daemon that takes turns with the kernel's receiving threads as their equal."""
+        """Start a daemon with the same priority as the kernel's receiving threads."""
         gateway.machine.start(name, command, nice=CRITICAL)
 
     def route(self, gateway: Gateway, name: str) -> None:
-        """Send by the interface ``name``, once it is there, what is for networks behind the other gateway."""
+        """Route the networks behind the other gateway through the interface ``name``, once that exists."""
 
         def routed() -> bool:
             mtu_bytes = self.longest_packet_bytes(4)
@@ -254,7 +254,7 @@ class Tunnel(Encapsulating):
         self._until(routed, f"there was no interface {name} on {gateway.machine.name}")
 
     def command(self, gateway: Gateway, command: Sequence[str], patience_s: float = _PATIENCE_S) -> None:
-        """Run a command until it succeeds, at least once; its own words are told when it does not."""
+        """Run a command until it succeeds, at least once; its output is reported if it does not."""
         said: list[str] = []
 
         def done() -> bool:
@@ -265,7 +265,7 @@ class Tunnel(Encapsulating):
         self._until(done, what, said, patience_s)
 
     def _suffer(self) -> None:
-        """The outage, from the beginning of a trial; none where the trial is over before."""
+        """Carry out the outage, timed from the beginning of a trial; none if the trial ends first."""
         assert self.outage is not None
         assert self._ends is not None
         near, far = self._ends
@@ -297,7 +297,7 @@ class Tunnel(Encapsulating):
         return near, far
 
     def _open_probe(self, site: Site, near: Gateway, far: Gateway) -> None:
-        """Sockets of the gateways' own, with addresses that lie behind the tunnel."""
+        """Open sockets in the gateways, with addresses behind the tunnel."""
         addresses = [(port.address, _PORT) for port in (site.inward, site.outward)]
         opened = []
         for gateway, address in zip((near, far), addresses, strict=True):
@@ -309,7 +309,7 @@ class Tunnel(Encapsulating):
         self._between = opened[0], opened[1]
 
     def _passes(self) -> bool:
-        """Whether a datagram comes through the tunnel and its answer comes back, soon enough."""
+        """Whether a datagram passes the tunnel and its answer returns, soon enough."""
         assert self._between is not None
         near, far = self._between
         self._tokens += 1
@@ -333,7 +333,7 @@ class Tunnel(Encapsulating):
             time.sleep(_LOOK_S)
 
     def _words(self, said: Sequence[str]) -> str:
-        """What the command says that failed, or else the daemons."""
+        """The output of the failed command and of the daemons."""
         words = [f"it says: {quote(said)}"] if said else []
         words += [
             f"{name} on {machine.name} says: {quote(machine.said(name)[-_WORDS:])}"
@@ -344,14 +344,14 @@ class Tunnel(Encapsulating):
 
 
 def _sent(source: socket.socket, destination: socket.socket, token: bytes) -> bool:
-    """Whether ``token`` gets from one socket to the other before the next would be sent."""
+    """Whether ``token`` gets from one socket to the other in time."""
     try:
         source.send(token)
         while destination.recv(len(token)) != token:
-            # That of an earlier attempt.
+            # The token of an earlier attempt.
             pass
     except OSError:
-        # Not in time; or the kernel passes on that the other side refused, or that there is no way yet.
+        # Too late; or the kernel reports that the other side refused, or that there is no route yet.
         return False
     return True
 
@@ -362,13 +362,13 @@ def _chosen(product: str, suites: Sequence[Suite], name: str | None) -> Suite:
     found = next((each for each in suites if each.name == name), None)
     if found is None or not name:
         known = ", ".join(each.name for each in suites if each.name)
-        has = f"suites are {known}" if known else "it has one alone, so give none"
+        has = f"suites are {known}" if known else "it only has one, so give none"
         raise InputError(f"{product} has no suite {quoted(name)}; {has}")
     return found
 
 
 def lacking(programs_by_package: Mapping[str, Sequence[str]]) -> list[str]:
-    """What to install, a sentence for each package of which a program is missing."""
+    """What to install, one sentence for each package of which a program is missing."""
     found = []
     for package, names in programs_by_package.items():
         absent = [name for name in names if not _is_there(name)]

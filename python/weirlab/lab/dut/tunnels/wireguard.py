@@ -1,4 +1,4 @@
-"""WireGuard: the kernel's, or that of ``wireguard-go``."""
+"""WireGuard in the kernel or in ``wireguard-go``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DAEMON: Final = "wireguard-go"
 
 
 class WireGuard(Tunnel):
-    """Both ends configured by ``wg``; which of them carries the packets is the subclass's choice."""
+    """Both ends configured by ``wg``; the subclass chooses the implementation."""
 
     product = "WireGuard"
 
@@ -38,14 +38,14 @@ class WireGuard(Tunnel):
             self.boot(gateway)
 
     def boot(self, gateway: Gateway) -> None:
-        """Make a gateway's interface with the configuration that was written, and route by it."""
+        """Make a gateway's interface with the written configuration, and route through it."""
         self.make_interface(gateway)
         self.command(gateway, ["wg", "setconf", INTERFACE, _CONFIG])
         self.route(gateway, INTERFACE)
 
     @abstractmethod
     def make_interface(self, gateway: Gateway) -> None:
-        """Have the interface made, at once or soon."""
+        """Make the interface; it may appear a little later."""
 
 
 class WireGuardGo(WireGuard):
@@ -71,7 +71,7 @@ class WireGuardGo(WireGuard):
 
 
 class WireGuardKernel(WireGuard):
-    """The kernel's own, whose work is not on the device's CPU alone: it spreads encryption over all CPUs."""
+    """The kernel's WireGuard, which does not stay on the device's CPU: it encrypts on all CPUs."""
 
     kind = "wireguard-kernel"
 
@@ -89,13 +89,13 @@ class WireGuardKernel(WireGuard):
 
 
 def usual(suite: str | None = None) -> WireGuard:
-    """The kernel's where it has one, else the daemon's."""
+    """The kernel's WireGuard if it has one, else the daemon's."""
     kernel = WireGuardKernel(suite)
     return WireGuardGo(suite) if _missing_in_kernel() else kernel
 
 
 def config(private_key: str, peers_key: str, peer: str) -> str:
-    """For ``wg setconf`` (wg(8)): one peer, who may send anything."""
+    """Configuration for ``wg setconf`` (wg(8)): one peer, which may send anything."""
     return (
         "[Interface]\n"
         f"PrivateKey = {private_key}\n"
@@ -121,7 +121,7 @@ def _missing_in_kernel() -> list[str]:
 
 
 def _pair_of_keys() -> tuple[str, str]:
-    """A private key and its public one."""
+    """A private key and its public key."""
     private = _wg("genkey")
     return private, _wg("pubkey", private)
 
@@ -131,5 +131,5 @@ def _wg(command: str, text: str = "") -> str:
         ["wg", command], input=text, capture_output=True, text=True
     )
     if done.returncode != 0:
-        raise LabError(f"wg {command} fails: {done.stderr.strip() or 'no reason given'}")
+        raise LabError(f"wg {command} failed: {done.stderr.strip() or 'no reason given'}")
     return done.stdout.strip()

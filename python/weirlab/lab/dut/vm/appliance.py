@@ -1,4 +1,4 @@
-"""A disk image of the user's as the device: a router or firewall that is set up already."""
+"""The user's disk image as the device: a router or firewall that is already configured."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from weirlab.quoting import printable
 from weirlab.records import RuleSetup
 
 BOOT_S: Final = 300.0
-"""For the guest to forward."""
+"""Time limit for the guest to start forwarding."""
 
 _SETTLE_S: Final = 15.0
 _ANSWER_S: Final = 0.1
 _PORT: Final = 9
 _LAST: Final = ("198.18.255.254", "198.19.255.254")
-"""The last addresses of test traffic: behind a route, as all of it, and not on the guest's own links."""
+"""The last addresses of test traffic: behind a route, like all of it, and not on the guest's own links."""
 _ETHERTYPE: Final = 0x0800
 _EVERY: Final = 0x0003
-"""ETH_P_ALL. A socket for one kind of frames would hear them only behind tc, which hands them over before."""
+"""ETH_P_ALL. A socket for one protocol would only see frames after tc, which hands them over before that."""
 _UDP: Final = 17
 
 
 class Appliance(Driver):
     """A virtual machine that boots from the user's disk image and forwards between its two interfaces.
 
-    Whether it is up is told by a packet that it forwards.
+    A packet that it forwards shows that it is up.
 
     Parameters
     ----------
     path
-        The image. It is not changed: what the guest writes is gone with it.
+        The image. It is not changed: what the guest writes is discarded.
 
     Raises
     ------
@@ -115,7 +115,7 @@ class Appliance(Driver):
 
     @interruptible
     def _wait(self, patience_s: float) -> None:
-        """Until a packet sent now comes out at the other side."""
+        """Wait until a packet sent now comes out at the other side."""
         assert self._guest is not None
         end_s = time.monotonic() + patience_s
         with _ends(Namespace(self._netns), self._taps) as (into, out_of):
@@ -123,8 +123,8 @@ class Appliance(Driver):
                 self._guest.check()
                 if time.monotonic() > end_s:
                     raise LabError(
-                        f"the virtual machine forwards nothing for {patience_s:g} s from "
-                        f"{wiring.SENDERS[0]} at its first interface to {wiring.RECEIVERS[0]} by way of "
+                        f"the virtual machine forwarded nothing for {patience_s:g} s from "
+                        f"{wiring.SENDERS[0]} at its first interface to {wiring.RECEIVERS[0]} via "
                         f"{wiring.RX0.address} at its second; {self._guest.console()}"
                     )
 
@@ -134,7 +134,7 @@ class Appliance(Driver):
         into.send(probe(token))
         try:
             while token not in out_of.recv(wiring.MTU_BYTES):
-                # Something else that the guest sends.
+                # Another frame that the guest sends.
                 pass
         except TimeoutError:
             return False
@@ -148,12 +148,12 @@ def probe(token: bytes) -> bytes:
     length = 8 + len(token)
     header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + length, 0, 0, 64, _UDP, 0) + b"".join(ends)
     header = header[:10] + struct.pack("!H", _checksum(header)) + header[12:]
-    # A checksum of 0 is none (RFC 768).
+    # A checksum of 0 means none (RFC 768).
     return macs + struct.pack("!H", _ETHERTYPE) + header + struct.pack("!4H", _PORT, _PORT, length, 0) + token
 
 
 def _checksum(header: bytes) -> int:
-    """RFC 1071."""
+    """Internet checksum (RFC 1071)."""
     total: int = sum(struct.unpack(f"!{len(header) // 2}H", header))
     while total > 0xFFFF:
         total = (total & 0xFFFF) + (total >> 16)
@@ -162,7 +162,7 @@ def _checksum(header: bytes) -> int:
 
 @contextmanager
 def _ends(namespace: Namespace, taps: Sequence[str]) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Packet sockets at the taps: what one sends the guest gets, and the other hears what the guest sends."""
+    """Packet sockets at the taps: one sends to the guest, and the other receives what the guest sends."""
 
     def packets() -> socket.socket:
         return socket.socket(socket.AF_PACKET, socket.SOCK_RAW)

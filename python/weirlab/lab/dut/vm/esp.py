@@ -1,4 +1,4 @@
-"""The kernel's ESP in tunnel mode between two virtual machines, with keys that each run makes.
+"""The kernel's ESP in tunnel mode between two virtual machines, with fresh keys for each run.
 
 There is no key exchange: both gateways get the security associations and policies of ``ip xfrm``.
 """
@@ -22,16 +22,16 @@ SUITES: Final = (
     *strongswan.SUITES,
     *(suite for suite in esp.SUITES if suite.name in _UNAUTHENTICATED),
 )
-"""Those that the kernel has, by strongSwan's keywords."""
+"""The suites that the kernel supports, by strongSwan's keywords."""
 
 _SALT_BYTES: Final = 4
 _WINDOW: Final = 64
-"""Packets that may overtake one another: the default of RFC 4303."""
+"""Size of the anti-replay window: the default of RFC 4303."""
 
 
 @dataclass(frozen=True)
 class _Transform:
-    """An algorithm by its name in the kernel (crypto(7)), as ip-xfrm(8) has it."""
+    """An algorithm by its kernel name (crypto(7)), as in ip-xfrm(8)."""
 
     kind: str
     name: str
@@ -39,7 +39,7 @@ class _Transform:
     icv_bits: int | None = None
 
     def with_new_key(self) -> str:
-        """Its words for ``ip xfrm state add``."""
+        """Its arguments for ``ip xfrm state add``, with a new key."""
         key = f"0x{secrets.token_hex(self.key_bytes)}" if self.key_bytes else ""
         icv = "" if self.icv_bits is None else f" {self.icv_bits}"
         return f"{self.kind} {shlex.quote(self.name)} {shlex.quote(key)}{icv}"
@@ -68,7 +68,7 @@ DROPS: Final = {
     "in_no_policy": "XfrmInNoPols",
     "out_no_state": "XfrmOutNoStates",
 }
-"""What a gateway drops, by the kernel's names (Documentation/networking/xfrm_proc.rst)."""
+"""Reasons for drops in a gateway, by the kernel's names (Documentation/networking/xfrm_proc.rst)."""
 
 _STATISTICS: Final = "/proc/net/xfrm_stat"
 
@@ -88,7 +88,7 @@ class VirtualEsp(VirtualTunnel):
             end.guest.do(states + "".join(f"{line}\n" for line in _policies(end)))
 
     def counters(self) -> Mapping[str, int]:
-        """With what the kernel's ESP dropped, by gateway and reason."""
+        """Counters, including what the kernel's ESP dropped, by gateway and reason."""
         found = dict(super().counters())
         for role, end in zip(ROLES, self.ends, strict=True):
             dropped = _statistics(end.guest)
@@ -106,7 +106,7 @@ def transforms(suite: Suite) -> Sequence[_Transform]:
 
 
 def associations(suite: Suite, near: End, far: End) -> str:
-    """What makes the states of both directions, with new keys, the same in both gateways."""
+    """Script that makes the states of both directions with new keys, the same for both gateways."""
     lines = ["set -e", "modprobe -a esp4 esp6 xfrm_user", "ip xfrm state flush", "ip xfrm policy flush"]
     for spi, source, destination in (
         (esp.FIRST_SPI, near.address, far.address),
@@ -122,7 +122,7 @@ def associations(suite: Suite, near: End, far: End) -> str:
 
 
 def _policies(end: End) -> Iterator[str]:
-    """What is to go through the tunnel, what is to come out of it, and the way to the other gateway."""
+    """Policies for packets into and out of the tunnel, and the route to the other gateway."""
     for own, other in zip(end.own_networks, end.networks, strict=True):
         for way, source, destination, ends in (
             ("out", own, other, (end.address, end.peer)),
@@ -133,12 +133,12 @@ def _policies(end: End) -> Iterator[str]:
                 f"ip xfrm policy add src {source} dst {destination} dir {way} "
                 f"tmpl src {ends[0]} dst {ends[1]} proto esp reqid 1 mode tunnel"
             )
-    # Only after a route has been found is a policy looked for.
+    # The kernel only looks for a policy after it has found a route.
     for route in wiring.behind(end.beyond, end.port, end.networks):
         yield f"ip route replace {route.network} via {route.gateway} dev {route.name} onlink"
 
 
 def _statistics(guest: Guest) -> dict[str, int]:
-    """The kernel's counters by its names for them."""
+    """The kernel's counters, by their kernel names."""
     words = (line.split() for line in guest.do(f"cat {_STATISTICS}").splitlines())
     return {name: int(value) for name, value in words}

@@ -1,4 +1,4 @@
-"""A packet filter in a virtual machine, whose kernel has what that of the host may lack."""
+"""A packet filter in a virtual machine, whose kernel has features that the host's may lack."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LAYOUTS: Final[Mapping[str, Layout]] = {
     "flowtable": "linear",
 }
 KINDS: Final = ("forward", *_LAYOUTS)
-"""What can be in the guest."""
+"""The filters that the guest supports."""
 
 _WORDS: Final = {"forward": "no filter", "flowtable": "nftables, linear rules in front of a flowtable"}
 
@@ -39,7 +39,7 @@ _FLOWTABLE: Final = """table inet weir_fast {{
   }}
 }}
 """
-"""Behind the rules: what they accept takes the short way from its second packet on."""
+"""Goes after the rules: flows that they accept take the fast path from their second packet on."""
 
 
 class VirtualFilter(Driver):
@@ -48,7 +48,7 @@ class VirtualFilter(Driver):
     Parameters
     ----------
     kind
-        What filters: one of :data:`KINDS`; None for nftables.
+        The filter, one of :data:`KINDS`; None for nftables.
 
     Raises
     ------
@@ -74,7 +74,7 @@ class VirtualFilter(Driver):
 
     @property
     def guest(self) -> Guest:
-        """The virtual machine, which is up."""
+        """The running virtual machine."""
         if self._guest is None:
             raise LabError("the virtual machine is not switched on")
         return self._guest
@@ -91,7 +91,7 @@ class VirtualFilter(Driver):
         self.guest.check()
 
     def settle(self) -> None:
-        # It answers when it has nothing more urgent to do, which forwarding is.
+        # It answers when it has nothing more urgent to do, such as forwarding.
         self.guest.do("true")
 
     @shielded
@@ -133,7 +133,7 @@ class VirtualFilter(Driver):
 
 
 def load(guest: Guest, text: str) -> None:
-    """Have the guest's nft replace all rules by those of ``text``; ``LabError`` with its words."""
+    """Have the guest's nft replace all rules by those in ``text``; ``LabError`` with its message."""
     code, said = guest.run(scripts.piped(nftables.COMMAND, nftables.FLUSH + text))
     if code != 0:
         raise LabError(tool.refusal("nft", said, text, "generated rules"))

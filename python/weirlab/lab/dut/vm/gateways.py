@@ -1,4 +1,4 @@
-"""Tunnels of the kernel between two virtual machines, whatever the kernel of the host has."""
+"""Kernel tunnels between two virtual machines, independent of the host's kernel."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from weirlab.lab.vm.scripts import Side
 from weirlab.records import RuleSetup
 
 ROLES: Final = ("vm_near", "vm_far")
-"""Begin the names of what the gateways count."""
+"""Prefixes of the names of the gateways' counters."""
 
 _PATIENCE_S: Final = 15
-"""For the tunnel to come up, and for its queues to run empty."""
+"""Time limit for the tunnel to come up, and for its queues to drain."""
 
 
 @dataclass(frozen=True)
@@ -35,30 +35,30 @@ class End:
 
     guest: Guest
     port: Port
-    """Towards the other gateway."""
+    """Port to the other gateway."""
     beyond: Port
-    """That of the other gateway."""
+    """The other gateway's port on the same cable."""
     inside: str
     """The gateway's own address among the networks behind it."""
     own_networks: Sequence[str]
     networks: Sequence[str]
-    """Behind the other gateway, to be reached by the tunnel."""
+    """Networks behind the other gateway, reached through the tunnel."""
 
     @property
     def address(self) -> str:
-        """On the cable between the gateways."""
+        """Its address on the cable between the gateways."""
         return self.port.address
 
     @property
     def peer(self) -> str:
-        """Address of the other gateway there."""
+        """Address of the other gateway on that cable."""
         return self.beyond.address
 
 
 class VirtualTunnel(Encapsulating):
     """Two virtual machines with a tunnel between them.
 
-    Rules, if there are any, are those of nftables in the near gateway: they see packets in the clear.
+    Rules, if any, are loaded with nftables in the near gateway, where they see packets in the clear.
     """
 
     forwards = True
@@ -69,7 +69,7 @@ class VirtualTunnel(Encapsulating):
 
     @property
     def ends(self) -> tuple[End, End]:
-        """The gateways, which are up."""
+        """The running gateways."""
         if self._ends is None:
             raise LabError(f"the gateways of {self.name} are not switched on")
         return self._ends
@@ -80,7 +80,7 @@ class VirtualTunnel(Encapsulating):
     def start(self, site: Site) -> Sequence[int]:
         assert site.far is not None
         mtu_bytes = wiring.BETWEEN_MTU_BYTES
-        # What is behind the tunnel is routed by the tunnel.
+        # The tunnel itself routes what is behind it.
         near = [
             Side(site.inward, site.sender, wiring.SENDERS),
             Side(wiring.NEAR, wiring.FAR, (), mtu_bytes),
@@ -112,7 +112,7 @@ class VirtualTunnel(Encapsulating):
 
     @abstractmethod
     def connect(self, near: End, far: End) -> None:
-        """Set up the tunnel in both gateways, in place of one that may be there."""
+        """Set up the tunnel in both gateways, replacing any existing one."""
 
     def check_alive(self) -> None:
         for guest in self._guests:
@@ -149,7 +149,7 @@ class VirtualTunnel(Encapsulating):
         return found
 
     def version(self) -> str:
-        """Of what carries the gateways."""
+        """Version of QEMU, which runs the gateways."""
         return sites.version()
 
     def facts(self) -> Mapping[str, object]:

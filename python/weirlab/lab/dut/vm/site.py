@@ -1,4 +1,4 @@
-"""A guest between ports of the lab, and what drivers of such devices have in common."""
+"""A guest between ports of the lab, and what drivers of such devices share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weirlab.lab.vm.guest import Guest
 from weirlab.lab.vm.scripts import Side
 
 _TAP: Final = "vm-"
-"""Begins the names of taps; the rest is the port that they continue."""
+"""Prefix of the names of taps; the rest is the name of the connected port."""
 
 NO_SESSION: Final = (
     "a virtual machine has no management interface: leave out cross traffic, or choose another device"
@@ -24,7 +24,7 @@ NO_SESSION: Final = (
 
 
 def missing() -> list[str]:
-    """What is missing for guests of Weir's own, a sentence each."""
+    """What is missing for Weir's own guests, one sentence each."""
     found = qemu.missing()
     try:
         image.find()
@@ -34,13 +34,13 @@ def missing() -> list[str]:
 
 
 def between(name: str, netns: str, cpu: int | None, sides: Sequence[Side]) -> Guest:
-    """A guest of Weir's own, not switched on yet, with the ports of ``sides`` in the namespace ``netns``."""
+    """Weir's own guest, not switched on yet, with the ports of ``sides`` in the namespace ``netns``."""
     nics = plugged(netns, [(side.port, side.mtu_bytes) for side in sides])
     return Guest(name, Namespace(netns), cpu, qemu.boot(image.find()), nics)
 
 
 def plugged(netns: str, ports: Sequence[tuple[Port, int]]) -> list[qemu.Nic]:
-    """Interfaces for a guest that take the place of ``ports`` (each with its MTU) in the namespace."""
+    """Interfaces for a guest in place of ``ports`` (each with its MTU) in the namespace."""
     made = []
     for port, mtu_bytes in ports:
         nic = qemu.Nic(f"{_TAP}{port.name}", port.mac, mtu_bytes)
@@ -56,12 +56,12 @@ def begin(guest: Guest, sides: Sequence[Side]) -> None:
 
 
 def version() -> str:
-    """Of QEMU."""
+    """Version of QEMU."""
     return tool.version(qemu.PROGRAM)
 
 
 def facts(guests: Sequence[Guest]) -> Mapping[str, Any]:
-    """What the manifest says of guests that are up; nothing without any."""
+    """Facts about running guests for the manifest; none without guests."""
     if not guests:
         return {}
     return {
@@ -72,7 +72,7 @@ def facts(guests: Sequence[Guest]) -> Mapping[str, Any]:
 
 
 def accelerated(guests: Sequence[Guest]) -> Mapping[str, Any]:
-    """What carries guests that are up, and whether their speed means something."""
+    """The accelerators of running guests, and whether they are emulated."""
     if not guests:
         return {}
     used = {guest.accelerator for guest in guests}
@@ -80,7 +80,7 @@ def accelerated(guests: Sequence[Guest]) -> Mapping[str, Any]:
 
 
 def counted(guest: Guest, role: str, files: Mapping[str, str]) -> dict[str, int]:
-    """What the guest itself counts, by ``role`` and the names of ``files``."""
+    """The guest's own counters, by ``role`` and the names of ``files``."""
     lines = guest.do(scripts.counters(files)).split()
     return {f"{role}_{name}": int(line) for name, line in zip(files, lines, strict=True)}
 

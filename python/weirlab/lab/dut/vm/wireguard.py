@@ -15,7 +15,7 @@ _CONFIG: Final = "/run/wireguard.conf"
 
 
 class VirtualWireGuard(VirtualTunnel):
-    """Each gateway has a key of its own and the other's public one."""
+    """Each gateway has its own key and the other's public key."""
 
     product = "WireGuard of Linux in virtual machines"
     kind = "vm-wireguard"
@@ -39,6 +39,6 @@ class VirtualWireGuard(VirtualTunnel):
 
 
 def _pair_of_keys(guest: Guest) -> tuple[str, str]:
-    """A private key and its public one."""
+    """A private key and its public key."""
     private, public = guest.do("key=$(wg genkey); echo $key; echo $key | wg pubkey").split()
     return private, public
