@@ -158,7 +158,7 @@ class Outcome(Generic[F]):
         return self.found.problem(self.run)
 
     def told(self) -> Told:
-        """The outcome for a terminal; the remark adds simulation, run and report if they are not in it yet."""
+        """The outcome for a terminal; the remark adds simulation, run and report if the study did not."""
         told = self.study.told(self)
         said = f"{told.conclusion} {told.remark}"
         parts = [told.remark] if told.remark else []
