@@ -23,8 +23,8 @@ class MonitorStudy(Study["MonitorScenario", "Ground[OpenLab]", "MonitorFindings"
     """A link monitor put to the test; ``open_lab`` builds a monitored link, by default in namespaces."""
 
     key = "monitor"
-    title = "a link monitor put to the test, beside tcpdump"
-    ready = {"link-monitor": "a link monitor put to the test, beside tcpdump"}
+    title = "a link monitor put to the test, compared with tcpdump"
+    ready = {"link-monitor": "a link monitor put to the test, compared with tcpdump"}
 
     def __init__(
         self, open_lab: OpenLab | None = None, *, clock: Callable[[], float] = time.monotonic
