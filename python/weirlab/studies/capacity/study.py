@@ -169,9 +169,7 @@ def _watched(bed: TestBed, wanted: bool, progress: Progress) -> Iterator[None]:
     """Run the device's own monitoring during the block, if the device has any."""
     inside = wanted and isinstance(bed, Watchable)
     if wanted and not inside:
-        progress.note(
-            f"the device of the lab {bed.lab} cannot be monitored: CPU and states are not measured"
-        )
+        progress.note(f"the device of the lab {bed.lab} cannot be monitored: CPU and states are not measured")
     with bed.watch_inside() if inside and isinstance(bed, Watchable) else nullcontext():
         yield
 

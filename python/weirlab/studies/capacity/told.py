@@ -121,9 +121,7 @@ def _inside_line(run: Run) -> Iterator[str]:
     due, taken = (sum(numbers) for numbers in zip(*looked, strict=True))
     latest = max(row.sample_late_max_s for row in valid if row.samples_due is not None)
     starved = sum(taken < due for due, taken in looked)
-    told = (
-        f"; in {plural(starved, 'trial')} the device was too busy to be sampled in time" if starved else ""
-    )
+    told = f"; in {plural(starved, 'trial')} the device was too busy to be sampled in time" if starved else ""
     yield (
         f"Inside the device, {taken:,} of {due:,} samples were taken while calls were up, "
         f"the latest {duration(latest * 1e9)} late{told}."
