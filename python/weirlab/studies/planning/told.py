@@ -184,7 +184,7 @@ def _sentence(outcome: PlanOutcome) -> str:
     best = outcome.best
     sure = f"at {question.certainty * 100:g} % certainty"
     if best is not None and best.uncertain:
-        sure = "by the prediction alone, without any certainty"
+        sure = "by the prediction alone, without certainty"
     demand = words([limit.text for limit in question.limits])
     if outcome.verdict == "undecided":
         return " ".join(
