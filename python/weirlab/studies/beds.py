@@ -1,4 +1,4 @@
-"""Beds with one device under test, as studies share them."""
+"""The test bed with one device under test, shared by several studies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weirlab.traffic.spec import Flows
 
 @dataclass(frozen=True)
 class DeviceGround(Ground[TestBed]):
-    """A device in its bed, and the calibration that was measured first, if one was."""
+    """A device in its bed, and the calibration that was measured beforehand, if any."""
 
     calibrated: CalibrationOutcome | None = None
 
@@ -38,7 +38,7 @@ def opened(
     calls: Calls | None = None,
     sizes: Iterable[SizeMix] = (),
 ) -> Iterator[DeviceGround]:
-    """The bed of ``dut``, calibrated first by ``plan`` where the run is new and the lab is real."""
+    """Open the bed of ``dut``; a new run in a real lab is calibrated first by ``plan``."""
     calibrated = None
     if plan is not None and work.begun is None and testbeds.choose(lab, dut, Quiet()) == "netns":
         calibrated = calibrate(work.store, lab, plan, work.progress, command=work.command)

@@ -1,4 +1,4 @@
-"""What a kind of measurement offers, so that nothing else has to know it."""
+"""The interface that every kind of measurement implements."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Findings(Protocol):
     """What a study found."""
 
     def document(self) -> dict[str, Any]:
-        """In plain values, for ``--json``."""
+        """The findings in plain values, for ``--json``."""
 
     def problem(self, run: Run) -> WeirError | None:
-        """The error that it is if ``run`` does not count; None if it does."""
+        """The error to report if ``run`` does not count; None if it does."""
 
 
 A = TypeVar("A", bound="Root")
@@ -45,9 +45,9 @@ class Ground(Generic[B]):
 
     bed: B
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the manifest says about it: ``lab``, ``dut`` and ``backend`` first."""
+    """What the manifest records about it: ``lab``, ``dut`` and ``backend`` first."""
     calibration: Calibration | None = None
-    """The one in force, to be kept with the run."""
+    """The calibration in force, stored with the run."""
 
 
 @dataclass(frozen=True)
@@ -62,43 +62,43 @@ class Told:
 class Study(Generic[A, G, F]):
     """A kind of measurement.
 
-    A study that scenarios can ask for gives at least :meth:`scenario`, :meth:`measure` and :meth:`told`. One
-    with commands of its own names them in :attr:`commands`. :mod:`weirlab.studies.runner` does the rest: it
-    makes and resumes runs, keeps what is found, and writes reports.
+    A study that has scenarios implements at least :meth:`scenario`, :meth:`measure` and :meth:`told`. A study
+    with its own commands lists them in :attr:`commands`. :mod:`weirlab.studies.runner` does the rest: it
+    creates and resumes runs, stores what is found, and writes reports.
 
-    The module of a study is imported at each start of ``weir``. Its class is cheap to import, therefore, and
+    Every start of ``weir`` imports the modules of all studies. The class must therefore be cheap to import:
     its methods import what they need.
     """
 
     key: ClassVar[str]
-    """What manifests and ``weir runs`` call the kind; also the key that tells scenarios apart."""
+    """The name of the kind in manifests and ``weir runs``, and the top-level key of its scenarios."""
     title: ClassVar[str] = ""
-    """What it is about, in a phrase."""
+    """What the study is about, in a phrase."""
     commands: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """Modules whose ``add_to(app)`` adds commands, and the names of these."""
+    """Modules whose ``add_to(app)`` adds commands, with the names of the commands."""
     also: ClassVar[Sequence[str]] = ()
-    """Other kinds of runs that its commands make, with pages of its own."""
+    """Other kinds of runs that its commands make and that it has pages for."""
     ready: ClassVar[Mapping[str, str]] = {}
-    """Scenarios that come with it, by name, each with a phrase."""
+    """Ready-made scenarios, by name, each with a short description."""
 
     @classmethod
     def has(cls, method: Literal["scenario", "page"]) -> bool:
-        """Whether the study gives ``method``."""
+        """Whether the study implements ``method``."""
         return getattr(cls, method) is not getattr(Study, method)
 
     def scenario(self) -> type[A] | None:
-        """What a scenario may say, as a pydantic model; None for a study that has none."""
+        """The pydantic model of its scenarios; None for a study without scenarios."""
         return None
 
     def checks(self) -> Sequence[Finding]:
-        """What ``weir doctor`` says about it."""
+        """The findings that it adds to ``weir doctor``."""
         return ()
 
     def check(self, asked: A, work: Work) -> None:
-        """Raise ``InputError`` for what cannot be carried out, before anything is built."""
+        """Raise ``InputError``, before anything is built, if ``asked`` cannot be carried out."""
 
     def open(self, asked: A, work: Work) -> AbstractContextManager[G]:
-        """Where it is measured, for as long as the block lasts.
+        """Open what the study measures in, for the duration of the ``with`` block.
 
         Raises
         ------
@@ -108,11 +108,11 @@ class Study(Generic[A, G, F]):
         raise NotImplementedError(f"{self.key} has no bed")
 
     def measure(self, ground: G, asked: A, writer: RunWriter, work: Work) -> F:
-        """Measure what the run of ``writer`` has not yet; its attempts, if any, are not repeated."""
+        """Measure what the run of ``writer`` does not have yet, without repeating its attempts."""
         raise NotImplementedError(f"{self.key} cannot be run")
 
     def conclude(self, run: Run, asked: A, found: F) -> F:
-        """What is computed once the run is complete; errors do not spoil the run any more."""
+        """Compute what follows from the complete run; an error here no longer spoils the run."""
         return found
 
     def told(self, outcome: Outcome[F]) -> Told:
@@ -120,7 +120,7 @@ class Study(Generic[A, G, F]):
         raise NotImplementedError(f"{self.key} has nothing to tell")
 
     def said(self, run: Run) -> Sequence[str]:
-        """What ``run`` found, in sentences, for ``weir show``; none where there is nothing yet."""
+        """What ``run`` found, in sentences, for ``weir show``; empty if there is nothing yet."""
         return ()
 
     def page(self, run: Run) -> Page | None:
@@ -144,7 +144,7 @@ class Outcome(Generic[F]):
     report: ReportOutcome | None = None
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """The outcome for ``--json``."""
         return {
             "kind": self.study.key,
             "run_id": self.run.run_id,
@@ -154,11 +154,11 @@ class Outcome(Generic[F]):
         }
 
     def problem(self) -> WeirError | None:
-        """The error that it is if the run does not count."""
+        """The error to report if the run does not count; None if it does."""
         return self.found.problem(self.run)
 
     def told(self) -> Told:
-        """For a terminal; the remark adds what the study leaves unsaid: that it is simulated, where it is."""
+        """The outcome for a terminal; the remark adds simulation, run and report if the study did not."""
         told = self.study.told(self)
         said = f"{told.conclusion} {told.remark}"
         parts = [told.remark] if told.remark else []

@@ -15,7 +15,7 @@ from weirlab.studies.contract import Study
 from weirlab.studies.registry import broken, studies
 
 FOLDER: Final = "ready"
-"""Where a study has its ready-made scenarios, beside its module."""
+"""Folder with the ready-made scenarios of a study, next to its module."""
 
 
 def paths() -> Mapping[str, Path]:
@@ -36,7 +36,7 @@ def names() -> list[str]:
 def find(wanted: Path) -> Path:
     """The scenario file that ``wanted`` means: a path, or the name of a ready-made scenario.
 
-    A file that exists goes before a name; whether it can be read shows when it is.
+    An existing file takes precedence over a name; whether it is readable shows when it is read.
 
     Raises
     ------
@@ -63,11 +63,11 @@ def find(wanted: Path) -> Path:
             f"there are {listed()}{missing}"
         ) from None
     except OSError:
-        pass  # Whoever reads it says why it cannot be.
+        pass  # Reading it will report the reason.
     return wanted
 
 
 def listed() -> str:
-    """The names, for people."""
+    """The names as a phrase, for messages."""
     *most, last = names()
     return f"{', '.join(most)} and {last}"

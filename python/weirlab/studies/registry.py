@@ -1,4 +1,4 @@
-"""The studies there are: Weir's own, and those of other packages by their entry points."""
+"""All studies: Weir's own, and those that other packages register as entry points."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def studies() -> Mapping[str, AnyStudy]:
 
 
 def broken() -> Sequence[str]:
-    """Why studies of other packages are missing, a sentence each."""
+    """Why studies of other packages could not be loaded, a sentence each."""
     return _others()[1]
 
 

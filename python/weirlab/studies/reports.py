@@ -28,9 +28,9 @@ def report(store: Store, run_id: str, *, out: Path | None = None, plots: Path | 
 
 
 def foresee(out: Path | None, plots: Path | None, wanted: ReportSection | None = None) -> None:
-    """Raise before the first trial for a report that could not be drawn or written at the end.
+    """Raise, before the first trial, if the report could not be drawn or written at the end.
 
-    What is ``wanted`` by a scenario comes after ``out`` and ``plots``, as in :func:`at_the_end`.
+    ``out`` and ``plots`` override what is ``wanted`` by a scenario, as in :func:`at_the_end`.
     """
     if wanted is not None or out is not None:
         CHARTS.require()
@@ -47,7 +47,7 @@ def _reportable(store: Store, run_id: str) -> Run:
     if recent is None:
         return store.open(run_id)
     newest = [found.run_id for found in store.runs() if found.kind in reported()]
-    # Where there are too few the store says so.
+    # If there are too few, the store says so.
     return store.open(newest[recent] if recent < len(newest) else run_id, kind=reported())
 
 
@@ -59,7 +59,7 @@ def reported() -> tuple[str, ...]:
 def at_the_end(
     run: Run, wanted: ReportSection | None, progress: Progress, out: Path | None, plots: Path | None
 ) -> ReportOutcome | None:
-    """The report of a scenario's ``run``; None if nobody asks for one.
+    """Write the report of a scenario's ``run``; None if no report is requested.
 
     Raises ``Interrupted``, which says how to get the report later.
     """
@@ -81,7 +81,7 @@ def at_the_end(
 
 
 def write(run: Run, *, out: Path | None, plots: Path | None) -> ReportOutcome:
-    """As :func:`report`, for a run at hand."""
+    """As :func:`report`, for a run that is already open."""
     CHARTS.require()
     page = study_of(run).page(run)
     if page is None:

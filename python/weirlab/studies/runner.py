@@ -1,4 +1,4 @@
-"""A scenario of any kind from its start, or from where it was interrupted, to its report."""
+"""Running and resuming scenarios of any kind, up to the report."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def run(
 ) -> Outcome[F]:
     """Measure what ``asked`` asks for, as a new run, and write its report.
 
-    ``out`` and ``plots`` go before what the scenario says about the report.
+    ``out`` and ``plots`` override what the scenario says about the report.
 
     Raises
     ------
     InputError
         It cannot be carried out; nothing was built.
     MissingCapability, LabError
-        The bed cannot be built, or what draws the report is missing.
+        The bed cannot be built, or the packages that draw the report are missing.
     """
     work = Work(store, progress, command)
     study.check(asked, work)
@@ -56,11 +56,11 @@ def resume(
     out: Path | None = None,
     plots: Path | None = None,
 ) -> Outcome[F]:
-    """Go on with an interrupted run: what has a valid attempt is not repeated."""
+    """Resume an interrupted run; trials with a valid attempt are not repeated."""
     begun = store.open(run_id, kind=study.key)
     root = study.scenario()
     if root is None:
-        raise InputError(f"run {begun.run_id} cannot be gone on with: start a new one")
+        raise InputError(f"run {begun.run_id} cannot be resumed: start a new one")
     asked = scenario_of(begun, root)
     work = Work(store, progress, begun=begun)
     study.check(asked, work)
@@ -84,7 +84,7 @@ def run_scenario(
     study = studies().get(asked.KEY)
     if study is None:
         raise InputError(
-            f"no installed study has the key {asked.KEY!r}, which {type(asked).__name__} has as its KEY"
+            f"no installed study has the key {asked.KEY!r}, which is the KEY of {type(asked).__name__}"
         )
     return run(study, store, asked, progress, out=out, plots=plots, command=command)
 
@@ -99,7 +99,7 @@ def resume_scenario(
 
 
 def _begin(study: Study[A, G, F], ground: G, asked: A, work: Work) -> RunWriter:
-    """A new run that holds the calibration in force."""
+    """A new run that stores the calibration in force."""
     facts = {**ground.facts, "command": work.command} if work.command else ground.facts
     calibration = ground.calibration
     writer = work.store.create(
@@ -140,7 +140,7 @@ def _concluded(
 
 
 def _report(study: Study[A, G, F], asked: A, out: Path | None, plots: Path | None) -> ReportSection | None:
-    """What ``asked`` wants as a report; None if the study has no pages, and then ``out`` is refused."""
+    """The report section of ``asked``; None if the study has no pages, in which case ``out`` is refused."""
     if study.has("page"):
         return asked.report
     if out is not None or plots is not None:

@@ -1,6 +1,6 @@
-"""Scenario files of every installed study: of which kind one is, and what all may say.
+"""Scenario files of every installed study: reading, telling their kinds apart, and their JSON Schema.
 
-The kind shows in a key at the top that no other kind has: ``profile:``, ``capacity:``.
+Each kind has a top-level key that no other kind has, such as ``profile:`` or ``capacity:``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEMA_ID: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def roots() -> Mapping[str, type[Root]]:
-    """What scenarios may say, by the key that tells them apart."""
+    """The models of all kinds of scenarios, by the top-level key of the kind."""
     found = {key: study.scenario() for key, study in studies().items() if study.has("scenario")}
     return {key: root for key, root in found.items() if root is not None}
 
@@ -58,15 +58,15 @@ def check(document: Document, *, no_files: str = "") -> Root:
 
 
 def telling(keys: Iterable[str]) -> list[str]:
-    """Those of ``keys`` that tell a kind; more than one leaves open which is meant."""
+    """Those of ``keys`` that name a kind; with more than one the kind is ambiguous."""
     known = roots()
     return [key for key in keys if key in known]
 
 
 def kind_of(keys: Iterable[str]) -> str | None:
-    """The kind of a file with these ``keys`` at the top; a key that is nearly right counts, too.
+    """The kind of a file with these top-level ``keys``, which may be misspelt.
 
-    None where nothing tells.
+    None if no key resembles a kind.
     """
     keys, known = list(keys), list(roots())
     for key in telling(keys):
@@ -78,7 +78,7 @@ def kind_of(keys: Iterable[str]) -> str | None:
 
 
 def listed() -> str:
-    """The keys that tell the kinds apart, for people."""
+    """The keys of all kinds as a phrase, for messages."""
     keys = [repr(key) for key in roots()]
     return "".join(keys) if len(keys) < 2 else f"{', '.join(keys[:-1])} and {keys[-1]}"
 

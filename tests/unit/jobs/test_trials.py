@@ -59,8 +59,8 @@ def test_what_the_host_disturbed_is_told_and_kept(store: Store) -> None:
     assert row["disturbed_sent"] > row["sent"]
     assert row["disturbed_delay_mean_ns"] > row["delay_mean_ns"]
     facts = dict(tables.trial(outcome)[0].rows)
-    assert "that the host disturbed (at most where the device waited" in facts["left out"]
-    assert "mean delay" in facts["with what is left out"]
+    assert "that the host disturbed (longest: the device waited" in facts["left out"]
+    assert "mean delay" in facts["with that included"]
 
 
 def test_in_overload_the_packets_in_the_device_are_its_queue(store: Store, beds: list[FakeBed]) -> None:

@@ -1,4 +1,4 @@
-"""Calls: what they take on the wire, and what callers hear of them through a device."""
+"""Calls: what they take on the wire, and what callers hear through a device."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class CallOptions:
     ] = 1
 
     def calls(self) -> Calls:
-        """The calls; raises ``InputError`` for what there cannot be."""
+        """The calls; raises ``InputError`` for impossible ones."""
         from weirlab.traffic.calls.spec import parse_calls
 
         if self.holding is not None and self.arrivals != "poisson":
@@ -167,7 +167,7 @@ class ActionOptions:
 
 @dataclass(frozen=True)
 class SendOptions:
-    """How calls are heard that are made."""
+    """How calls are made and assessed."""
 
     PANEL: ClassVar = "With --send"
 

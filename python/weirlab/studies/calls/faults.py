@@ -1,4 +1,4 @@
-"""How the options are read that impair what ``weir calls --write`` writes."""
+"""The options that impair what ``weir calls --write`` writes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def impairments(options: FaultOptions, seed: int) -> Impairments | None:
     Raises
     ------
     InputError
-        Something is not understood, or cannot be.
+        A value is not understood or impossible.
     """
     if not given(options):
         return None

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from weirlab.studies.calls.study import CallsOutcome
 
 _WORST = 5
-"""So many callers are listed one by one."""
+"""Number of callers listed one by one."""
 
 
 def sentence(outcome: CallsOutcome) -> str:
-    """How many hear well, and who worst."""
+    """How many callers hear well, and who hears worst."""
     record, run = outcome.record, outcome.run
     if not record.valid:
         return _invalid(len(outcome.records), "; ".join(record.invalid))
@@ -34,7 +34,7 @@ def sentence(outcome: CallsOutcome) -> str:
 
 
 def said(run: Run) -> tuple[str, ...]:
-    """The same of a stored run; nothing before its first attempt."""
+    """The same for a stored run; empty before its first attempt."""
     from weirlab.jobs.trials import counted
     from weirlab.quality.distribution import summarise
     from weirlab.records import CallTable
@@ -103,7 +103,7 @@ def _percentiles(outcome: CallsOutcome) -> Table:
         ("jitter (RFC 3550)", more["jitter_ns"], duration),
         ("longest gap", more["longest_gap_ns"], duration),
     ]
-    # R of codecs of different bands has different scales; behind one kind of buffer it is not kept.
+    # The scale of R depends on the codec's band; behind a single kind of buffer R is not stored.
     if len(outcome.calls.classes) == 1 and outcome.heard == "best":
         quantities.insert(1, ("R factor", more["r_factor"], _one_decimal))
     rows = [

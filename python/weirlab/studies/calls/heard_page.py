@@ -1,4 +1,4 @@
-"""The page about calls through a device, from what a run holds."""
+"""The page about calls through a device, from what a run stores."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def page(run: Run) -> Story:
 
 
 def _behind(choice: BufferChoice, calls: pl.DataFrame) -> pl.DataFrame:
-    """The table with ``mos`` and ``late`` behind the buffer that was asked for."""
+    """The table with ``mos`` and ``late`` behind the requested buffer."""
     if choice != "best":
         return calls.with_columns(mos=pl.col(f"mos_{choice}"), late=pl.col(f"late_{choice}"))
     fixed = pl.col("mos_fixed") >= pl.col("mos_adaptive")

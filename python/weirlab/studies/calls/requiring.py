@@ -22,7 +22,7 @@ CALLS: Final = (*HEARD, *TRIAL)
 
 
 def of_calls(demands: Sequence[Demand], outcome: CallsOutcome) -> tuple[Judgement, ...]:
-    """Judged by all packets for what a trial has, and by every caller for what is heard."""
+    """Judge quantities of the trial by all packets, and quantities that are heard by every caller."""
     record = outcome.record
     if not record.valid:
         return tuple(judge(demand, [trial_case(demand.quantity, (record,))]) for demand in demands)

@@ -34,7 +34,7 @@ def sentence(sheet: CallSheet) -> str:
         f"{_bit_rate(sheet.line_bps)} carries {plural(sheet.line_calls, 'such call')}"
     )
     with_control = ", control packets included" if sheet.control.rate_pps else ""
-    published = f"by the published definition a Gigabit carries {count(sheet.published[1])}"
+    published = f"by the published definition a gigabit line carries {count(sheet.published[1])}"
     return f"{told}{with_control}; {published}."
 
 
@@ -94,7 +94,7 @@ def _headers(each: ClassSheet) -> str:
 
 def _load(sheet: CallSheet) -> Table:
     columns = (
-        "WireLoad",
+        "Traffic",
         "Packets/s",
         "Gap",
         "Frames with FCS",

@@ -1,4 +1,4 @@
-"""Calls as a capture file, and made through a device."""
+"""Calls written to a capture file, or made through a device."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class CaptureOutcome:
     captured: Captured
     flows: int
     warmup_s: float
-    """At its beginning, in which calls are set up."""
+    """Time at its beginning in which calls are set up."""
     faults: Impairments | None = None
     arrivals: Arrivals | None = None
-    """What the faults did, where there are any."""
+    """What the faults did; None without faults."""
 
     @property
     def planted(self) -> dict[str, int]:
@@ -89,9 +89,9 @@ def write_calls(
     Raises
     ------
     InputError
-        There can be no such calls, no such file, or the capture would not fit into memory.
+        The calls or the file are impossible, or the capture would not fit into memory.
     StoreError
-        The disk refuses.
+        The file cannot be written.
     """
     files.check_output(path, "--write")
     load = calls_sheet(calls, duration_s=duration_s + warmup_s, line_bps=1e9)
@@ -117,7 +117,7 @@ class CallsOutcome:
     heard: BufferChoice
     buffers: Buffers
     packets: Path | None
-    """Where the log of all packets is, if it was to be kept."""
+    """Path of the log of all packets, if it was kept."""
 
     @property
     def record(self) -> TrialRecord:
@@ -125,9 +125,9 @@ class CallsOutcome:
 
     @property
     def table(self) -> CallTable:
-        """A row per call and direction, ``mos`` being that behind the jitter buffer asked for.
+        """A row per call and direction, with ``mos`` behind the requested jitter buffer.
 
-        ``r_factor`` is known behind the better one of both alone; NaN where one kind was asked for.
+        ``r_factor`` is known only behind the better of both; NaN if one kind was requested.
         """
         table = self.record.calls
         if table is None:
@@ -139,12 +139,12 @@ class CallsOutcome:
 
     @property
     def quality(self) -> Summary:
-        """Spread over the callers: what one side of a call hears is one."""
+        """Spread over the callers; each side of a call is one."""
         return summarise(self.table, class_titles(self.calls))
 
     @property
     def spreads(self) -> dict[str, Spread]:
-        """Percentiles over the callers of what :attr:`quality` has not."""
+        """Percentiles over the callers of what :attr:`quality` does not have."""
         table = self.table
         return {
             name: Spread.of(getattr(table, name))
@@ -169,12 +169,12 @@ class CallsOutcome:
         }
 
     def problem(self) -> TrialError | None:
-        """The error that it is if every attempt was spoiled."""
+        """The error to report if every attempt was spoiled."""
         if self.record.valid:
             return None
         reasons = "; ".join(self.record.invalid)
         return TrialError(
-            f"the calls stayed spoiled in {len(self.records)} attempts: {reasons}. "
+            f"the calls were spoiled in {len(self.records)} of {len(self.records)} attempts: {reasons}. "
             f"They are kept in run {self.run.run_id}; repeat them on a quieter machine, or make fewer"
         )
 
@@ -193,19 +193,19 @@ class Course:
 
 
 def make_calls(work: Work, lab: Lab, dut: Dut, calls: Calls, course: Course) -> CallsOutcome:
-    """Make ``calls`` through a device and tell what was heard; repeated while the host spoils it.
+    """Make ``calls`` through a device and assess what was heard; repeated while the host spoils them.
 
     Raises
     ------
     InputError
-        There can be no such calls; refused before anything is built.
+        The calls are impossible; raised before anything is built.
     FailedTrial
         The device forwards nothing.
     """
     store, progress, buffers = work.store, work.progress, course.buffers
     traffic = traffic_of(calls, course.duration_s, course.warmup_s)
     compile_plan(traffic)
-    # Whoever sends from behind the device has to be accepted there as well.
+    # Packets sent from behind the device must be accepted there as well.
     spec = TrialSpec(traffic, replace(course.rules, both_ways=calls.directions != "forward"), describe(calls))
     with testbeds.open_bed(lab, dut, progress, calls=calls) as bed:
         bed.set_rules(spec.rules)  # If it refuses them, there is nothing to keep.
@@ -241,7 +241,7 @@ def make_calls(work: Work, lab: Lab, dut: Dut, calls: Calls, course: Course) -> 
 
 
 def class_titles(calls: Calls) -> list[str]:
-    """What to call each class: its codec, with the transport where codecs alone are alike."""
+    """A title for each class: its codec, with the transport if several classes share a codec."""
     titles = [kind.stream.title for kind in calls.classes]
     if len(set(titles)) == len(titles):
         return titles

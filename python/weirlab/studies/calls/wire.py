@@ -63,7 +63,7 @@ class ClassSheet:
     media: WireLoad
     """Per direction."""
     control: WireLoad
-    """RTCP per direction; nothing where there is none."""
+    """RTCP per direction; zero without RTCP."""
     line: lines.Line
     published: lines.PublishedLine
 
@@ -106,7 +106,7 @@ class CallSheet:
 
     @property
     def activity(self) -> float:
-        """Share of the time that who talks is heard; 1 without silences."""
+        """Share of the time in which speech is sent; 1 without silences."""
         if not self.calls.spurts:
             return 1.0
         return CONVERSATION_ACTIVITY if self.directions == 2 else MONOLOGUE_ACTIVITY
@@ -175,7 +175,7 @@ def calls_sheet(calls: Calls, *, duration_s: float, line_bps: float) -> CallShee
     Raises
     ------
     InputError
-        There can be no such calls, or no time for them.
+        The calls or their duration are impossible.
     """
     validate(calls)
     if not 0 < duration_s < float("inf"):

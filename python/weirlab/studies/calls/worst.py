@@ -13,7 +13,7 @@ WORST: Final = (
     "call", "back", "mos", "lost", "sent", "longest_run", "burst_ratio", "delay_mean_ns", "jitter_ns",
     "longest_gap_ns",
 )  # fmt: skip
-"""What :func:`worst` wants to know of a caller, beside ``late``."""
+"""What :func:`worst` needs to know about a caller, besides ``late``."""
 
 
 def worst(callers: Iterable[Mapping[str, Any]], caption: str) -> Table:

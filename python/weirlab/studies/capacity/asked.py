@@ -1,4 +1,4 @@
-"""What a scenario about capacity asks for, in the terms of measurements and profiles."""
+"""What a scenario about capacity requests, as sweep, search and profile."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from weirlab.traffic.sizes import mean_bytes
 WITHOUT_LOSS: Final = "without loss"
 
 _TYPICAL_CALLS: Final = 3000
-"""So many have so many flows that a device which looks them up is as slow as with any more."""
+"""With the flows of this many calls, a device that looks flows up is as slow as with any more."""
 
 
 def goals_of(scenario: CapacityScenario) -> tuple[CallGoal, ...]:
-    """What is searched, and predicted even where nothing is searched."""
+    """The goals of the search, which are also predicted if nothing is searched."""
     what = scenario.capacity.search
     lossless = CallGoal(WITHOUT_LOSS, what.loss_ratio if what else 0.0)
     if what is None or what.mos is None:
@@ -79,7 +79,7 @@ def profile_of(scenario: CapacityScenario) -> Scenario:
 
 
 def _flows(scenario: CapacityScenario) -> int:
-    """As many flows as calls have voice streams: a device that looks up many is slower than with one."""
+    """As many flows as calls have voice streams: a device is slower at looking up many than one."""
     wanted = scenario.capacity
     assert wanted.predict is not None
     if wanted.predict.flows is not None:

@@ -1,4 +1,4 @@
-"""What a run about capacity finds, as it keeps it."""
+"""What a run about capacity finds, as it is stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weirlab.studies.capacity.trials import CallGoal, Carried, Dropping, Loss
 
 @dataclass(frozen=True)
 class Counters:
-    """How often the device's own counters could be compared with Weir's, and told the same: valid trials."""
+    """In how many valid trials the device's own counters could be compared with Weir's, and agreed."""
 
     compared: int = 0
     agreed: int = 0
@@ -20,7 +20,7 @@ class Counters:
 
 @dataclass(frozen=True)
 class Found:
-    """How many calls are carried, by sweep, search and model; each is empty without one."""
+    """How many calls are carried, by sweep, search and model; each empty if not requested."""
 
     sweep: tuple[Dropping, ...] = ()
     """Where the sweep showed loss, per position."""
@@ -32,12 +32,12 @@ class Found:
     """What the model says, per position and goal."""
     counters: Counters = Counters()
     losses: tuple[Loss, ...] = ()
-    """Packets sent and lost per position and number of calls, and which of them while the host disturbed."""
+    """Packets sent and lost per position and number of calls, and how many while the host disturbed."""
 
     def measured(self, position: int, goal: CallGoal) -> int | None:
         """Most calls at ``position``, by the search or else (without loss) by the sweep.
 
-        None where nobody knows, "at least" included.
+        None if it is unknown or only a lower bound.
         """
         for found in self.search:
             if (found.position, found.goal) == (position, goal):

@@ -1,7 +1,7 @@
-"""How fast delays may grow during a trial while its calls are still good.
+"""How fast delays may grow during a trial before its calls are no longer good.
 
-On a device with a deep queue nothing is lost for a while when there is too much, but each packet takes longer
-than the one before. Telephones take such packets for late once their jitter buffers are spent.
+A device with a deep queue loses nothing at first when it is overloaded, but each packet takes longer
+than the one before. Telephones treat such packets as late once their jitter buffers are exhausted.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from weirlab.traffic.calls.codecs import VoiceStream
 from weirlab.traffic.calls.spec import Calls
 
 _MOST: Final = 4.0
-"""Of the growths that are tried, in s per s: with that, four fifths of all packets wait when a trial ends."""
+"""The largest growth tried, in s per s: four fifths of all packets still wait when a trial ends."""
 _CLOSE: Final = 1e-3
 
 
 def bearable(calls: Calls, mos: float, delay_ms: float, trial_s: float, buffers: Buffers = USUAL) -> float:
     """The fastest growth of delay, in s per s, with which all kinds of ``calls`` reach ``mos``.
 
-    ``delay_ms`` is the delay at the beginning of a trial that lasts ``trial_s``. 0 where a call does not
+    ``delay_ms`` is the delay at the beginning of a trial that lasts ``trial_s``. 0 if a call does not
     reach ``mos`` even without growth.
     """
     low, high = 0.0, _MOST

@@ -27,14 +27,14 @@ from weirlab.traffic.sizes import mean_bytes
 F64 = npt.NDArray[np.float64]
 
 _TRIED: Final = 1000
-"""Calls whose traffic tells what one call adds: packets of speech and control, and their mean size."""
+"""Number of calls from whose traffic the load of one call follows: packets of speech and control."""
 
 
 @dataclass(frozen=True)
 class Foretold:
     """What the model says about one goal at one position.
 
-    ``calls`` is None where not even one call meets the goal.
+    ``calls`` is None if not even one call meets the goal.
     """
 
     goal: CallGoal
@@ -52,9 +52,9 @@ class Foretold:
     """The queue is so deep that a trial of this length, warm-up included, loses nothing with more calls than
     the device carries for long; ``calls`` is for such a trial. None for other devices and goals."""
     lasting_calls: int | None = field(default=None, metadata=SPARSE)
-    """Then: how many it carries for long."""
+    """With ``trial_s``: how many calls it carries for long."""
     at_least: bool = field(default=False, metadata=SPARSE)
-    """Then: the profile never saw that queue full, so a trial may pass with more."""
+    """With ``trial_s``: the profile never filled that queue, so a trial may pass with more."""
 
     def ratio(self, measured: int | None) -> float | None:
         """Predicted over measured, less 1; None where either is missing."""
@@ -75,11 +75,11 @@ def foretell(
 
     Calls are streams of packets of one size, in the model's terms: a call adds its packets of speech in
     both directions and its control packets to the load. Without loss: the highest load at which the model
-    loses nothing. With a MOS: the highest at which the loss that it foresees still leaves so many calls
-    good. There each packet of a trial of ``trial_s`` seconds is lost with the same chance, whichever call
-    it belongs to. The interval is that of the threshold, on which both depend.
+    loses nothing. With a MOS: the highest at which the loss that it foresees leaves enough calls good. There
+    each packet of a trial of ``trial_s`` seconds is lost with the same probability, whichever call it belongs
+    to. The interval is that of the threshold, on which both depend.
 
-    A queue that is deep for such a trial, which ``warmup_s`` of the same calls precede, takes in what is too
+    A queue that is deep for such a trial, which ``warmup_s`` of the same calls precede, absorbs what is too
     much for the device: nothing is lost up to a higher load (:mod:`weirlab.model.backlog`), and calls are
     good until delays grow too fast for their jitter buffers (:mod:`weirlab.studies.capacity.growing`).
     """
@@ -111,7 +111,7 @@ def foretell(
                 reached = max(reached, _while_filling(held, setting.calls, goal, trial_s, lasts_s))
                 calls = int(reached / call_pps)
             there = model.predict(reached, frame, position)
-            # How much more a queue holds that was never full is not known.
+            # It is not known how much more a queue can hold that was never full.
             unknown = lasting is not None and goal.mos is None and endless
             ends = (None, None) if not calls or unknown else _ends(there, reached / call_pps)
             found.append(
@@ -147,9 +147,9 @@ def _deep(lasting: int | None, lasts_s: float, *, at_least: bool) -> dict[str, A
 
 
 def _ends(found: Prediction, calls: float) -> tuple[int | None, int | None]:
-    """Between which numbers of calls a measurement is to lie, by the interval of the threshold.
+    """The numbers of calls between which a measurement should lie, by the interval of the threshold.
 
-    Where a profile has too few settings to calibrate that, by what the model takes for its error.
+    If a profile has too few settings to calibrate the interval, by the model's own estimate of its error.
     """
     threshold = float(found.threshold_pps)
     if bands := found.intervals.get("threshold_pps"):
@@ -166,7 +166,7 @@ def tolerable_loss(calls: Calls, goal: CallGoal, delay_ms: float, trial_s: float
     """The loss ratio at which just enough calls are as good as ``goal`` asks, if packets are lost at random.
 
     ``delay_ms`` is that of the network; the telephones' jitter buffers hold packets about as long as the
-    device scatters them, which is little beside it.
+    device scatters them, which is little in comparison.
     """
     assert goal.mos is not None
     worst = 1.0

@@ -62,12 +62,12 @@ if TYPE_CHECKING:
     from weirlab.studies.capacity.page import Findings
 
 AROUND: Final = "sweep_around"
-"""Name under which a run keeps the numbers of calls that its sweep goes through."""
+"""Name under which a run stores the numbers of calls of its sweep."""
 RESULT: Final = "capacity"
 """Name under which a run keeps what was found."""
 
 _EACH_S: Final = 0.8
-"""What a trial with thousands of calls takes beside its traffic: its schedule, and what was heard."""
+"""What a trial with thousands of calls takes besides its traffic: schedule and assessment of calls."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class CapacityFindings:
         return {"calibration": calibration, **self.results.to_json()}
 
     def problem(self, run: Run) -> TrialError | None:
-        """The error that it is when the host spoiled a search."""
+        """The error to report if the host spoiled a search."""
         told = [
             f"{one.goal.name} at position {one.position}: {one.problem}"
             for one in self.results.search
@@ -95,14 +95,14 @@ class CapacityFindings:
 
 
 def opened(asked: CapacityScenario, work: Work) -> AbstractContextManager[DeviceGround]:
-    """The bed, calibrated first where ``asked`` says so."""
+    """Open the bed, calibrated first if ``asked`` says so."""
     return beds.opened(work, asked.lab, asked.dut, asked.calibrate, calls=asked.calls.calls(1))
 
 
 def measured(
     ground: DeviceGround, scenario: CapacityScenario, writer: RunWriter, work: Work
 ) -> CapacityFindings:
-    """Sweep, search and predict; what the run has already is not repeated."""
+    """Sweep, search and predict, without repeating what the run already has."""
     bed, progress = ground.bed, work.progress
     _tell_time(scenario, bed, progress)
     model, source = _model(work.store, bed, scenario, writer, progress)
@@ -157,7 +157,7 @@ def found(run: Run) -> Found:
 
 
 def findings(run: Run, found: Found) -> Findings:
-    """What page and tables are made from."""
+    """The findings that page and tables are made from."""
     from weirlab.studies.capacity.page import Findings
 
     inside = completed(InsideRow, run.table("inside")) if run.has_table("inside") else pl.DataFrame()
@@ -166,12 +166,10 @@ def findings(run: Run, found: Found) -> Findings:
 
 @contextmanager
 def _watched(bed: TestBed, wanted: bool, progress: Progress) -> Iterator[None]:
-    """Meanwhile the device's own monitoring runs, where there is a device to look into."""
+    """Run the device's own monitoring during the block, if the device has any."""
     inside = wanted and isinstance(bed, Watchable)
     if wanted and not inside:
-        progress.note(
-            f"the device of the lab {bed.lab} has no inside to look at: CPU and states not measured"
-        )
+        progress.note(f"the device of the lab {bed.lab} cannot be monitored: CPU and states are not measured")
     with bed.watch_inside() if inside and isinstance(bed, Watchable) else nullcontext():
         yield
 
@@ -179,7 +177,7 @@ def _watched(bed: TestBed, wanted: bool, progress: Progress) -> Iterator[None]:
 def _around(
     scenario: CapacityScenario, carried: tuple[Carried, ...], writer: RunWriter
 ) -> dict[int, tuple[int, ...]]:
-    """The numbers of calls of the sweep; those of an interrupted run stay, whatever a search finds anew."""
+    """The numbers of calls of the sweep; a resumed run keeps its own, whatever a new search finds."""
     if not writer.has(AROUND):
         writer.put_json(AROUND, found_counts(scenario, carried))
     return writer.run.get_json(AROUND, _counts)
@@ -217,7 +215,7 @@ def _search(
     wanted = scenario.capacity
     what = to_search(scenario)
     assert wanted.search is not None
-    progress.stage(f"search of the most calls, run {writer.run_id}")
+    progress.stage(f"search for the most calls, run {writer.run_id}")
     phases = {"search"}
     sweep = wanted.sweep
     before = sweep is not None and bool(sweep.fixed)
@@ -240,7 +238,7 @@ def _search(
 
 
 def _still_valid(writer: RunWriter, keeper: CallRecorder) -> list[CapacityRow]:
-    """Of valid trials, without those that turned out to belong to another state of the host."""
+    """The rows of valid trials, without those that turned out to belong to another state of the host."""
     trials = writer.run.trials()
     valid = set(trials.filter("valid")["trial_id"].to_list())
     return [row for row in keeper.valid_rows if row.trial_id in valid]
@@ -272,7 +270,7 @@ def _named(store: Store, source: str) -> tuple[Queueing, str]:
 
 
 def check(scenario: CapacityScenario, store: Store) -> None:
-    """Raise for what cannot be carried out, before anything is built."""
+    """Raise, before anything is built, if ``scenario`` cannot be carried out."""
     wanted = scenario.capacity
     setting = CallTraffic(scenario.calls.calls(1), scenario.dut.stateful)
     for what, count in (
@@ -291,7 +289,7 @@ def check(scenario: CapacityScenario, store: Store) -> None:
 
 
 def _tell_time(scenario: CapacityScenario, bed: TestBed, progress: Progress) -> None:
-    """Before anything is measured: how many trials there are, and how long they take."""
+    """Note, before anything is measured, how many trials there are and how long they take."""
     wanted = scenario.capacity
     told, seconds = [], 0.0
     if wanted.predict is not None and wanted.predict.model is None:
@@ -303,12 +301,12 @@ def _tell_time(scenario: CapacityScenario, bed: TestBed, progress: Progress) -> 
         fixed = fixed_counts(scenario)
         each_position = len(what.fixed if fixed else what.around) * what.repetitions
         trials = each_position * len(wanted.positions)
-        told.append(f"{'' if fixed else 'some '}{trials:,} of the sweep")
+        told.append(f"{'' if fixed else 'about '}{trials:,} of the sweep")
         seconds += trials * (what.warmup_s + what.trial_s + _EACH_S)
     if wanted.search is not None:
         each = to_search(scenario).expected_s()
-        told.append(f"some {len(each) * len(wanted.positions):,} of the search")
+        told.append(f"about {len(each) * len(wanted.positions):,} of the search")
         seconds += sum(each) * len(wanted.positions)
-    # A simulated device waits for nobody.
-    took = "" if bed.lab == "sim" else f", some {seconds / 60:.0f} min if none has to be made again"
+    # A simulated device takes no real time.
+    took = "" if bed.lab == "sim" else f", about {seconds / 60:.0f} min if none has to be repeated"
     progress.note(f"trials: {', '.join(told)}{took}")

@@ -1,4 +1,4 @@
-"""What was found, and the trials in short, as tables."""
+"""Tables of what was found, and of the trials in short."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def trials(findings: Findings) -> Iterator[Table]:
 
 
 def losses(findings: Findings) -> Iterator[Table]:
-    """A row per number of rules and calls with loss, told apart by what the host did; none without any."""
+    """A row per number of rules and calls with loss, divided by what the host did; none without loss."""
     rows = [one for one in findings.found.losses if one.lost]
     if not rows:
         return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def conclusion(outcome: Outcome[CapacityFindings]) -> str:
-    """What came of it, a line for each thing that the reader came for."""
+    """The results, one per line, then the report and the run."""
     lines = said(outcome.run, outcome.found.results)
     if outcome.report is not None:
         lines.append(f"Report: {outcome.report.path}")
@@ -55,11 +55,11 @@ def _carried_lines(run: Run, found: Found) -> Iterator[str]:
 
 
 def _host_lines(found: Found) -> Iterator[str]:
-    """Where packets begin to be lost, by how many of them the host's doing may be."""
+    """How many of the packets in the first losses may be the host's fault."""
     for one in found.first_losses:
         where = f"{plural(one.calls, 'call')} ({rules(one.position)})"
         if one.disturbed_lost is None:
-            yield f"Whether the host had a part in the loss at {where} is not known."
+            yield f"It is not known whether the host contributed to the loss at {where}."
             continue
         yield (
             f"Of the {plural(one.lost, 'packet')} lost at {where}, {_share(one.disturbed_share)} were sent "
@@ -79,7 +79,7 @@ def _carried(one: Carried) -> str:
 
 def _swept(one: Dropping) -> str:
     if one.dropped is None:
-        return f"carries all {count(one.most)} calls that were tried without loss"
+        return f"carries all {count(one.most)} calls without loss, the most that were tried"
     begins = f"drops from {count(one.dropped)} calls on ({rate(one.dropped_pps or math.nan)})"
     return begins if one.carried is None else f"carries {count(one.carried)} calls without loss, {begins}"
 
@@ -99,13 +99,13 @@ def _predicted_lines(found: Found) -> Iterator[str]:
     if told:
         yield f"The model of the profile (run {found.model}) predicts {words(told)}."
     for one in found.predicted:
-        # A queue may be deep for so little that it is no whole call.
+        # The excess that a deep queue absorbs may be less than a call.
         lasting = one.lasting_calls
         if one.trial_s is not None and lasting is not None and lasting != (one.calls or 0):
             yield (
                 f"{_first(one.goal.name)} with {rules(one.position)}: the prediction is for a trial of "
-                f"{duration(one.trial_s * 1e9)}, warm-up included, in which a deep queue takes in what is "
-                f"too much. For long the device carries {count(lasting)} calls."
+                f"{duration(one.trial_s * 1e9)}, warm-up included, in which a deep queue absorbs the "
+                f"excess. In the long run the device carries {count(lasting)} calls."
             )
         for why in one.why_extrapolated:
             yield f"Its prediction for {rules(one.position)} is extrapolated: {why}."
@@ -121,11 +121,9 @@ def _inside_line(run: Run) -> Iterator[str]:
     due, taken = (sum(numbers) for numbers in zip(*looked, strict=True))
     latest = max(row.sample_late_max_s for row in valid if row.samples_due is not None)
     starved = sum(taken < due for due, taken in looked)
-    told = (
-        f"; in {plural(starved, 'trial')} the device was too busy to be looked at in time" if starved else ""
-    )
+    told = f"; in {plural(starved, 'trial')} the device was too busy to be sampled in time" if starved else ""
     yield (
-        f"From inside, {taken:,} of {due:,} samples were taken while calls stood, "
+        f"Inside the device, {taken:,} of {due:,} samples were taken while calls were up, "
         f"the latest {duration(latest * 1e9)} late{told}."
     )
 
@@ -135,7 +133,7 @@ def _first(text: str) -> str:
 
 
 def _share(ratio: float) -> str:
-    """Of calls, CPU time or lost packets: in whole percent, but never 100 % where something is missing."""
+    """A share in whole percent, but never 100 % if something is missing."""
     if not math.isfinite(ratio):
         return NOTHING
     return f"{math.floor(ratio * 1000) / 10:.1f} %" if 0.99 <= ratio < 1 else f"{ratio * 100:.0f} %"

@@ -100,7 +100,7 @@ def doctor(ctx: typer.Context, store: StoreOption = None, json: JsonOption = Fal
 
 
 def _checks(study: Study[Any, Any, Any]) -> Sequence[Finding]:
-    """What ``study`` says of this machine; one of another package may raise anything."""
+    """What ``study`` reports about this machine; studies of other packages may raise anything."""
     from weirlab.lab.finding import Finding
     from weirlab.studies.registry import own
 

@@ -48,7 +48,7 @@ Examples:
 
 
 def _help() -> str:
-    """The help of ``weir run``, with what the installed studies bring."""
+    """The help of ``weir run``, with the scenarios of the installed studies."""
     known = [study for study in studies().values() if study.has("scenario")]
     ready = {name: phrase for study in known for name, phrase in study.ready.items()}
     width = max(map(len, ready), default=0) + 2
@@ -139,7 +139,7 @@ def _print(scenario: Path | None, *, as_json: bool) -> None:
 
 
 def in_lab(what: Root, lab: LabKind | None) -> Root:
-    """``what`` in another lab than it says; refused where it has none to choose."""
+    """``what`` in another lab than it says; refused if it has none to choose."""
     if lab is None:
         return what
     from weirlab.scenario import Lab

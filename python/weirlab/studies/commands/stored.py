@@ -1,4 +1,4 @@
-"""``weir report``, ``weir runs``, ``weir show`` and ``weir export``: what can be done with runs."""
+"""``weir report``, ``weir runs``, ``weir show`` and ``weir export``: commands about stored runs."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def show(ctx: typer.Context, run: RunArgument, store: StoreOption = None, json: 
 
 
 def _said(session: Session, run: Run) -> Sequence[str]:
-    """What ``run`` found; what it holds can be shown without that, too."""
+    """What ``run`` found; empty if that fails, since the rest can still be shown."""
     from weirlab.studies.registry import study_of
 
     try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run(outcome: RunOutcome) -> list[Table]:
-    """What a run holds."""
+    """What a run contains."""
     manifest = outcome.manifest
     facts = [
         ("name", str(manifest.scenario.get("name", ""))),

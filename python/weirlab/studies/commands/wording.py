@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run(outcome: RunOutcome) -> str:
-    """What can be done with a run."""
+    """The state of a run, and the command to run next."""
     manifest = outcome.manifest
     valid = sum(n["valid"] for n in outcome.counts.values())
     attempts = sum(n["attempts"] for n in outcome.counts.values())
@@ -53,7 +53,7 @@ def export(run_id: str, files: Sequence[Path], out: Path) -> str:
 
 
 def doctor(findings: Sequence[Finding]) -> str:
-    """Whether this machine is fit."""
+    """Whether trials work on this machine."""
     missing = [finding.name for finding in findings if not finding.ok and finding.essential]
     if missing:
         return f"Trials in namespaces will not work here: {words(missing)}; the table says what to do."
@@ -67,7 +67,7 @@ def doctor(findings: Sequence[Finding]) -> str:
 
 
 def clean(removed: Sequence[str], taps: Sequence[str] = (), left: Sequence[str] = ()) -> str:
-    """What was left behind and is gone."""
+    """What was left behind and is now removed."""
     said = []
     if removed:
         said.append(f"Removed {plural(len(removed), 'namespace')} of dead owners: {', '.join(removed)}.")

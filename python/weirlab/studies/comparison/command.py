@@ -99,7 +99,7 @@ class TermsOptions:
     ] = "98%"
 
     def terms(self) -> Terms:
-        """The same, understood; raises ``InputError`` naming the option that cannot be."""
+        """The options as terms; raises ``InputError`` naming an option that is invalid."""
         from weirlab.model.comparing import Terms
         from weirlab.model.comparing.verdicts import MARGINS
 
@@ -252,14 +252,14 @@ def _runs_needed(one: Finding) -> str:
 
 
 def assumptions(outcome: ComparisonOutcome) -> list[str]:
-    """What is taken for granted about the scatter from run to run."""
+    """What is assumed about the scatter from run to run."""
     assumed = [one for one in outcome.findings if one.source == "published runs"]
     if not assumed:
         return []
     known = words([f"{one.title} {significant(one.scatter * 100, 2)} %" for one in assumed])
     return [
         "How far two runs of one device are apart on this host is not known from these runs; what published "
-        f"runs on another host show is taken ({known}). To replace it, name more runs of each (--before, "
+        f"runs on another host show is assumed ({known}). To replace it, name more runs of each (--before, "
         "--after), or give --scatter."
     ]
 

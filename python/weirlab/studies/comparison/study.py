@@ -26,7 +26,7 @@ _MOST_NAMED: Final = 3
 
 @dataclass(frozen=True)
 class ComparisonOutcome:
-    """What was compared and what came of it."""
+    """The runs that were compared, and the findings."""
 
     before: tuple[Run, ...]
     after: tuple[Run, ...]
@@ -34,7 +34,7 @@ class ComparisonOutcome:
     terms: Terms
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
-    """What the reader must know: what differs beside the results, what was left out."""
+    """What the reader must know: what differs besides the results, what was left out."""
     simulated: bool
 
     @property
@@ -42,7 +42,7 @@ class ComparisonOutcome:
         return overall(self.findings)
 
     def problem(self) -> WeirError | None:
-        """The error that it is when a run is worse, or when it cannot be told."""
+        """The error to report if the change was for the worse, or if that cannot be told."""
         if self.verdict == "worse":
             return NotMet(f"changed for the worse: {self._titles('worse')}")
         if self.verdict == "cannot tell":
@@ -93,7 +93,7 @@ def compare_runs(
     if not findings:
         raise InputError(
             f"nothing to compare: no setting is in the runs before and after. {_settings('Before', one)}; "
-            f"{_settings('after', other)} (flows and headers count, too)"
+            f"{_settings('after', other)} (flows and headers must match as well)"
         )
     if (moved := _other_state(runs)) is not None:
         findings = [replace(found, verdict="cannot tell", why=moved) for found in findings]
@@ -126,13 +126,13 @@ def _observations(run: Run, kind: str) -> list[Observation]:
     """The valid trials of the run, each with what has to be equal in its specification."""
     seen = run.observations("profile" if kind == "profile" else None)
     if not seen:
-        raise Undecided(f"run {run.run_id} has no valid trial that can be compared; 'weir show' tells why")
+        raise Undecided(f"run {run.run_id} has no valid trial that can be compared; 'weir show' says why")
     return [replace(one, extra={**one.extra, **_setting(one, kind)}) for one in seen]
 
 
 def _setting(seen: Observation, kind: str) -> dict[str, str]:
-    """Everything that was asked for, as text, but for what may differ; the load only of single trials."""
-    # A plan that was kept and read says 1.0 where the first session said 1.
+    """The requested setting as text, without what may differ; with the load only for single trials."""
+    # A stored plan has 1.0 where the first session had 1.
     spec = json.loads(seen.extra["spec"], parse_int=float)
     traffic = {
         name: value for name, value in spec["traffic"].items() if name != "rate" and name not in _NOT_MATCHED
@@ -143,12 +143,12 @@ def _setting(seen: Observation, kind: str) -> dict[str, str]:
 
 
 def _other_state(runs: Sequence[Run]) -> str | None:
-    """Why runs cannot be compared whose hosts were not the same machine to them, see ``store.states``."""
+    """Why the runs cannot be compared if the host was in different states, see ``store.states``."""
     known = [ns for run in runs if (ns := run.host_reference_ns()) is not None]
     if not known or max(known) <= SAME_RATIO * min(known):
         return None
     return (
-        f"the host was in another state: from CPU to CPU and back took {min(known):.0f} ns in one run and "
+        f"the host was in another state: a round trip between CPUs took {min(known):.0f} ns in one run and "
         f"{max(known):.0f} ns in another; measure both again, one right after the other"
     )
 
@@ -164,7 +164,7 @@ def _order(place: Place) -> tuple[float, float]:
 
 
 def _differences(manifests: Sequence[Manifest]) -> Iterator[str]:
-    """What is not the same beside the results, a sentence each."""
+    """What differs between the runs besides the results, a sentence each."""
     sides = {
         "the device": [device_in_words(str(manifest.facts.get("dut", ""))) for manifest in manifests],
         "the lab": [str(manifest.facts.get("lab", "")) for manifest in manifests],
@@ -189,4 +189,4 @@ def _left_out(one: Sequence[dict[Place, Measured]], other: Sequence[dict[Place, 
 def _interrupted(manifests: Sequence[Manifest]) -> Iterator[str]:
     for manifest in manifests:
         if manifest.status != "complete":
-            yield f"Run {manifest.run_id} is {manifest.status}: what it has is compared."
+            yield f"Run {manifest.run_id} is {manifest.status}: only the trials that it has are compared."

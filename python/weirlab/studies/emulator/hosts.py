@@ -30,14 +30,14 @@ MTU_BYTES: Final = 1500
 
 @dataclass(frozen=True)
 class Hosts:
-    """Two hosts and what is between them; a path carries nothing before a link is put onto its ends."""
+    """Two hosts and what is between them; a path carries nothing until a link is put on its ends."""
 
     client: Namespace
     link: Namespace
     server: Namespace
 
     def ends(self, path: int = 0) -> tuple[End, End]:
-        """Where the link of a path goes: the client's end, the server's."""
+        """The ends of the link of a path: the client's, then the server's."""
         return End(_near(path).name, self.link.name), End(_far(path).name, self.link.name)
 
 
@@ -66,7 +66,7 @@ def _mac(path: int, number: int) -> str:
 @contextmanager
 @shielded
 def connected(paths: int = 1) -> Iterator[Hosts]:
-    """The namespaces with so many paths, for as long as the block lasts.
+    """Two hosts with ``paths`` paths between them, for the duration of the ``with`` block.
 
     Raises
     ------
@@ -92,5 +92,5 @@ def _wire(client: Namespace, link: Namespace, server: Namespace, path: int) -> N
 
 def _bring_up(port: Port, other: Port) -> None:
     interface.bring_up([port], [])
-    # A handshake that waits for address resolution says nothing of the path.
+    # A handshake that waits for address resolution says nothing about the path.
     interface.know(other, port.name)

@@ -20,7 +20,7 @@ from weirlab.studies.emulator import netem
 from weirlab.studies.emulator.running import Tell
 
 _UNKNOWN: Final = ("qdisc kind is unknown", "qdisc not found", "No such file or directory")
-"""What tc says where the kernel has no such qdisc; the words have changed."""
+"""What tc prints if the kernel has no such qdisc; the wording has changed over time."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class NetemLink:
         self._began_s = time.monotonic()
 
     def account(self) -> NetemAccount:
-        """What netem has counted so far. Raises ``LabError`` where it is not there any more."""
+        """What netem has counted so far. Raises ``LabError`` if netem has been removed."""
         told = interfaces.inside(self._netns, qdiscs)
         a, b = self._ends
         elapsed_s = time.monotonic() - self._began_s
@@ -68,17 +68,17 @@ def netem_link(
 ) -> Iterator[NetemLink]:
     """Let the kernel carry frames between both ``ends`` in the namespace ``netns`` (None: this one).
 
-    It does so until the end of the block, and then all is changed back. After ``kill -9`` it goes on until
+    The end of the block ends the link and undoes all changes. After ``kill -9`` it goes on until
     the next ``weir link``, ``weir tap`` or ``weir lab clean``. ``tell`` gets what was changed, in words.
 
     Raises
     ------
     InputError
-        An interface or a namespace that cannot be, or what netem has not.
+        An interface or a namespace is invalid, or netem cannot do what is requested.
     MissingCapability
         A privilege, tc or netem is missing.
     LabError
-        An interface is taken by something else.
+        An interface is in use by something else.
     """
     netem.check(asked)
     changes: journal.Journal | None = None
@@ -101,7 +101,7 @@ def netem_link(
 def _put_up(
     changes: journal.Journal, ends: tuple[str, str], netns: str | None, asked: Asked, tell: Tell
 ) -> list[int]:
-    """Make the link; the numbers of the interfaces."""
+    """Make the link, and return the indices of its interfaces."""
     where = f"in namespace {netns}" if netns else "here"
     chosen = interfaces.choose(interfaces.look(netns), ends, where)
     for facts in chosen:

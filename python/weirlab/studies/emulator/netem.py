@@ -1,4 +1,4 @@
-"""A link in the words of tc: which qdiscs and filters carry it, and what netem told of it. Pure.
+"""A link as commands of tc: the qdiscs and filters that carry it, and what netem counted. Pure.
 
 The frames that come in by one end are redirected to the root of the other, where netem takes them. With a
 rate there are two netems: that of the root delays and loses, and the one below it is queue and transmitter.
@@ -29,18 +29,18 @@ QUEUE: Final = "7766:"
 """Handle of the netem below the root."""
 
 MOST_FRAMES: Final = 1_000_000
-"""On the way at a time. It bounds the host's memory alone: what waits for the rate has a limit of its own."""
+"""Most frames on the way at a time. It only bounds the host's memory: the queue has its own limit."""
 
 _IN_ORDER: Final = ("rate", "1000gbit")
 """With a rate netem lets no frame overtake another; this one costs a frame some ns."""
 
 _HEADER_BYTES: Final = 14
 _MOST_JITTER_NS: Final = 2**31 - 1
-"""netem cuts more off without a word (``sch_netem.c``, ``tabledist``)."""
+"""netem silently cuts off more (``sch_netem.c``, ``tabledist``)."""
 
 
 def check(asked: Asked) -> None:
-    """Raise ``InputError`` for what netem has not, or not in the sense of ``weir link``."""
+    """Raise ``InputError`` for what netem cannot do, or does differently from ``weir link``."""
     for words, path in ((asked.up_words, asked.up), (asked.down_words, asked.down)):
         if "seed" in words:
             raise _refusal("seed", "it draws other random numbers each time")
@@ -49,7 +49,7 @@ def check(asked: Asked) -> None:
 
 
 def notes(path: PathSpec) -> list[str]:
-    """What is not quite as by Weir's own emulator, in sentences."""
+    """How netem differs from Weir's own emulator on ``path``, in sentences."""
     if path.rate_bps is None or path.loss == Never():
         return []
     return ["netem loses frames before its queue: lost frames use none of the rate"]
@@ -76,7 +76,7 @@ def netems(path: PathSpec) -> list[list[str]]:
 
 
 def shape(target: str, path: PathSpec) -> list[list[str]]:
-    """What lets frames leave by ``target`` as ``path`` says: commands of tc."""
+    """The commands of tc that make frames leave by ``target`` as ``path`` says."""
     root, *below = netems(path)
     add = ["qdisc", "add", "dev", target]
     return [
@@ -86,7 +86,7 @@ def shape(target: str, path: PathSpec) -> list[list[str]]:
 
 
 def redirect(source: str, target: str) -> list[list[str]]:
-    """What lets all that comes in by ``source`` leave by ``target``: commands of tc."""
+    """The commands of tc that make everything from ``source`` leave by ``target``."""
     return [
         ["qdisc", "add", "dev", source, "handle", INGRESS, "ingress"],
         # Not matchall, which fewer kernels have.
@@ -107,11 +107,11 @@ class Carried:
     dropped_full: int
     """The queue had no room."""
     queued: int
-    """Wait for the rate; the frame in transmission is among them."""
+    """Frames that wait for the rate, including the one in transmission."""
 
     @property
     def arrived(self) -> int:
-        """Those that netem took in, but for what it delays now: that it does not tell."""
+        """Frames that netem took in, except those that it delays now: it does not report these."""
         return self.sent + self.gone + self.queued
 
     @property
@@ -126,11 +126,11 @@ class Carried:
 
 
 def read_carried(told: Sequence[Mapping[str, Any]], source: str, target: str, path: PathSpec) -> Carried:
-    """The same from what ``tc -s -j`` told of all qdiscs. Raises ``LabError`` where netem is not there."""
+    """The counts in the output of ``tc -s -j`` for all qdiscs. Raises ``LabError`` if netem is gone."""
     found = {each["handle"]: each for each in told if each["dev"] == target and each["kind"] == "netem"}
     root, queue = found.get(ROOT), found.get(QUEUE)
     if root is None:
-        raise LabError(f"the link ended: {target} is gone, or somebody took netem off it")
+        raise LabError(f"the link ended: {target} is gone, or netem was removed from it")
     if queue is None and path.rate_bps is not None:
         queue = root
     # The root counts what the netem below it drops, too.
@@ -158,7 +158,7 @@ def _lacking(path: PathSpec) -> Iterator[tuple[str, str]]:
     if path.overhead_bytes < -_HEADER_BYTES:
         yield "overhead", f"short frames would cost it less than nothing below -{_HEADER_BYTES}"
     if path.reorder is not None:
-        yield "reorder", "it sends such frames at once, where they should leave later"
+        yield "reorder", "it sends such frames at once, although they should leave later"
     if isinstance(path.loss, Frames):
         yield "loss", "it does not count frames"
     if duplicates and not isinstance(path.duplicate, Random):
@@ -172,7 +172,7 @@ def _lacking(path: PathSpec) -> Iterator[tuple[str, str]]:
 
 
 def _refusal(option: str, why: str) -> InputError:
-    return InputError(f"--{option}: not by netem: {why}; leave it out, or leave out --by netem")
+    return InputError(f"--{option}: netem cannot do this: {why}; leave it out, or leave out --by netem")
 
 
 def _loss(loss: Selection) -> list[str]:

@@ -40,7 +40,7 @@ class How:
     """How the emulator works."""
 
     for_s: float | None = None
-    """It ends after so long; None: not by itself."""
+    """How long it runs; None: until it is stopped."""
     cpu: int | None = None
     """Its thread runs on this CPU alone."""
     busy: bool = False
@@ -48,7 +48,7 @@ class How:
     slack_s: float = 0.0
     """How late frames may leave, so that it wakes less often."""
     real_time: bool = True
-    """Where it sleeps, it goes before all ordinary work of this host, if that is allowed."""
+    """If it sleeps, it has priority over all ordinary work of this host when it wakes, if permitted."""
 
 
 USUAL: Final = How()
@@ -70,14 +70,14 @@ class EmulatedLink:
     def change(self, direction: Literal["up", "down"], path: PathSpec) -> None:
         """Let one direction go on as ``path``; what is under way arrives as it would have.
 
-        Raises ``InputError`` for what there cannot be; then nothing changes.
+        Raises ``InputError`` for an impossible path, and changes nothing.
         """
         number = _NUMBERS[direction]
         self._engine.change(number, path.plain())
         self._paths[number] = path
 
     def stop(self) -> Account:
-        """End it, and tell what became of all frames. May be called twice."""
+        """End it, and return what became of all frames. May be called twice."""
         return read_account(self._engine.stop(), self._names, self._rates_bps())
 
     def _rates_bps(self) -> list[float | None]:
@@ -97,7 +97,7 @@ def emulated_link(
 ) -> Iterator[EmulatedLink]:
     """Carry frames between ``a`` and ``b``: from ``a`` as ``up``, from ``b`` as ``down``.
 
-    Without ``down`` it is as ``up``, with random numbers of its own. A thread of this process does it: it
+    Without ``down`` it is as ``up``, with its own random numbers. A thread of this process carries frames: it
     ends with the block, when ``how`` says so, and with this process, however that ends. What is changed on
     this host for it is changed back at the end; after ``kill -9`` by the next ``weir link``, ``weir tap`` or
     ``weir lab clean``. ``tell`` gets what was changed, in words.
@@ -105,11 +105,11 @@ def emulated_link(
     Raises
     ------
     InputError
-        An interface, a namespace or a path that cannot be.
+        An interface, a namespace or a path is invalid.
     MissingCapability
         A privilege is missing.
     LabError
-        An interface is taken by something else.
+        An interface is in use by something else.
     """
     down = down if down is not None else up.reseeded()
     changes: journal.Journal | None = None
@@ -133,13 +133,13 @@ def emulated_link(
 
 
 def _prepare(changes: journal.Journal, end: End, tell: Tell) -> None:
-    """Make an interface fit to be an end."""
+    """Prepare an interface to be an end."""
     where = f"in namespace {end.netns}" if end.netns else "here"
     chosen = interfaces.choose(interfaces.look(end.netns), [end.interface], where)
     interfaces.check_end(chosen[0], xdp=False)
     for warning in interfaces.warnings(chosen, "the emulated link"):
         tell(warning)
-    # Before it is up, or it has spoken already.
+    # Before it is up, as it sends frames of its own from then on.
     for change in prepare.silence(changes, end.netns, chosen):
         tell(change)
     shield(changes, end, tell)
@@ -168,8 +168,8 @@ table {FAMILY} {table} {{
         problem = str(error)
     if problem:
         tell(
-            f"{end}: what comes in reaches this host's own stack as well, which may answer or route it: "
-            f"nftables cannot keep it away ({problem})"
+            f"{end}: incoming frames also reach this host's own stack, which may answer or route them: "
+            f"nftables cannot drop them ({problem})"
         )
 
 

@@ -23,7 +23,7 @@ SHOW_EVERY_S = 0.5
 
 
 class Way(Protocol):
-    """A direction, whoever carries it."""
+    """A direction, carried by Weir's emulator or by netem."""
 
     @property
     def source(self) -> str: ...
@@ -53,7 +53,7 @@ class Shown(Protocol):
 
 
 class Screen(Protocol):
-    """Who shows a running link."""
+    """The display of a running link."""
 
     def show(self, account: Shown, left_s: float | None) -> None: ...
 
@@ -62,7 +62,7 @@ class Screen(Protocol):
 
 @contextmanager
 def screen(stream: TextIO) -> Iterator[Screen]:
-    """Whatever suits ``stream``, for as long as the link runs."""
+    """The display that suits ``stream``, for as long as the link runs."""
     if not stream.isatty():
         yield _Lines(stream)
         return
@@ -81,7 +81,7 @@ class Rates:
         self._said = ("", "")
 
     def look(self, account: Shown) -> tuple[str, str]:
-        """``8,110 pps, 98.2 Mbit/s`` for each direction; the last one where no time has passed."""
+        """``8,110 pps, 98.2 Mbit/s`` for each direction; the last one if no time has passed."""
         before, elapsed_s = self._before, account.elapsed_s
         passed_s = elapsed_s - before.elapsed_s if before is not None else elapsed_s
         if passed_s > 0:
@@ -98,7 +98,7 @@ def _rate(now: Way, then: Way | None, passed_s: float) -> str:
 
 
 def line(account: Shown, rates: tuple[str, str], left_s: float | None) -> str:
-    """All of a moment in a line."""
+    """The state of the link in one line."""
     left = "" if left_s is None else f", {clock(left_s)} left"
     ways = [
         f"{way.source} to {way.target} {now}, {way.queued:,} queued, {_gone(way)}"
@@ -109,7 +109,7 @@ def line(account: Shown, rates: tuple[str, str], left_s: float | None) -> str:
 
 
 def _own(account: Account) -> str:
-    """What the emulator says of itself."""
+    """How well the emulator keeps up."""
     late_ns = max((way.late_ns(0.99) for way in account.directions if way.sent), default=math.nan)
     kept = f"; {account.not_kept:,} NOT KEPT" if account.not_kept else ""
     return f"; p99 late {duration(late_ns)}{kept}"
@@ -202,6 +202,6 @@ def netem_conclusion(account: NetemAccount) -> str:
     ways = account.directions
     gone = sum(way.gone for way in ways)
     return (
-        f"netem sent {sum(way.sent for way in ways):,} frames and dropped {gone:,}; how well it kept delay "
-        "and rate, it does not tell."
+        f"netem sent {sum(way.sent for way in ways):,} frames and dropped {gone:,}; it does not report how "
+        "well it kept delay and rate."
     )

@@ -28,17 +28,17 @@ class SwitchBehaviour:
     """How a :class:`FakePair` switches."""
 
     outage_s: Mapping[EventKind, float]
-    """So long nothing is forwarded from the event on, by its kind."""
+    """How long nothing is forwarded after an event, by its kind."""
     back_extra_s: float = 0.0
-    """So much longer nothing is forwarded from the receiver's side."""
+    """How much longer nothing is forwarded from the receiver's side."""
     shares_states: bool = True
-    """Streams go on after a switch; else they die where admission is closed."""
+    """Whether streams go on after a switch; if not, they die when admission is closed."""
     carries_calls: int = 1_000_000
     """With more calls every hundredth packet is lost."""
     took_ns: int = 3_000_000
-    """What the commands of an event take."""
+    """How long the commands of an event take."""
     copies_after: int = 0
-    """So many packets arrive twice right after the outage, the copy one packet later: reordered."""
+    """Number of packets that arrive twice right after the outage, the copy one packet late (reordered)."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class SwitchFault:
     """What goes wrong in one trial of a :class:`FakePair`."""
 
     took_ns: int | None = None
-    """The event's commands take so long."""
+    """How long the commands of the event take."""
     away_ns: int = 0
-    """For so long after the outage the sender sends nothing, and then all at once."""
+    """How long after the outage the sender sends nothing, before it sends everything at once."""
     steal_s: float = 0.0
     steal_after_s: float | None = None
-    """Somebody looks, and sees that so long after the event; None: nobody looks."""
+    """How long after the event a watcher sees the stolen time; None: nothing watches."""
     lost_before: int = 0
-    """So many packets of the first stream are lost before the event."""
+    """Number of packets of the first stream that are lost before the event."""
     stays: bool = False
     """The event changes nothing: the master stays master."""
     fails: BaseException | None = None
@@ -61,7 +61,7 @@ class SwitchFault:
 
 
 def instant(protocol: Keepalived | Ucarp) -> SwitchBehaviour:
-    """A pair that takes over in the middle of what its timers allow, and without a gap when told to."""
+    """A pair that takes over in the middle of what its timers allow, and without a gap on request."""
     earliest, latest = protocol.expected_failover_s
     return SwitchBehaviour({"soft": 0.0, "hard": (earliest + latest) / 2, "return": 0.0})
 
@@ -94,7 +94,7 @@ class FakePair:
         self._master: Firewall = "a"
         self._known: dict[Firewall, int] = {"a": 0, "b": 0}
         self._strays = 1
-        """States of nobody's call, as on a real pair."""
+        """States that belong to no call, as on a real pair."""
         self._connections = 0
         self._steal_s = 0.0
         self._closed_with = 0
@@ -258,7 +258,7 @@ class FakePair:
         )
 
     def _seen(self, event: Event, begin_ns: int, bins: int) -> Windows | None:
-        """What who looks sees of the stolen time."""
+        """What a watcher sees of the stolen time."""
         after_s, none = self._mishap.steal_after_s, np.zeros(bins, np.uint64)
         if after_s is None:
             return None

@@ -1,4 +1,4 @@
-"""What a failover does to ongoing calls: from a scenario to a kept run with conclusions."""
+"""What a failover does to ongoing calls: from a scenario to a stored run with conclusions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PUBLISHED_PPS: Final = 81_600
 """The load of the published measurement."""
 
 _LOAD_S: Final = 8.0
-"""What it takes to see that a pair carries the calls, beside its timers and the trials' own time."""
+"""Time to see that a pair carries the calls, in addition to its timers and the trials themselves."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class FailoverFindings:
         return tuple(conclusions(self.groups))
 
     def kept(self) -> dict[str, Any]:
-        """What the run keeps of it beside its tables."""
+        """What the run stores of it besides its tables."""
         return {
             "groups": self.groups,
             "conclusions": self.conclusions,
@@ -98,7 +98,7 @@ class FailoverFindings:
         }
 
     def problem(self, run: Run) -> TrialError | None:
-        """The error that it is when the host spoiled every attempt at a switch."""
+        """The error to report if the host spoiled every attempt at a switch."""
         return spoiled.without_valid(run, "switches", self.missing, self.planned, self.rows, SWITCHES)
 
 
@@ -134,7 +134,7 @@ def measured(
     progress: Progress,
     clocks: Clocks | None = None,
 ) -> FailoverFindings:
-    """Find the load that all pairs carry, then make every switch that the run has not yet."""
+    """Find the load that all pairs carry, then make every switch that the run does not have yet."""
     what, timing = asked.failover, timing_of(asked)
     pairs, traffic, opener = ground.bed.pairs, ground.bed.traffic, ground.bed.opener
     switches = _plan(asked, pairs)
@@ -164,7 +164,7 @@ def measured(
 
 
 def kept(run: Run) -> tuple[SwitchRow, ...]:
-    """Every attempt that ``run`` holds."""
+    """Every attempt that ``run`` stores."""
     if not run.has_table(SWITCHES):
         return ()
     return tuple(rows_of(SwitchRow, completed(SwitchRow, run.table(SWITCHES))))
@@ -194,7 +194,7 @@ def _counted(n: int, one: str, several: str) -> str:
 
 
 def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: Progress) -> CommonLoad:
-    """What all pairs carry without loss, found or, in a resumed run, remembered."""
+    """The load that all pairs carry without loss: searched for, or stored in a resumed run."""
     what, wanted = scenario.failover, scenario.calls.count
     if writer.has(LOAD):
         return writer.run.get_json(LOAD, CommonLoad)
@@ -211,7 +211,7 @@ def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: P
 
 
 def load_text(load: CommonLoad) -> str:
-    """Under which load the pairs are switched, and why."""
+    """The load under which the pairs are switched, and why."""
     rate = f"{load.calls:,} calls, {load.offered_pps:,.0f} packets per second"
     beyond = "" if load.offered_pps >= PUBLISHED_PPS else f" (fewer than the published {PUBLISHED_PPS:,})"
     if not load.searched:
@@ -250,7 +250,7 @@ def timing_of(scenario: FailoverScenario) -> Timing:
 
 
 def _of_one_pair(fact: str) -> bool:
-    """Is that fact of a lab about the pair in it, and so not about the others of a run?"""
+    """Whether this fact of a lab is about its pair alone, not about all pairs of a run."""
     return fact == "nat" or fact.startswith(("protocol_", "states_"))
 
 
@@ -270,7 +270,7 @@ def _pairs(scenario: FailoverScenario) -> tuple[Pair, ...]:
 
 
 def checked(scenario: FailoverScenario) -> tuple[tuple[Pair, ...], Callable[[int, float], Traffic]]:
-    """Pairs and traffic, refused before anything is built where they cannot be."""
+    """Pairs and traffic; raises, before anything is built, if they are impossible."""
     from weirlab.traffic.calls.schedule import traffic_of
 
     timing, pairs = timing_of(scenario), _pairs(scenario)
@@ -283,7 +283,7 @@ def checked(scenario: FailoverScenario) -> tuple[tuple[Pair, ...], Callable[[int
     for text in texts:
         if texts.count(text) > 1:
             raise InputError(
-                f"two pairs are both called {text!r}: their settings differ in what the name does not tell; "
+                f"two pairs are both called {text!r}: the name does not show how their settings differ; "
                 "give each a 'name'"
             )
 
@@ -295,14 +295,14 @@ def checked(scenario: FailoverScenario) -> tuple[tuple[Pair, ...], Callable[[int
 
 
 def _connections(traffic: Traffic) -> int:
-    """How many connections the calls of ``traffic`` are to a firewall, speech alone."""
+    """How many connections a firewall sees in the calls of ``traffic``, speech alone."""
     media = compiled(traffic).media
     assert media is not None
     return len(np.unique(media.flows.call[media.flows.carries_media]))
 
 
 def _opener(scenario: FailoverScenario, pairs: tuple[Pair, ...]) -> OpenPair:
-    """Builds pairs in network namespaces; raises ``MissingCapability`` naming what is not there."""
+    """Builds pairs in network namespaces; raises ``MissingCapability`` naming what is missing."""
     from weirlab.lab.doctor import need_namespaces
     from weirlab.studies.failover.bed import RedundantLab
 

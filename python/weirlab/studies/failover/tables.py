@@ -116,7 +116,7 @@ def attempts(rows: Sequence[SwitchRow]) -> Table:
 
 
 def _span(found: Spread, shown: Shown) -> str:
-    """Median, and the extremes where they differ."""
+    """Median, and the extremes if they differ."""
     if not math.isfinite(found.median):
         return NOTHING
     middle, low, high = shown(found.median), shown(found.low), shown(found.high)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def conclusion(outcome: Outcome[FailoverFindings]) -> str:
-    """A sentence per pair and kind of event, and where everything is."""
+    """A sentence per pair and kind of event, then the load, the run and its report."""
     from weirlab.studies.failover.study import load_text
 
     found = outcome.found

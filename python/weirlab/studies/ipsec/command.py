@@ -91,7 +91,7 @@ class EncapsulationOptions:
 
 @dataclass(frozen=True)
 class LineOptions:
-    """The line they share, and what else is told."""
+    """The line they share, and what else is shown."""
 
     mtu: Annotated[
         int, typer.Option("--mtu", min=68, max=65_535, help="MTU in bytes of IP.", metavar="BYTES")
@@ -176,7 +176,7 @@ def _kinds(text: str, *, natt: bool) -> tuple[Kind, ...]:
 
 
 def _need_esp(kinds: Sequence[Kind], inside: EncapsulationOptions) -> None:
-    """Options that nothing here would heed are a mistake."""
+    """Raise ``InputError`` for options that would have no effect."""
     from weirlab.traffic.encapsulation.encapsulations import WITH_SUITE
 
     if not WITH_SUITE.isdisjoint(kinds):

@@ -70,7 +70,7 @@ def _cell(packet_ms: int, mode: str, name: str, parts: packets.Parts, stream: Vo
 
 @dataclass(frozen=True)
 class Quality:
-    """Arrivals of a call with packets of 20 ms, in ms, as published; None where nothing was."""
+    """Arrivals of a call with packets of 20 ms, in ms, as published; None for what was not."""
 
     what: str
     jitter_mean_ms: float

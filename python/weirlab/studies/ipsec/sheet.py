@@ -117,7 +117,7 @@ class Sheet:
     question: Question
     streams: tuple[StreamSheet, ...]
     published: tuple[published.Cell, ...]
-    """The published table; empty unless asked for."""
+    """The published table; empty unless requested."""
 
     def warnings(self) -> list[str]:
         """What does not fit, a sentence each."""
@@ -162,7 +162,7 @@ class Sheet:
 
 
 def sheet(question: Question) -> Sheet:
-    """Work everything out.
+    """Compute the sheet of ``question``.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def _row(encapsulation: Encapsulation, stream: VoiceStream, question: Question) 
 
 
 def reference(rows: Sequence[Row]) -> Row | None:
-    """The row to speak of in a sentence: today's usual tunnel where it was asked for, else the last one."""
+    """The row to speak of in a sentence: today's usual tunnel if it is in ``rows``, else the last one."""
     usual = [row for row in rows if row.encapsulation.name == "esp-tunnel/aes-gcm-16"]
     others = [row for row in rows if row.encapsulation is not _CLEAR]
     return next(iter(usual or others[-1:]), None)

@@ -23,7 +23,7 @@ class MonitorStudy(Study["MonitorScenario", "Ground[OpenLab]", "MonitorFindings"
     """A link monitor put to the test; ``open_lab`` builds a monitored link, by default in namespaces."""
 
     key = "monitor"
-    title = "a link monitor put to the test, beside tcpdump"
+    title = "a link monitor put to the test, compared with tcpdump"
     ready = {"link-monitor": "a link monitor tested and compared with tcpdump"}
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a scenario about a link monitor asks for, as trials and as settings of links."""
+"""What a scenario about a link monitor requests, as trials and as settings of links."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weirlab.studies.monitor.trials import CUT_BYTES, Planned, Shape, frame_byte
 from weirlab.traffic.schedule import compile_plan
 
 MEMORY: Final = Path("/dev/shm")
-"""Where files lie in memory."""
+"""A folder whose files are in memory."""
 
 
 def shapes_of(what: Monitor) -> tuple[Shape, ...]:
@@ -69,7 +69,7 @@ def common_settings(scenario: MonitorScenario) -> Settings:
 
 
 def _with_bare(methods: tuple[Method, ...]) -> tuple[Method, ...]:
-    """Each method beside the bridge that it is compared with."""
+    """Each method, followed by the bridge that it is compared with."""
     return tuple(dict.fromkeys(which for method in methods for which in (method, BARE[method])))
 
 
@@ -80,7 +80,7 @@ def methods_of(what: Monitor) -> tuple[Method, ...]:
 
 
 def checked(scenario: MonitorScenario) -> tuple[Planned, ...]:
-    """The plan, refused before anything is built where its traffic cannot be sent."""
+    """The plan; raises, before anything is built, if its traffic cannot be sent."""
     trials = plan(shapes_of(scenario.monitor))
     for planned in {(one.payload_bytes, one.load, one.duration_s): one for one in trials}.values():
         compile_plan(planned.traffic())

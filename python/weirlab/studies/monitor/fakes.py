@@ -13,7 +13,7 @@ from weirlab.traffic.load import offered_pps
 from weirlab.traffic.spec import Traffic
 
 MAX_PPS: Final = 2_000_000
-"""So fast the sender is when told to be as fast as possible."""
+"""The rate of a sender that sends as fast as possible."""
 
 _EPOCH_NS: Final = 1_700_000_000_000_000_000
 
@@ -24,7 +24,7 @@ class Powers:
 
     link_pps: float = 1_000_000
     copies_ratio: float = 0.95
-    """Of that when copies are made."""
+    """Share of ``link_pps`` that it carries when copies are made."""
     record_pps: Mapping[str, float] = field(
         default_factory=lambda: {
             "tap-ring": 700_000,
@@ -34,7 +34,7 @@ class Powers:
         }
     )
     ring_frames: int = 20_000
-    """Frames that wait for a recorder that stands still."""
+    """Frames that can wait for a stalled recorder."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class TrialFault:
     steal_s: float = 0.0
     """Stolen from the bridge's CPU."""
     vanished: int = 0
-    """So many frames are in no count."""
+    """Number of frames that are in no count."""
     fails: BaseException | None = None
     """Raised instead of the trial."""
 
 
 class FakeLink:
-    """Stands for :class:`weirlab.studies.monitor.bed.LinkLab`."""
+    """Replaces :class:`weirlab.studies.monitor.bed.LinkLab` in tests."""
 
     lab = "netns"
     backend = "xdp"

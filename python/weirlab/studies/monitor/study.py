@@ -1,4 +1,4 @@
-"""What a link monitor records and what it costs: from a scenario to a kept run with conclusions."""
+"""What a link monitor records and what it costs: from a scenario to a stored run with conclusions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SEARCH: Final = "search"
 RESULT: Final = "result"
 
 _SEARCH_TRIALS: Final = 10
-"""Rates that a search tries, about."""
+"""About how many rates a search tries."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ class MonitorFindings:
 
     @property
     def remainder(self) -> int:
-        """Frames that are missing where nobody counts."""
+        """Frames that disappeared where losses are not counted."""
         return sum(row.remainder for row in self.rows)
 
     def kept(self) -> dict[str, Any]:
-        """What the run keeps of it beside its tables."""
+        """What the run stores of it besides its tables."""
         return {
             "groups": self.groups,
             "copy_cost": self.costs,
@@ -105,14 +105,14 @@ class MonitorFindings:
         }
 
     def problem(self, run: Run) -> TrialError | None:
-        """The error that it is when the host spoiled every attempt at a trial."""
+        """The error to report if the host spoiled every attempt at a trial."""
         return spoiled.without_valid(run, "trials", self.missing, self.planned, self.rows, TRIALS)
 
 
 @contextmanager
 @shielded
 def opened(asked: MonitorScenario, work: Work, open_lab: OpenLab | None) -> Iterator[Ground[OpenLab]]:
-    """What builds the links of ``asked``: ``open_lab``, or in network namespaces."""
+    """What builds the links of ``asked``: ``open_lab``, or else a builder in network namespaces."""
     opener = open_lab or _opener()
     testbeds.tell_if_busy("netns", work.progress)
     facts: dict[str, Any] = {}
@@ -133,7 +133,7 @@ def measured(
     progress: Progress,
     clock: Callable[[], float],
 ) -> MonitorFindings:
-    """Make every trial that the run has not yet, then search."""
+    """Make every trial that the run does not have yet, then search."""
     begun_s = clock()
     trials, opener = checked(asked), ground.bed
     common, what = common_settings(asked), asked.monitor
@@ -230,7 +230,7 @@ def _searched(
         if (method, frame) not in [(found.method, found.frame_bytes) for found in known]
     ]
     if todo:
-        progress.stage(f"searching the greatest rate without loss, {len(todo)} times")
+        progress.stage(f"searching for the greatest rate without loss, {len(todo)} times")
     for number, (method, frame) in enumerate(todo):
         with opener(replace(common, method=method)) as lab:
 
@@ -238,7 +238,7 @@ def _searched(
                 progress.advance(number, len(todo), one.text)
                 return carrier.carry(lab, one)[1]
 
-            # Trials of a search that was interrupted stay; the new ones have numbers of their own.
+            # Trials of an interrupted search stay, so the new ones get other numbers.
             first = max([planned - 1, *writer.attempts]) + 1
             known.append(search(method, frame, goal, first, attempt))
         writer.put_json(SEARCH, known)
@@ -258,7 +258,7 @@ def _search_s(what: Monitor, writer: RunWriter) -> float:
 
 
 def _opener() -> OpenLab:
-    """Builds links in network namespaces; raises ``MissingCapability`` where that cannot work."""
+    """Builds links in network namespaces; raises ``MissingCapability`` if that cannot work."""
     from weirlab.lab.doctor import need_namespaces
     from weirlab.studies.monitor.bed import LinkLab
 

@@ -106,7 +106,7 @@ def found(evidence: Evidence) -> Table:
 def _loss_at(greatest_pps: float | None, lossy_pps: float | None) -> str:
     if lossy_pps is None:
         return NOTHING
-    # A sender at its limit is no faster when it is asked for more.
+    # A sender at its limit is no faster when more is requested.
     return rate(lossy_pps) if lossy_pps > (greatest_pps or 0) else "the sender's limit"
 
 
@@ -146,7 +146,7 @@ def stalls(evidence: Evidence) -> Table:
 
 
 def left_out(evidence: Evidence) -> Table | None:
-    """Attempts that the host spoiled, and those whose counters do not agree; None where there are none."""
+    """Attempts that the host spoiled, and those whose counters do not agree; None if there are none."""
     rows = [
         (
             row.method,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def conclusion(outcome: Outcome[MonitorFindings]) -> str:
-    """What was found, a sentence each, and where everything is."""
+    """What was found, a sentence each, then the run and its report."""
     found = outcome.found
     lines = [*found.conclusions] or ["No trial was measured."]
     attempts, valid = len(found.rows), sum(row.valid for row in found.rows)

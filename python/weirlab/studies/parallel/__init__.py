@@ -1,7 +1,8 @@
 """Parallel sockets put to the test: the published experiments over emulated paths, all methods side by side.
 
 ``section`` is what a scenario may say, ``plan`` the attempts that follow from it, ``bed`` carries one out in
-namespaces, ``campaign`` all of them, ``recording`` keeps what was seen, ``findings`` says what it shows.
+namespaces, ``campaign`` all of them, ``recording`` makes rows of what was seen, ``findings`` conclusions of
+the rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attempt after attempt, each kept as soon as it is over."""
+"""Carries out all attempts of a run, and stores each as soon as it is over."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def rows(run: Run) -> list[AttemptRow]:
-    """Every attempt that ``run`` keeps, in the order in which they were made."""
+    """Every attempt that ``run`` stores, in the order in which they were made."""
     return rows_of(AttemptRow, run.table(ATTEMPTS).sort("start_ns")) if run.has_table(ATTEMPTS) else []
 
 
 def course(planned: Planned, asked: Comparison) -> Course:
-    """What is carried out in an attempt."""
+    """The course of an attempt."""
     warmup_s, lasts_s = timing(planned.case, asked)
     every = dict(enumerate(planned.case.every_path(), 1))
     used = planned.used
@@ -87,7 +87,7 @@ class Campaign:
     clocks: Clocks
 
     def measure(self, planned: Sequence[Planned], on_progress: OnProgress | None = None) -> None:
-        """Make those that have no valid attempt in the run; one that the host spoils is repeated, and kept.
+        """Make those without a valid attempt in the run; spoiled attempts are stored and repeated.
 
         Raises
         ------

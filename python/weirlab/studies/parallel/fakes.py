@@ -42,10 +42,10 @@ class FakeBed:
     """Every path carries its rate, round-robin twice the slowest, and a competitor gets half of its path."""
 
     faults: Iterator[Fault | None] = field(default_factory=lambda: iter(()))
-    """Of one attempt after the other; None, and behind the last: nothing goes wrong."""
+    """One per attempt; None, or nothing after the last one: nothing goes wrong."""
     lacking: Mapping[str, str] = field(default_factory=dict)
     waited_s: float = 0.01
-    """For a CPU, in every attempt."""
+    """Time that threads wait for a CPU in every attempt."""
     lab: str = "netns"
     carried: list[Course] = field(default_factory=list)
 
@@ -91,7 +91,7 @@ class FakeBed:
 
     @staticmethod
     def _share(course: Course, number: int) -> Callable[[F64], F64]:
-        """What of a path's rate the method has at a time."""
+        """The share of a path's rate that the method has at a time."""
 
         def share(times: F64) -> F64:
             left = np.ones(len(times))

@@ -36,7 +36,7 @@ class Group:
     method: str
     path: int
     attempts: int
-    """Valid ones."""
+    """Number of valid attempts."""
     invalid: int
     connections: int
     """The fewest of any valid attempt."""
@@ -150,7 +150,7 @@ class ParallelFindings:
         }
 
     def problem(self, run: Run) -> WeirError | None:
-        """That something has no valid attempt."""
+        """The error to report if a transfer has no valid attempt."""
         if not self.missing:
             return None
         return TrialError(
@@ -163,7 +163,7 @@ class ParallelFindings:
         return [each for each in self.groups if each.case == case and each.attempts]
 
     def sentences(self) -> list[str]:
-        """One per case, behind one about all of them."""
+        """A sentence about all cases, then one per case."""
         found = [*overall(self), *(said for case in self.cases if (said := sentence(case, self.of(case))))]
         return found or ["No attempt counted."]
 
@@ -195,7 +195,7 @@ def overall(found: ParallelFindings) -> Iterator[str]:
             least[each.method] = each
     cases = {each.case for each in found.groups if each.share.known}
     for method in [*least]:
-        # Only of what was compared everywhere.
+        # Only methods that were compared in every case.
         if {each.case for each in found.groups if each.method == method and each.share.known} != cases:
             del least[method]
     if len(cases) > 1 and least:
@@ -249,7 +249,7 @@ def _rivalry(groups: Sequence[Group]) -> Iterator[str]:
     met = [each for each in groups if each.spread["competitor_bps"].known]
     if met:
         said = [
-            f"{bit_rate(each.spread['competitor_bps'].median)} beside {each.name}{_share_of_path(each)} "
+            f"{bit_rate(each.spread['competitor_bps'].median)} next to {each.name}{_share_of_path(each)} "
             f"(Jain {significant(each.spread['jain'].median, 2)})"
             for each in met
         ]

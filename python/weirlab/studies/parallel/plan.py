@@ -16,7 +16,7 @@ MPTCP: Final = "mptcp"
 FAIR: Final = "earliest-fair"
 
 BUILD_S: Final = 0.7
-"""What an attempt takes beside its traffic; experience corrects it."""
+"""What an attempt takes besides its traffic; corrected as attempts are made."""
 
 NAMES: Final = {
     TCP: "single TCP",
@@ -24,7 +24,7 @@ NAMES: Final = {
     MPTCP: "MPTCP",
     FAIR: "earliest with --fair",
 }
-"""What people call the methods that are no schedulers."""
+"""Titles of the methods that are not schedulers."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Planned:
 
     @property
     def key(self) -> tuple[str, str, int, int]:
-        """What its row has, too: case, method, path, repetition."""
+        """The values that identify its row: case, method, path, repetition."""
         return self.case.name, self.method, self.path, self.repetition
 
     @property
@@ -62,8 +62,8 @@ def named(method: str, path: int = 0) -> str:
 def plan(asked: Comparison, lacking: Collection[str] = ()) -> tuple[Planned, ...]:
     """Every method but those ``lacking`` in every case.
 
-    Round by round, so that a host that slowly changes treats all alike. Within a round the methods of a case
-    follow each other, in random order: what is compared is close in time.
+    Round by round, so that slow changes of the host affect all alike. Within a round the methods of a case
+    follow each other, in random order, so that what is compared is close in time.
     """
     rng = np.random.default_rng(asked.seed)
     cases = asked.every_case()

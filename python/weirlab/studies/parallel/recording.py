@@ -1,4 +1,4 @@
-"""What was seen of an attempt as rows and as the record of a trial; pure."""
+"""Turns what was seen of an attempt into rows and the record of a trial; pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RATE_ERROR: Final = 0.005
 """How far an emulated path may miss its rate."""
 _JUDGED: Final = 0.5
 """Share of a path's time in which frames must have waited before its rate is judged: the ends of many short
-bursts say more of lateness than of the rate."""
+bursts say more about lateness than about the rate."""
 _BACK: Final = 0.5
 """Share of its former throughput from which on a path counts as back."""
 _LEAST_FRAME_BYTES: Final = 64
@@ -48,7 +48,7 @@ _LEAST_FRAME_BYTES: Final = 64
 
 @dataclass(frozen=True)
 class Entry:
-    """Where an attempt stands in its run."""
+    """The place of an attempt in its run."""
 
     run_id: str
     attempt: int
@@ -62,7 +62,7 @@ class Entry:
 
 
 def reasons(seen: Seen, late_ns: float) -> tuple[str, ...]:
-    """Why an attempt does not count: what the emulated paths say of themselves."""
+    """Why an attempt does not count: what the emulated paths report about themselves."""
     found: list[str] = []
     for number, path in seen.paths.items():
         account, where = path.account, f"path {number}: the emulator "
@@ -206,7 +206,7 @@ def _series(course: Course, seen: Seen, trial_id: str) -> Iterator[SeriesRow]:
     widths = np.diff(edges)
     for what, number, total in parts:
         for start_s, width_s, grown in zip(edges[:-1], widths, np.diff(total), strict=True):
-            # A warm-up of no whole number of bins leaves one without width.
+            # A warm-up that is not a whole number of bins leaves one without width.
             if width_s > 0:
                 yield SeriesRow(trial_id, what, number, float(start_s), float(grown * 8 / width_s))
 

@@ -57,9 +57,9 @@ class AttemptRow:
     """From a path's return until it carries half of what it did before, to the bin; the longest. Null without
     outages, or where it never does."""
     reorder_peak_bytes: int | None
-    """Most data that waited at the receiver for earlier data; null where the method does not tell."""
+    """Most data that waited at the receiver for earlier data; null if the method does not report it."""
     resent_bytes: int | None
-    """Sent again over another stream; null but for parallel sockets."""
+    """Sent again over another stream; null except for parallel sockets."""
     retransmissions: int | None
     """Segments that TCP sent again, on all paths."""
     competitor_bps: float
@@ -76,7 +76,7 @@ class AttemptRow:
     waited_s: float
     """How long the process's threads were ready and had no CPU, all together."""
     late_p99_ns: float
-    """99 % of the frames left the emulated paths at most so much later than due; the worst direction."""
+    """99 % of the frames left the emulated paths at most this much later than due; the worst direction."""
     rate_error: float
     """Rate at which a path carried waiting frames over the one set, less 1; the worst direction."""
     failure: str
@@ -88,7 +88,7 @@ class AttemptRow:
 
 @dataclass(frozen=True)
 class PathRow:
-    """What an attempt had of one path."""
+    """One path in an attempt."""
 
     trial_id: str
     """The attempt in `trials`."""
@@ -101,7 +101,7 @@ class PathRow:
     connections: int
     """Connections of the method that carried data over it."""
     throughput_bps: float
-    """Bytes that arrived in order by the receiver's kernel in the recorded part, over its length."""
+    """Bytes that the receiver's kernel received in order in the recorded part, over its length."""
     retransmissions: int | None
     """Segments that the sender sent again."""
     frames: int
@@ -109,11 +109,11 @@ class PathRow:
     dropped: int
     """Of these, dropped because its queue was full, or early."""
     lost: int
-    """Of these, lost as the path was told to."""
+    """Of these, lost by the loss set for the path."""
     not_kept: int
     """Lost by the emulator itself."""
     late_p99_ns: float
-    """99 % of the frames left at most so much later than due; the worse direction."""
+    """99 % of the frames left at most this much later than due; the worse direction."""
     rate_error: float
     """Rate at which it carried waiting frames over the one set, less 1; null where none waited."""
 
@@ -130,6 +130,6 @@ class SeriesRow:
     number: int
     """Of the path or of the competitor, from 1; 0 for the application."""
     start_s: float
-    """Begin of the bin; negative in the warm-up."""
+    """Start of the bin; negative in the warm-up."""
     throughput_bps: float
     """Mean over the bin."""

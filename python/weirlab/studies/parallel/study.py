@@ -1,4 +1,4 @@
-"""From a scenario to a kept run with conclusions."""
+"""From a scenario to a stored run with conclusions."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def measured(
     progress: Progress,
     clocks: Clocks | None = None,
 ) -> ParallelFindings:
-    """Make every attempt that the run has not yet."""
+    """Make every attempt that the run does not have yet."""
     what = asked.parallel
-    # Attempts are numbered by what there was when the run was begun.
+    # Attempts are numbered by the methods that were there when the run was begun.
     lacking = dict(writer.run.manifest.facts.get(LACKING) or {})
     if gone := sorted(ground.facts[LACKING].keys() - lacking.keys()):
         raise InputError(
             f"run {writer.run_id} was begun with {words([plan.named(method) for method in gone])}, which is "
-            "missing now: go on where it was begun, or start a new run"
+            "missing now: resume it on the machine where it was begun, or start a new run"
         )
     for method, why in lacking.items():
         progress.note(f"{plan.named(method)} is left out: {why}")
@@ -73,7 +73,7 @@ def measured(
 
 
 def stored(run: Run) -> ParallelFindings:
-    """What a run shows, finished or not."""
+    """The findings of a run, finished or not."""
     what = scenario_of(run, ParallelScenario).parallel
     lacking = dict(run.manifest.facts.get(LACKING) or {})
     planned = plan.plan(what, lacking)

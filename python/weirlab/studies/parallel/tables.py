@@ -40,7 +40,7 @@ def _known(groups: Sequence[Group], name: str) -> bool:
 
 
 def attempts(rows: Sequence[AttemptRow]) -> Table:
-    """Every attempt, those that do not count with the reason."""
+    """Every attempt; those that do not count have the reason."""
     cells = [
         (
             row.case,
@@ -64,7 +64,7 @@ def attempts(rows: Sequence[AttemptRow]) -> Table:
 
 
 def paths(rows: Sequence[tuple[AttemptRow, PathRow]]) -> Table:
-    """What each attempt that counts had of each path."""
+    """What each path carried in each attempt that counts."""
     cells = [
         (
             attempt.case,

@@ -1,4 +1,4 @@
-"""Fitted devices asked what they can carry, and rulesets asked for a better order."""
+"""Planning: what fitted devices can carry, and better orders for rulesets."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ class PlanningStudy(Study[Any, Any, Any]):
     """Commands alone: nothing is sent, and no run is made."""
 
     key = "planning"
-    title = "which device carries what is asked for"
+    title = "which device carries what is required"
     commands = {"weirlab.studies.planning.command": ("plan",)}

@@ -66,7 +66,7 @@ GIVEN: Final = ("rate", "calls", "codec", "frame", "sizes", "rules", "device")
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """The devices that are asked."""
+    """The devices that the plan is about."""
 
     models: Annotated[
         list[str] | None,
@@ -97,7 +97,7 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class QuestionOptions:
-    """What they are asked."""
+    """The question about them."""
 
     PANEL: ClassVar = "Question"
 
@@ -118,7 +118,7 @@ class QuestionOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """The load, as far as it is given."""
+    """The load, unless it is to be found."""
 
     PANEL: ClassVar = "Traffic"
 
@@ -196,7 +196,7 @@ class RulesetOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """All that a plan is made of."""
+    """All options of a plan."""
 
     asked: ModelOptions
     question: QuestionOptions
@@ -205,7 +205,7 @@ class PlanOptions:
     rules: RulesetOptions
 
     def request(self) -> PlanRequest:
-        """The same, understood."""
+        """The options as a request."""
         from weirlab.cli.results import gates
         from weirlab.studies.planning import requiring as required_plans
         from weirlab.studies.planning.outcome import PlanRequest
@@ -295,7 +295,7 @@ def merged(given: Sequence[str], values: dict[str, Any]) -> dict[str, Any]:
 def requirements(
     demands: Sequence[Demand], wanted: WantedOptions, stream: VoiceStream | None
 ) -> tuple[Requirement, ...]:
-    """All that is demanded, each with its name and derivation."""
+    """All requirements, each with its name and derivation."""
     from weirlab.model.planning import Requirement, for_calls, for_class
     from weirlab.model.planning.requirements import LIMITED, limit_of
     from weirlab.studies.planning.requiring import GIVEN

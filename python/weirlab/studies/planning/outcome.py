@@ -1,4 +1,4 @@
-"""What a plan is asked and what it answers."""
+"""The request and the outcome of a plan."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from weirlab.traffic.sizes import SizeMix
 from weirlab.traffic.spec import Arrivals, Rate
 
 TRIALS_S: Final = (1.0, 10.0)
-"""Lengths of trials for which a deep queue's effect is told."""
+"""Lengths of trials for which the effect of a deep queue is reported."""
 
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What the user gives, None where nothing was said."""
+    """What the user gives; None for what is not given."""
 
     sources: tuple[str, ...]
     """Model files and runs."""
     tunnels: tuple[str, ...] = ()
-    """The same of tunnels, which stand behind the rules of ``sources``."""
+    """Model files and runs of tunnels, which come after the rules of ``sources``."""
     cpus: int = 1
     """How many CPUs rules and tunnel have: 1 for both, or 2 for one each."""
     device: str | None = None
@@ -52,12 +52,12 @@ class PlanRequest:
     """Where to write the ruleset in its better order."""
     model: str = Queueing.name
     demands: tuple[Demand, ...] = ()
-    """What ``--require`` says; its limits are among the requirements as well."""
+    """The values of ``--require``; their limits are among the requirements as well."""
 
 
 @dataclass(frozen=True)
 class FreedGain:
-    """What a device would gain beside the better order if one more rule could move."""
+    """What a device would gain on top of the better order if one more rule could move."""
 
     rule: str
     saved_ns: float
@@ -67,7 +67,7 @@ class FreedGain:
 
 @dataclass(frozen=True)
 class RulesetGain:
-    """What the better order is worth to one device; outlooks at the asked load, None without one."""
+    """What one device gains from the better order; outlooks at the given load, None without a load."""
 
     device: str
     threshold_before_pps: float
@@ -115,19 +115,19 @@ class PlanOutcome:
     """Every device's answer, and advice on the ruleset if one was given."""
 
     question: Question | None
-    """None if only a ruleset was asked about."""
+    """None if the plan is about a ruleset only."""
     requirements: tuple[Requirement, ...]
     answers: tuple[Answer, ...]
     ruleset: RulesetOutcome | None = None
     stream: VoiceStream | None = None
     directions: int = 2
     simulated: tuple[str, ...] = ()
-    """Those of the devices that were simulated ones."""
+    """The devices that were simulated."""
     calls: int | None = None
-    """The load, where it was asked in calls."""
+    """The load in calls; None if it was given otherwise."""
     demands: tuple[Demand, ...] = ()
     queues: Mapping[str, Backlog] = field(default_factory=dict)
-    """Of devices with a deep queue, where they were asked about."""
+    """The backlogs of devices with a deep queue, at the settings in question."""
 
     @property
     def best(self) -> Answer | None:
@@ -136,20 +136,20 @@ class PlanOutcome:
 
     @property
     def verdict(self) -> Conclusion | None:
-        """``meets`` if a device does, else what the best of them answers; None without a question."""
+        """The best verdict of any device; None without a question."""
         order = get_args(Conclusion)
         return min((one.verdict for one in self.answers), key=order.index, default=None)
 
     @property
     def judged(self) -> tuple[Judgement, ...]:
-        """What becomes of each requirement on the device that answers best."""
+        """How the device with the best answer meets each requirement."""
         answer = self.best or next((one for one in self.answers if one.verdict == self.verdict), None)
         if answer is None or self.question is None:
             return ()
         return required_plans.judged(self.demands, self.requirements, answer, self.question.call_pps)
 
     def problem(self) -> WeirError | None:
-        """The error that it is when the answer is no, or the profiles do not decide the question."""
+        """The error to report if the answer is no, or if the profiles do not decide the question."""
         if self.verdict == "misses":
             limits = self.question.limits if self.question else ()
             return NotMet(f"the answer is no: {', '.join(limit.text for limit in limits)} cannot be kept")
@@ -166,7 +166,7 @@ class PlanOutcome:
             if one.uncertain:
                 found[
                     f"{one.device}: the model has no intervals for {', '.join(one.uncertain)}; there the "
-                    "answer is the bare prediction, which every second trial exceeds. Fit again: weir fit"
+                    "answer is the prediction alone, which every second trial exceeds. Fit again: weir fit"
                 ] = None
             if one.outlook is not None:
                 for why in one.outlook.why_extrapolated:
@@ -181,7 +181,7 @@ class PlanOutcome:
             f"{_least(held.first(lasts_s))}{self._load(held.lossless_pps(lasts_s))} ({lasts_s:g} s)"
             for lasts_s in TRIALS_S
         )
-        # Those that decide; of others nothing is to be seen.
+        # Only the queues that decide; the others have no visible effect.
         queues = list(dict.fromkeys(held.first(lasts_s) for lasts_s in (*TRIALS_S, math.inf)))
         depths = words(
             [
@@ -191,12 +191,12 @@ class PlanOutcome:
         )
         return (
             f"{'its queue holds' if len(queues) == 1 else 'its queues hold'} {depths}, so how much passes "
-            f"without loss depends on the length of a trial: {short}, {long}, but for long only "
+            f"without loss depends on the length of a trial: {short}, {long}, but in the long run only "
             f"{self._load(held.threshold_pps)}"
         )
 
     def _load(self, pps: float) -> str:
-        """In calls, where calls are asked about."""
+        """The load, in calls if the question is about calls."""
         if self.question is not None and self.question.call_pps is not None:
             return plural(int(pps / self.question.call_pps), "call")
         return rate(pps)

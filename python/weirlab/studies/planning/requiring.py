@@ -1,4 +1,4 @@
-"""What plans say to each requirement: to the limits that they keep, and to what is to be found."""
+"""How plans judge each requirement: the limits that are kept, and the quantities that are found."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _limit(demand: Demand, source: str, answer: Answer) -> Judgement:
 
 
 def _reached(demand: Demand, answer: Answer, call_pps: float | None) -> Case:
-    """From the most that is sure to the most that is predicted; unbounded where nothing more was profiled."""
+    """From the most that is sure to the most that is predicted; unbounded where the profile ends."""
     reach = answer.headroom.reach if answer.headroom is not None else answer.reach
     look = answer.outlook
     if answer.refused or reach is None or look is None:
@@ -92,7 +92,7 @@ def _reached(demand: Demand, answer: Answer, call_pps: float | None) -> Case:
     sure = reach.value or 0.0
     foreseen = max(_most(reach), _most(answer.foreseen or reach))
     why = (
-        "it was not profiled so far: profile higher loads or more rules"
+        "the profile does not reach that far: profile higher loads or more rules"
         if math.isinf(foreseen)
         else "the profile is too noisy: profile again with more repetitions"
     )

@@ -1,4 +1,4 @@
-"""Planning: fitted devices asked what they can carry, and rulesets asked for a better order."""
+"""Planning: what fitted devices can carry, and better orders for rulesets."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
             raise InputError(f"--reordered would overwrite {request.ruleset}; give another file")
         if request.reordered is not None and not _is_iptables(text):
             raise InputError(
-                f"--reordered rewrites only what iptables-save writes; {request.ruleset} is of nft"
+                f"--reordered rewrites only the output of iptables-save; {request.ruleset} is in nft syntax"
             )
         if request.reordered is not None:
             files.check_output(request.reordered, "--reordered")
     elif request.reordered is not None:
-        raise InputError("--reordered writes the rules of --ruleset; give that, too")
+        raise InputError("--reordered writes the rules of --ruleset: give --ruleset as well")
     devices = _asked(store, request)
     if not devices:
         if request.ruleset is None or advice is None:
@@ -116,7 +116,7 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
 
 
 def _deep_queues(devices: Sequence[Asked], answers: Sequence[Answer]) -> dict[str, Backlog]:
-    """Those that make trials without loss depend on their length, where the devices were asked about."""
+    """Backlogs, by device, so deep that the load without loss depends on the length of a trial."""
     found = {}
     for device, one in zip(devices, answers, strict=True):
         if one.outlook is not None:
@@ -137,7 +137,7 @@ def _asked(store: Store, request: PlanRequest) -> list[Asked]:
         return [Asked(device.name, _model(device, request), device.simulated) for device in devices]
     if not devices:
         raise InputError(
-            "--tunnel stands behind rules: name their model, too: weir plan RULES --tunnel MODEL"
+            "--tunnel is placed behind rules: give their model as well: weir plan RULES --tunnel MODEL"
         )
     tunnels = _loaded(store, request.tunnels)
     _require_distinct(tunnels)
@@ -182,7 +182,7 @@ def _require_distinct(devices: Sequence[Device]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ModelError(
-            f"several devices are called {', '.join(twice)}; put them into one file with names of their own: "
+            f"several devices are called {', '.join(twice)}; put them into one file under different names: "
             "weir fit RUN RUN --out FILE --name A --name B"
         )
 
@@ -213,15 +213,15 @@ def _question(request: PlanRequest, found: float | None) -> tuple[Question, tupl
     frame = None
     if stream is not None:
         if find == "frame":
-            raise InputError("a codec has its own frame size; to find frame give --rate instead of --codec")
+            raise InputError("a codec has its own frame size; with --find frame give --rate, not --codec")
         frame = float(stream.frame_bytes)
     elif find != "frame":
         frame = mean_bytes(request.sizes) if request.sizes is not None else 64.0
     elif request.sizes is not None:
-        raise InputError("frame is what to find; do not give --frame or --sizes as well")
+        raise InputError("--find frame looks for the frame size; leave --frame and --sizes out")
     requirements = request.requirements
     if all(limit.quantity != "loss_ratio" for limit in limits(requirements)):
-        # A full queue bounds the delay however much is lost, so that a limit to it alone says little.
+        # A full queue bounds the delay however much is lost, so a limit on delay alone says little.
         requirements = (*requirements, NOTHING_LOST)
     # The packets of many independent calls come like those of a Poisson process (Palm, Khintchine).
     arrivals = request.arrivals or ("poisson" if stream is not None else "constant")
@@ -253,7 +253,7 @@ def _load(request: PlanRequest) -> OfferedLoad | None:
 
 
 def _sought(load: OfferedLoad | None, position: float | None, stream: VoiceStream | None) -> Find:
-    """What is to be found if the user does not say: the one thing that is missing."""
+    """What to find if the user does not say: the quantity that is missing."""
     if load is None and position is not None:
         return "rate" if stream is None else "calls"
     if load is not None and position is None:
@@ -295,7 +295,7 @@ def _rules(text: str, path: Path) -> Ruleset:
 
 
 def _write_reordered(text: str, advice: Advice, request: PlanRequest) -> None:
-    """Write the rules in the better order, if asked for: last, because a plan that fails writes nothing."""
+    """Write the rules in the better order if requested; done last, so that a failed plan writes nothing."""
     if request.reordered is None:
         return
     orders = {chain.chain: chain.order for chain in advice.chains}

@@ -51,7 +51,7 @@ _SHOWN: Final = (
 
 
 def tables(outcome: PlanOutcome) -> list[Table]:
-    """What is demanded, every device's answer, what it does there, and the ruleset's moves."""
+    """Requirements, every device's answer and prediction, and the ruleset's moves."""
     found: list[Table] = []
     if outcome.question is not None:
         found.append(gates.table(outcome.judged))
@@ -125,7 +125,7 @@ def _outlooks(outcome: PlanOutcome) -> list[Table]:
                 ),
             ]
         )
-    caption = f"Predicted, and what {kept} of trials keep to"
+    caption = f"Predictions, and bounds that {kept} of trials keep"
     return [Table(caption, columns, rows, details=True)]
 
 
@@ -160,7 +160,7 @@ def _because(one: Answer) -> str:
 def _end(reach: Reach) -> str:
     if reach.ended == "limit" and reach.binding is not None:
         if reach.value is None:
-            return f"even the lowest profiled misses: {reach.binding.text}"
+            return f"even the lowest profiled value misses: {reach.binding.text}"
         return f"beyond: {_missed(reach.binding)}"
     if reach.ended == "profile":
         return f"not profiled beyond: {'; '.join(reach.why)}"
@@ -184,7 +184,7 @@ def _sentence(outcome: PlanOutcome) -> str:
     best = outcome.best
     sure = f"at {question.certainty * 100:g} % certainty"
     if best is not None and best.uncertain:
-        sure = "by the bare prediction, without certainty"
+        sure = "by the prediction alone, without certainty"
     demand = words([limit.text for limit in question.limits])
     if outcome.verdict == "undecided":
         return " ".join(
@@ -237,7 +237,7 @@ def _sentence(outcome: PlanOutcome) -> str:
 
 
 def _room(room: Headroom) -> str:
-    """Which multiple of the load it carries, and what ends that."""
+    """The multiple of the load that the device carries, and what limits it."""
     if room.reach.ended != "limit" or room.reach.binding is None:
         return f"at least {significant(room.ratio)} × headroom"
     missed = _missed(room.reach.binding)
@@ -245,7 +245,7 @@ def _room(room: Headroom) -> str:
 
 
 def _undecided(one: Answer, outcome: PlanOutcome, question: Question) -> str:
-    """What is predicted and would do, how far from it a trial may be, and how to find out."""
+    """The prediction, which meets the limits, how far off a trial may be, and how to decide."""
     look = one.outlook
     assert look is not None
     foreseen = words([f"{limit.label} {_shown(limit, look.predicted)}" for limit in question.limits])
@@ -259,13 +259,13 @@ def _undecided(one: Answer, outcome: PlanOutcome, question: Question) -> str:
     return (
         f"Undecided: the profile of {device_in_words(one.device)} is too noisy. For {_where(look, outcome)} "
         f"the prediction is {foreseen}, which meets {words([limit.text for limit in question.limits])}; but "
-        f"at {question.certainty * 100:g} % certainty it can only be said that {unsure}"
-        f"{_foreseen(one, question)}. {MORE_TRIALS}; less certainty (--certainty 75%) needs less."
+        f"at {question.certainty * 100:g} % certainty all that can be said is that {unsure}"
+        f"{_foreseen(one, question)}. {MORE_TRIALS}; a lower certainty (--certainty 75%) needs fewer."
     )
 
 
 def _foreseen(one: Answer, question: Question) -> str:
-    """How far the prediction alone reaches, where that is further."""
+    """How far the prediction alone reaches, if that is further."""
     if one.foreseen is None or one.foreseen.value is None:
         return ""
     sure = None if one.reach is None or one.reach.value is None else _amount(one, one.reach.value, question)
@@ -291,7 +291,7 @@ def _where(look: Outlook, outcome: PlanOutcome) -> str:
 
 
 def _load(look: Outlook, outcome: PlanOutcome) -> str:
-    """In calls where calls were asked about, else in packets."""
+    """The load, in calls if the question is about calls, else in packets."""
     if outcome.calls is not None and outcome.stream is not None:
         return f"{count(outcome.calls)} {_calls(outcome, outcome.stream)}"
     return f"{rate(look.rate_pps)} of {look.frame_bytes:.4g}-byte frames"
@@ -325,7 +325,7 @@ def _ruleset(found: RulesetOutcome) -> list[Table]:
             )
             for gain in found.gains
         ]
-        result.append(Table("What the new order wins", columns, gains))
+        result.append(Table("Gain from the new order", columns, gains))
     remarks = [("keeps its place", f"{one.text}{_freed(one, found)}") for one in advice.kept]
     remarks += [("note", text) for text in advice.notes]
     if remarks:
@@ -334,7 +334,7 @@ def _ruleset(found: RulesetOutcome) -> list[Table]:
 
 
 def _freed(one: Kept, found: RulesetOutcome) -> str:
-    """What a rule that could move would gain beside the new order."""
+    """What a kept rule would gain on top of the new order if it could move."""
     position, now = one.freed_mean_position, found.advice.after.mean_position
     if position is None:
         return ""
@@ -356,7 +356,7 @@ def _ruleset_sentence(found: RulesetOutcome) -> str:
     position = advice.before.mean_position
     now = f"{count(advice.before.packets)} forwarded packets met {significant(position)} rules on average"
     if not advice.moves:
-        return f"{now}; no better order was found that means the same."
+        return f"{now}; no better order with the same meaning was found."
     gain = ""
     if found.gains:
         one = found.gains[0]

@@ -1,4 +1,4 @@
-"""Models: fitted to profiles, asked, and verified."""
+"""Models: fitted to profiles, used for predictions, and verified."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class PredictionStudy(Study[Any, Any, Any]):
     """Commands alone: nothing is sent, and no run is made."""
 
     key = "prediction"
-    title = "models fitted to profiles, asked and verified"
+    title = "models fitted to profiles, their predictions and verification"
     commands = {
         "weirlab.studies.prediction.command": ("fit", "predict", "verify"),
         "weirlab.studies.prediction.transients_command": ("transients",),

@@ -1,4 +1,4 @@
-"""Fitting models to a run, and asking them."""
+"""Fitting models to a run, and predicting with them."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def fit_run(run: Run, progress: Progress = QUIET) -> Models:
     ModelError
         The profile does not determine a model.
     TrialError
-        Because the host spoiled most of its trials.
+        As before, because the host spoiled most of its trials.
     """
     observations = run.observations("profile", plain=True)
     try:
@@ -191,7 +191,7 @@ def fit_run(run: Run, progress: Progress = QUIET) -> Models:
         progress.stage(f"fitting the models to {len(observations)} trials of run {run.run_id}")
         models = learn_spikes(fit_all(observations, told=progress.advance), run)
     except ModelError as error:
-        # Other loads do not help where the host spoils the trials.
+        # Other loads do not help if the host spoils the trials.
         raise spoiled.problem(run, "profile") or error from error
     keep(run, models)
     return models
@@ -230,7 +230,7 @@ def find_device(store: Store, source: str, device: str | None = None) -> tuple[D
     Raises
     ------
     ModelError
-        The run has not been fitted, the file is none, or it does not hold ``device``; or it
+        The run has not been fitted, the file is not a model file, or it lacks ``device``; or it
         holds several devices and ``device`` is None.
     """
     if is_file(source):
@@ -270,16 +270,16 @@ class PredictionOutcome:
     outside: tuple[str, ...]
     """Why this extrapolates; empty inside the profiled range."""
     intervals: dict[str, dict[str, dict[int, tuple[float, float]]]] = field(default_factory=dict)
-    """By model, quantity and level in percent: where one new trial is to lie; empty if not calibrated."""
+    """By model, quantity and level in percent: where a new trial should lie; empty if not calibrated."""
     device: str = ""
     simulated: bool = False
     """The models are those of a simulated device."""
 
     @property
     def unsure(self) -> tuple[str, ...]:
-        """Of delay and loss, what the first model knows no better than to an order of magnitude.
+        """Which of delay and loss the first model knows only to an order of magnitude.
 
-        A loss that may happen far below the threshold is the host's doing while the profile was measured.
+        A possible loss far below the threshold comes from the host that disturbed the profile.
         """
         name, found = next(iter(self.predictions.items()))
         bands = {quantity: levels[TOLD_LEVEL] for quantity, levels in self.intervals.get(name, {}).items()}
@@ -322,7 +322,7 @@ def predict(
 ) -> PredictionOutcome:
     """What the models of ``source`` (file or run) say about one setting.
 
-    ``device`` chooses one where a file holds several.
+    ``device`` chooses one if a file has several.
     """
     asked, _ = find_device(store, source, device)
     pps = rate_pps(rate, sizes)

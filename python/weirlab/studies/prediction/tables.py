@@ -25,7 +25,7 @@ def fit(outcome: FitOutcome, *, details: bool = False) -> list[Table]:
 
 
 def parameters(models: Mapping[str, Any], *, details: bool = False) -> list[Table]:
-    """The parameters of every model that tells them; none without any."""
+    """The parameters of every model that has any; empty if none has."""
     rows = []
     for name, model in models.items():
         told = getattr(model, "parameters", None)
@@ -38,7 +38,7 @@ def parameters(models: Mapping[str, Any], *, details: bool = False) -> list[Tabl
 
 
 def devices(outcome: DevicesOutcome) -> list[Table]:
-    """The devices' parameters beside each other."""
+    """The devices' parameters, side by side."""
     found = {
         name: {p.name: p for p in fit.queueing.parameters()} if fit.queueing else {}
         for name, fit in zip(outcome.names, outcome.fits, strict=True)
@@ -58,7 +58,7 @@ def devices(outcome: DevicesOutcome) -> list[Table]:
 
 
 def prediction(outcome: PredictionOutcome) -> list[Table]:
-    """One column per model, and one with the interval for a single trial where it gives one."""
+    """One column per model, and one with the interval for a single trial if the model gives one."""
     models = outcome.predictions
     lines = (
         ("threshold", "threshold_pps", rate),
@@ -117,7 +117,7 @@ _COVERAGE: Final = "In 50/90/99 %"
 
 
 def verification(outcome: VerificationOutcome) -> list[Table]:
-    """How far each model is off, in short and as details; none where the models cannot be judged."""
+    """How far each model is off, in short and as details; empty if the models cannot be judged."""
     if outcome.problem() is not None:
         return []
     return [*_summary(outcome.errors), *(replace(table, details=True) for table in errors(outcome.errors))]

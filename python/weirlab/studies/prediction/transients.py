@@ -32,13 +32,13 @@ from weirlab.traffic.sizes import SizeMix, describe
 from weirlab.traffic.spec import Arrivals, Rate, Step, Traffic
 
 LONGEST_SHOWN_S: Final = 1.0
-"""What is predicted after the last step if nobody says how long."""
+"""How long to predict after the last step by default."""
 _POINTS: Final = 400
 
 
 @dataclass(frozen=True)
 class StepComparison:
-    """One trial with steps, its repetitions joined, beside what each model says."""
+    """One trial with steps, its repetitions joined, and what each model predicts."""
 
     what: str
     """Load over time as text: ``100kpps, 200kpps from 1 s``."""
@@ -70,7 +70,7 @@ class StepComparison:
 
 @dataclass(frozen=True)
 class TransientsOutcome:
-    """Every trial with steps of a run beside the models' predictions."""
+    """Every trial with steps of a run, with the models' predictions."""
 
     run_id: str
     comparisons: tuple[StepComparison, ...]
@@ -187,7 +187,7 @@ class OverTimeOutcome:
 
 @dataclass(frozen=True)
 class Course:
-    """A load that changes by ``steps``; long before the first one the device has been under ``rate``."""
+    """A load that changes by ``steps``; before the first one the device has long been under ``rate``."""
 
     rate: Rate
     sizes: SizeMix
@@ -198,7 +198,7 @@ class Course:
     """The end; by default a second after the last step."""
 
     def traffic(self) -> Traffic:
-        """Until its end; raises ``InputError`` where steps are not in order or lie behind the end."""
+        """The traffic until the end; raises ``InputError`` if steps are not in order or after the end."""
         steps = self.steps
         end_s = steps[-1].at_s + LONGEST_SHOWN_S if self.duration_s is None else self.duration_s
         times_s = [step.at_s for step in steps]
@@ -214,7 +214,7 @@ def predict_steps(store: Store, source: str, course: Course, *, device: str | No
     Raises
     ------
     InputError
-        Steps are not in order or lie behind the end, or a load is ``max``.
+        Steps are not in order or after the end, or a load is ``max``.
     """
     asked, _ = find_device(store, source, device)
     traffic = course.traffic()

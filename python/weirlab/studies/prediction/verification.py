@@ -36,7 +36,7 @@ VERIFICATION: Final = "verification"
 """Name under which a run keeps the models' errors."""
 
 FORMAT: Final = 2
-"""Of what is kept; earlier ones are computed anew by scoring again."""
+"""Format of what is stored; scoring again replaces older ones."""
 
 _DRAWS: Final = 5
 _OVERLOAD_SHARES: Final = (1.15, 1.35)
@@ -51,18 +51,18 @@ class VerificationOutcome:
     """How far the models are off on held-out trials."""
 
     run: Run
-    """The run that holds the held-out trials."""
+    """The run with the held-out trials."""
     errors: tuple[ErrorRow, ...]
     """Of every model and of the repeatability, see :mod:`weirlab.model.score`."""
     trials: int
     """Valid held-out trials."""
     verdict: Verdict | None = None
-    """On the machine; None for a simulated device."""
+    """The verdict on the machine; None for a simulated device."""
     undecided: str = ""
-    """Why no model is judged; empty where they are."""
+    """Why no model is judged; empty if they are judged."""
 
     def problem(self) -> WeirError | None:
-        """The error that it is if the machine was not usable, or the trials do not suffice for a verdict."""
+        """The error to report if the machine was not usable, or the trials do not suffice for a verdict."""
         if self.verdict is not None and self.verdict.word == "not usable":
             return TrialError(f"no verdict on the models: the machine was {self.verdict.label}")
         if self.undecided:
@@ -134,7 +134,7 @@ def measure(
 ) -> None:
     """Measure the held-out settings of ``scenario`` into the run of ``writer``, or the rest of them.
 
-    Raises ``StoppedEarly`` where the host spoils almost everything.
+    Raises ``StoppedEarly`` if the host spoils almost everything.
     """
     specs = None
     if not writer.has(measuring.VERIFY_PLAN):
@@ -203,7 +203,7 @@ def score(run: Run, models: Models) -> VerificationOutcome:
 
 
 def stored(run: Run) -> VerificationOutcome | None:
-    """What :func:`score` found; None if ``run`` was not verified, or by a Weir that kept less."""
+    """What :func:`score` found; None if ``run`` was not verified, or by a version that stored less."""
     if not (errors := errors_of(run)):
         return None
     trials = run.get_json(VERIFICATION, lambda content: int(content["trials"]))
@@ -211,7 +211,7 @@ def stored(run: Run) -> VerificationOutcome | None:
 
 
 def errors_of(run: Run) -> tuple[ErrorRow, ...]:
-    """The errors kept with ``run``; none if it was not verified, or by a Weir that kept less."""
+    """The errors kept with ``run``; empty if it was not verified, or by a version that stored less."""
     return run.get_json(VERIFICATION, _errors) if run.has(VERIFICATION) else ()
 
 
@@ -222,7 +222,7 @@ def _errors(content: Mapping[str, Any]) -> tuple[ErrorRow, ...]:
 
 
 def default(scenario: Scenario, seed: int = _SEED) -> HeldOut:
-    """What to measure where nobody says: drawn positions and loads, all frame sizes of the profile.
+    """What to measure by default: drawn positions and loads, all frame sizes of the profile.
 
     The user's own device has no positions to choose from.
     """
@@ -240,11 +240,11 @@ def default(scenario: Scenario, seed: int = _SEED) -> HeldOut:
 def _measure_anew(
     store: Store, models: Models, scenario: Scenario, progress: Progress, command: str
 ) -> VerificationOutcome:
-    """Measure the held-out settings as a run of their own, which keeps the models too."""
+    """Measure the held-out settings in a new run, which stores the models too."""
 
     def begun(bed: TestBed) -> RunWriter:
         writer = begin(store, scenario, bed, command, kind="verify")
-        # Without them the run could not be gone on with.
+        # Without them the run could not be resumed.
         return prepared(writer, lambda new: modelling.keep(new.run, models))
 
     with (
@@ -266,7 +266,7 @@ def _with(scenario: Scenario, held_out: dict[str, Any]) -> Scenario:
 
 
 def _profile_of(models: Models) -> Profile:
-    """A profile over the range that ``models`` were fitted to; the default one where they do not tell."""
+    """A profile over the range that ``models`` were fitted to; the default one if they do not record it."""
     ranges = (getattr(model, "profiled", None) for model in models.values())
     found = next((profiled for profiled in ranges if isinstance(profiled, Profiled)), None)
     if found is None:
@@ -281,7 +281,7 @@ def _profile_of(models: Models) -> Profile:
 
 
 def _measured(run: Run) -> bool:
-    """Has every held-out trial that was planned a valid attempt?"""
+    """Whether every planned held-out trial has a valid attempt."""
     if not run.has(measuring.VERIFY_PLAN):
         return False
     planned = run.get_json(measuring.VERIFY_PLAN, lambda content: len(content["specs"]))

@@ -24,7 +24,7 @@ def fit(outcome: FitOutcome) -> str:
 
 
 def devices(outcome: DevicesOutcome) -> str:
-    """Which devices are in the file, and what to do with it."""
+    """Which devices are in the file, and the command to run next."""
     names = words([f"'{name}'" for name in outcome.names])
     return f"{outcome.path} holds the models of {names}; next: weir plan {outcome.path} --rules 100"
 
@@ -62,7 +62,7 @@ def prediction(outcome: PredictionOutcome) -> str:
 
 
 def verification(outcome: VerificationOutcome) -> str:
-    """How far the models are off, and the measurement from itself, in a sentence; or why nobody can say."""
+    """How far the models are off and trials differ from each other, or why there is no verdict."""
     if outcome.problem() is not None:
         machine = f"the machine was {outcome.verdict.label}" if outcome.verdict is not None else ""
         why = outcome.undecided or machine

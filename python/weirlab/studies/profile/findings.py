@@ -1,4 +1,4 @@
-"""What comes of a scenario with a profile."""
+"""The findings of a scenario with a profile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weirlab.studies.prediction.verification import VerificationOutcome
 
 @dataclass(frozen=True)
 class ProfileFindings:
-    """Everything that came of a scenario with a profile; None for what it did not ask for."""
+    """All findings of a scenario with a profile; None for what it did not request."""
 
     calibration: CalibrationOutcome | None
     profile: ProfileOutcome
@@ -26,19 +26,19 @@ class ProfileFindings:
 
     @property
     def verdict(self) -> Verdict | None:
-        """On the machine, by all trials; None for a simulated device."""
+        """The verdict on the machine, by all trials; None for a simulated device."""
         return self.profile.verdict if self.verification is None else self.verification.verdict
 
     def verified(self) -> ProfileFindings:
-        """With the models scored on the held-out trials."""
+        """These findings with the models scored on the held-out trials."""
         return replace(self, verification=verification.score(self.profile.run, self.fit.models))
 
     def problem(self, run: Run) -> WeirError | None:
-        """The error that it is if the machine was not usable, or the models could not be judged."""
+        """The error to report if the machine was not usable, or the models could not be judged."""
         return self.profile.problem() or (self.verification.problem() if self.verification else None)
 
     def document(self) -> dict[str, Any]:
-        """One entry per part."""
+        """For ``--json``, one entry per part."""
         parts = {
             "calibration": self.calibration,
             "profile": self.profile,

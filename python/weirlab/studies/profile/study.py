@@ -22,13 +22,13 @@ from weirlab.studies.profile.page import Judgement, Verification, gather, tell
 
 
 def opened(asked: Scenario, work: Work) -> AbstractContextManager[DeviceGround]:
-    """The bed, calibrated first where ``asked`` says so."""
+    """Open the bed, calibrated first if ``asked`` says so."""
     grid = profiles.to_measure(asked)
     return beds.opened(work, asked.lab, asked.dut, asked.calibrate, flows=grid.flows, sizes=grid.sizes)
 
 
 def measured(ground: DeviceGround, asked: Scenario, writer: RunWriter, progress: Progress) -> ProfileFindings:
-    """Profile, models, and held-out trials."""
+    """Measure the profile, fit the models, and measure the held-out trials."""
     bed = ground.bed
     profile_s, verify_s = profiles.estimate_s(asked), machine.held_out_s(asked, asked.verify)
     whole = machine.budget(asked, bed, profile_s + verify_s)
@@ -43,7 +43,7 @@ def measured(ground: DeviceGround, asked: Scenario, writer: RunWriter, progress:
 
 
 def page(run: Run) -> Story:
-    """Trials and models of ``run``, whatever its kind."""
+    """The page about the trials and models of ``run``, of any kind."""
     models = modelling.models_of(run)
     heldout = run.trials().filter(pl.col("role") == "verify")
     verified = Verification(heldout, tuple(verification.errors_of(run))) if heldout.height else None

@@ -55,7 +55,7 @@ def trial(outcome: TrialOutcome) -> list[Table]:
 
 
 def _left_out(record: TrialRecord) -> list[tuple[str, str]]:
-    """What the host disturbed of a valid trial, and what the trial says with it."""
+    """What is left out of a valid trial because the host disturbed it, and the results with it included."""
     result, disturbed = record.result, record.disturbed
     if disturbed is None:
         return []
@@ -63,10 +63,10 @@ def _left_out(record: TrialRecord) -> list[tuple[str, str]]:
     return [
         (
             "left out",
-            f"{duration(result.left_out_s * 1e9)} that the host disturbed (at most where {most.why})",
+            f"{duration(result.left_out_s * 1e9)} that the host disturbed (longest: {most.why})",
         ),
         (
-            "with what is left out",
+            "with that included",
             f"{percent(disturbed.loss_ratio)} lost, mean delay {duration(disturbed.delay_mean_ns)}, "
             f"p99 {duration(disturbed.delay_p99_ns)}",
         ),

@@ -59,7 +59,7 @@ def trial(found: Mapping[str, Any], attempts: int) -> str:
 
 
 def calibration(found: Calibration) -> str:
-    """The tool's own error."""
+    """Weir's own error, in a sentence."""
     return (
         f"Weir's own error here: pacing within {percent(found.pacing_error_ratio)} up to "
         f"{rate(found.paced_limit_pps)}, time stamps +{duration(found.delay_p50_ns)} (median) and at most "
@@ -69,7 +69,7 @@ def calibration(found: Calibration) -> str:
 
 
 def profile(outcome: ProfileOutcome) -> str:
-    """What was profiled and what comes next."""
+    """What was profiled, and the command to run next."""
     run_id, measured = outcome.run.run_id, outcome.outcome
     missing = len(measured.invalid)
     of = " of the simulated device" if outcome.run.simulated else ""
@@ -104,7 +104,7 @@ def _certainty(outcome: AdaptiveOutcome) -> str:
 
 
 def scenario(outcome: Outcome[ProfileFindings]) -> str:
-    """What came of all parts."""
+    """The verification and the report, one per line, then the run."""
     parts = []
     if outcome.found.verification is not None:
         parts.append(verification(outcome.found.verification))

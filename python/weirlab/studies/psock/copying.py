@@ -35,7 +35,7 @@ class How:
     """How a session is carried. ``memory_bytes`` is for each direction.
 
     ``fair``: all streams together take no more of a shared bottleneck than one TCP connection.
-    ``fallback``: plain TCP where the other end does not speak the protocol.
+    ``fallback``: plain TCP if the other end does not speak the protocol.
     ``wait_for_paths``: nothing is sent before each stream works or has failed, for 5 s at most.
     """
 
@@ -68,7 +68,7 @@ class How:
 
 @dataclass(frozen=True)
 class Account:
-    """What the receiver says of a session that has arrived as a whole."""
+    """The receiver's report on a session that has arrived completely."""
 
     received_bytes: int
     reorder_peak_bytes: int
@@ -78,7 +78,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Copied:
-    """A session at its end. ``account`` is None where the other end is no ``weir psock serve``."""
+    """A session at its end. ``account`` is None if the other end is not ``weir psock serve``."""
 
     peer: str
     data_bytes: int
@@ -94,9 +94,9 @@ class Copied:
 
 
 def routes(host: str, port: int, paths: Sequence[tuple[str, str]], streams: int) -> list[list[Route]]:
-    """Every set of routes to try, the first first: one for each address of ``host``, or that of ``paths``.
+    """The sets of routes to try, in order: one per address of ``host``, or the one of ``paths``.
 
-    A path is this end's address and the other end's, either of them may be empty.
+    A path is this end's address and the other end's; either may be empty.
 
     Raises
     ------
@@ -127,9 +127,9 @@ def connect(tries: Sequence[Sequence[Route]], how: How) -> ParallelSocket:
     Raises
     ------
     InputError
-        The token is another one, or an option is not possible.
+        The token differs, or an option is impossible.
     LabError
-        Nobody answers, or nobody who speaks the protocol.
+        No host answers, or none that speaks the protocol.
     """
     from weirlab._engine import ParallelSocket
 
@@ -143,18 +143,18 @@ def connect(tries: Sequence[Sequence[Route]], how: How) -> ParallelSocket:
 
 
 class Listening(Protocol):
-    """Whoever takes sessions."""
+    """A listener that accepts sessions."""
 
     def stranger(self) -> tuple[tuple[str, int], str] | None:
-        """Somebody who connected in vain, and why."""
+        """The next peer whose connection was rejected, and why."""
 
 
 def strangers(listener: Listening, tell: Callable[[str], None]) -> int:
-    """Tell who was sent away since the last time; how many that were."""
+    """Report the peers rejected since the last call, and return their number."""
     count = 0
     while (stranger := listener.stranger()) is not None:
         count += 1
-        tell(f"{shown(stranger[0])} was sent away: {stranger[1]}")
+        tell(f"{shown(stranger[0])} was rejected: {stranger[1]}")
     return count
 
 
@@ -164,7 +164,7 @@ def send(made: ParallelSocket, source: Iterator[bytes], peer: str) -> Copied:
     Raises
     ------
     TrialError
-        The session failed, or the receiver says that it has something else.
+        The session failed, or the receiver reports other data than what was sent.
     """
     digest = hashlib.sha256()
     begun, total = time.monotonic(), 0
@@ -177,7 +177,7 @@ def send(made: ParallelSocket, source: Iterator[bytes], peer: str) -> Copied:
     seconds = time.monotonic() - begun
     report = made.report()
     if report["plain"]:
-        # Whatever it answers is no account.
+        # The answer of a plain TCP peer is not an account.
         return Copied(peer, total, seconds, report, digest.hexdigest())
     account = _account(made)
     report = made.report()
@@ -192,12 +192,12 @@ def send(made: ParallelSocket, source: Iterator[bytes], peer: str) -> Copied:
 
 
 def _account(made: ParallelSocket) -> Account | None:
-    """What the receiver answers; None where that is no account."""
+    """The receiver's account; None if its answer is not one."""
     answer = b""
     while data := made.read(_MOST_ACCOUNT_BYTES):
         answer += data
         if len(answer) > _MOST_ACCOUNT_BYTES:
-            raise TrialError("the receiver sends something else than its account")
+            raise TrialError("the receiver sent something other than its account")
     try:
         document = json.loads(answer)
         found = Account(
@@ -282,7 +282,7 @@ def serve(
 ) -> Served:
     """Receive one session after the other until a request to stop, or until ``transfers`` have ended.
 
-    ``into`` calls what it is given with the place for the data.
+    ``into`` calls its argument with the function that takes the data.
     """
     served = Served()
     while not stop.requested and (transfers is None or served.transfers < transfers):

@@ -35,7 +35,7 @@ class Exchanged:
     report: Mapping[str, Any]
 
     def sentence(self) -> str:
-        """In a line."""
+        """The exchange in a sentence."""
         return (
             f"{size(self.sent_bytes)} sent and {size(self.received_bytes)} received in "
             f"{duration(self.seconds * 1e9)}."
@@ -49,7 +49,7 @@ class Exchanged:
 def exchange(
     made: ParallelSocket, peer: str, source: int, put: Callable[[bytes], object], stop: Stop
 ) -> Exchanged:
-    """Send what the descriptor ``source`` gives and put out what comes, until both directions have ended.
+    """Send what the descriptor ``source`` gives and pass on what arrives, until both directions have ended.
 
     Raises
     ------
@@ -98,9 +98,9 @@ def exchange(
 def accept(
     listener: ParallelListener, stop: Stop, tell: Callable[[str], None]
 ) -> tuple[ParallelSocket, tuple[str, int]]:
-    """The first session, and who opened it; ``tell`` gets in words who was sent away before.
+    """The first session and the address of its peer; ``tell`` is called for each peer rejected before.
 
-    Raises ``TrialError`` where ``stop`` was requested before anybody came.
+    Raises ``TrialError`` if ``stop`` was requested before a session came.
     """
     while not stop.requested:
         strangers(listener, tell)

@@ -54,7 +54,7 @@ class SourceOptions:
     ] = PORT
 
     def total_bytes(self) -> int | None:
-        """``--bytes``; None where a file or standard input is sent."""
+        """``--bytes``; None if a file or standard input is sent."""
         from weirlab.amounts import parse_size
 
         if self.total is None:
@@ -74,7 +74,7 @@ class EndOptions:
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port.", metavar="PORT")] = PORT
 
     def check(self) -> None:
-        """Raises ``InputError`` for what contradicts itself."""
+        """Raise ``InputError`` for options that contradict each other."""
         if self.listen == bool(self.host):
             raise InputError("give either HOST, to connect, or --listen")
         if self.bind and not self.listen:
@@ -115,7 +115,7 @@ class SessionOptions:
     ] = None
 
     def how(self, streams: StreamOptions | None = None) -> How:
-        """The same, understood, with what the streams are to do."""
+        """The options as the engine takes them, with those of the streams."""
         from weirlab.amounts import parse_size, parse_time
         from weirlab.studies.psock.copying import How
 
@@ -200,7 +200,7 @@ class StreamOptions:
 
 
 def ends(bind: list[str] | None, port: int) -> list[tuple[str, int]]:
-    """Addresses and ports to listen on; loopback where no address is given."""
+    """Addresses and ports to listen on; loopback if no address is given."""
     return [(parse_address(text), port) for text in bind or [LOOPBACK]]
 
 

@@ -18,8 +18,8 @@ def sent(copied: Copied) -> str:
     if copied.report["plain"]:
         return (
             f"{size(copied.data_bytes)} in {duration(copied.seconds * 1e9)}: "
-            f"{bit_rate(copied.throughput_bps)} over plain TCP, since the receiver speaks no psock. Its TCP "
-            "has everything; what its program did with it is not known."
+            f"{bit_rate(copied.throughput_bps)} over plain TCP, since the receiver does not speak psock. Its "
+            "TCP has everything; what its program did with it is not known."
         )
     text = (
         f"{size(copied.data_bytes)} in {duration(copied.seconds * 1e9)} over "
@@ -31,7 +31,7 @@ def sent(copied: Copied) -> str:
     if ended := sum(bool(stream["ended"]) for stream in streams):
         text += f" {plural(ended, 'stream')} ended early."
     if copied.account is None:
-        return f"{text} The receiver has everything; it gave no account of it."
+        return f"{text} The receiver has everything; it sent no account."
     peak = copied.account.reorder_peak_bytes
     return f"{text} Reorder memory at the receiver: {size(peak) if peak else 'none'}."
 
@@ -62,7 +62,7 @@ def served(account: Served) -> str:
     if account.broken_off:
         parts.append(f"{account.broken_off} broken off")
     if account.strangers:
-        parts.append(f"{plural(account.strangers, 'stranger')} sent away")
+        parts.append(f"{plural(account.strangers, 'other connection')} rejected")
     return f"{words(parts)}."
 
 

@@ -99,7 +99,7 @@ class ReadingOptions:
     ] = None
 
     def streams(self) -> list[str]:
-        """Which streams; all of them where none is named."""
+        """The chosen streams; all if none is named."""
         only = [part.strip() for part in (self.stream or "").split(",") if part.strip()]
         if self.stream is not None and not only:
             raise InputError(

@@ -24,7 +24,7 @@ CAPTURE: Final = (*HEARD, LOSS, JITTER)
 
 
 def of_capture(demands: Sequence[Demand], outcome: QualityOutcome) -> tuple[Judgement, ...]:
-    """Judged by every stream."""
+    """Judge every demand by every stream."""
     measured = outcome.table.streams
     heard = {
         MOS: outcome.mos,
@@ -33,7 +33,7 @@ def of_capture(demands: Sequence[Demand], outcome: QualityOutcome) -> tuple[Judg
         GAP: measured.longest_gap_ns,
     }
     streams = [f"stream {stream.number}" for stream in outcome.streams]
-    unknown = "the capture does not tell; --codec names unknown codecs"
+    unknown = "the capture does not show it; name unknown codecs with --codec"
     return tuple(
         judge(
             demand,

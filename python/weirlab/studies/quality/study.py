@@ -1,4 +1,4 @@
-"""Quality of the voice streams in a capture file that was not made here."""
+"""Quality of the voice streams in a capture file from elsewhere."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class VoiceStream:
     vlan: str
     interface: str
     part: int
-    """How often the source had started anew before."""
+    """How often the source had restarted before."""
     media: str
     codec: str
-    """Encoding name; empty where not known."""
+    """Encoding name; empty if unknown."""
     known_by: str
     clock_hz: int
     payload_type: int
@@ -68,9 +68,9 @@ class VoiceStream:
     first_ns: int
     last_ns: int
     loss_estimated: bool
-    """Are there no sequence numbers, so that loss is told by gaps in the time stamps?"""
+    """Whether loss is estimated from gaps in the time stamps, for lack of sequence numbers."""
     loss_known: bool
-    """False where there are neither numbers nor time stamps of the speech."""
+    """False if there are neither sequence numbers nor time stamps of the speech."""
 
     @property
     def title(self) -> str:
@@ -79,7 +79,7 @@ class VoiceStream:
 
     @property
     def full_title(self) -> str:
-        """The same with what tells it from others between these ends."""
+        """The title with what distinguishes it from other streams between these ends."""
         vlan = f" VLAN {self.vlan}" if self.vlan else ""
         interface = f" if {self.interface}" if self.interface != "0" else ""
         part = f", part {self.part + 1}" if self.part else ""
@@ -96,7 +96,7 @@ class VoiceStream:
         return self.codec or (f"type {self.payload_type}" if self.protocol == "rtp" else NOTHING)
 
     def is_meant(self, text: str) -> bool:
-        """Does ``text`` (number, SSRC, address, address with port) name this stream?"""
+        """Whether ``text`` (number, SSRC, address, address with port) names this stream."""
         plain = text.strip().lower()
         if plain.startswith("0x"):
             return len(plain) > 2 and plain[2:].lstrip("0") == f"{self.ssrc:x}".lstrip("0")
@@ -109,39 +109,39 @@ class VoiceStream:
 
 @dataclass(frozen=True)
 class QualityOutcome:
-    """Every stream of a capture and what was heard of it."""
+    """Every stream of a capture and how it was heard."""
 
     path: Path
     capture: Mapping[str, Any]
     """What was read and what was passed over; see ``weirlab._engine.rtp_packets``."""
     streams: tuple[VoiceStream, ...]
     found: int
-    """Streams in the capture, those left aside included."""
+    """Streams in the capture, including those that were not chosen."""
     table: CaptureTable
     heard: BufferChoice
     buffers: Buffers
 
     @property
     def mos(self) -> F64:
-        """Behind the jitter buffer asked for; NaN where it cannot be told."""
+        """MOS of each stream behind the requested jitter buffer; NaN if unknown."""
         one = {"fixed": self.table.fixed.mos, "adaptive": self.table.adaptive.mos}
         return one.get(self.heard, self.table.mos)
 
     @property
     def r_factor(self) -> F64:
-        """Behind the same."""
+        """R factor of each stream behind the same jitter buffer."""
         one = {"fixed": self.table.fixed.r, "adaptive": self.table.adaptive.r}
         return one.get(self.heard, self.table.r_factor)
 
     @property
     def loss_ratio(self) -> F64:
-        """Of each stream, from its first to its last packet in the capture; NaN where it cannot be told."""
+        """Loss of each stream, from its first to its last packet in the capture; NaN if unknown."""
         ratio = self.table.streams.losses.count / self.table.streams.sent
         return np.where([stream.loss_known for stream in self.streams], ratio, np.nan)
 
     @property
     def late(self) -> list[int | None]:
-        """Packets that came too late for the same buffer; None where that cannot be told."""
+        """Packets that came too late for the same buffer; None if unknown."""
         fixed, adaptive = self.table.fixed, self.table.adaptive
         better = {"fixed": False, "adaptive": True}.get(self.heard, adaptive.mos > fixed.mos)
         late = np.where(better, adaptive.late, fixed.late)
@@ -163,7 +163,7 @@ class QualityOutcome:
         return list(_about_capture(self.capture))
 
     def notes_on_streams(self) -> list[str]:
-        """What MOS takes for granted first."""
+        """Notes on the streams; the first says what MOS assumes."""
         return list(_about_streams(self))
 
     def document(self) -> dict[str, Any]:
@@ -224,9 +224,9 @@ def capture_quality(
 ) -> QualityOutcome:
     """Assess every voice stream in the capture ``path``.
 
-    ``codecs`` says what payload types stand for; ``None`` is for those of which the capture does not
-    tell. ``network_ms`` is the one-way delay of the network, if it is known. ``only`` names streams
-    (see :meth:`VoiceStream.is_meant`), ``decode_as`` ranges of ports that are RTP for sure.
+    ``codecs`` gives the encodings of payload types; ``None`` is for those that the capture does not
+    describe. ``network_ms`` is the one-way delay of the network, if it is known. ``only`` names streams
+    (see :meth:`VoiceStream.is_meant`), ``decode_as`` ranges of ports that are known to be RTP.
 
     Raises
     ------
@@ -270,7 +270,7 @@ def _stream(number: int, found: Mapping[str, Any]) -> VoiceStream:
 
 
 def _as_counted(streams: Streams, counted: Sequence[Mapping[str, Any]]) -> Streams:
-    """With what the engine counted while packets went by, so that it is the same as in ``weir trace``."""
+    """``streams`` with the counts of the engine, so that they are the same as in ``weir trace``."""
 
     def whole(name: str) -> npt.NDArray[np.int64]:
         return np.array([each[name] or 0 for each in counted], dtype=np.int64)
@@ -344,14 +344,14 @@ def _nothing_in(path: Path, capture: Mapping[str, Any]) -> str:
     many = plural(capture["packets"], "packet") + (f": {', '.join(seen)}" if seen else "")
     hidden = "".join(f"; {text[0].lower()}{text[1:-1]}" for text in passed.opaque(capture["opaque"]))
     return (
-        f"no voice stream in {path} ({many}){hidden}; a stream takes five RTP packets that go on, two if SIP "
+        f"no voice stream in {path} ({many}){hidden}; a stream takes five RTP packets in order, two if SIP "
         "announced it, or name its ports with --decode-as"
     )
 
 
 def _about_capture(capture: Mapping[str, Any]) -> Iterable[str]:
     if capture["cut_short"]:
-        yield "The file ends inside a packet: the capture was stopped hard, or is still being written."
+        yield "The file ends inside a packet: the capture was killed, or is still being written."
     if capture["fragments"]:
         many = plural(capture["fragments"], "fragment")
         yield f"{many} of datagrams {_be(capture['fragments'])} passed over: a SIP message may be missing."
@@ -369,18 +369,18 @@ def _about_streams(outcome: QualityOutcome) -> Iterable[str]:
     if any(stream.loss_estimated for stream in outcome.streams):
         yield (
             "IAX2 has no sequence numbers: loss is estimated from gaps in the time stamps, and speech that "
-            "was not sent in silence counts as lost."
+            "was suppressed as silence counts as lost."
         )
     duplicated = outcome.table.streams.duplicated >= 0.3 * outcome.table.streams.received
     if duplicated.any():
         yield (
-            f"{plural(int(duplicated.sum()), 'stream')} came with copies of many packets: the capture sees "
-            "them at two places; keep one with a capture filter, as duplicates are not the network's."
+            f"{plural(int(duplicated.sum()), 'stream')} came with copies of many packets: the capture saw "
+            "them in two places; keep one with a capture filter, as the network did not duplicate them."
         )
     if strays := sum(stream.strays for stream in outcome.streams):
         belong = "belongs" if strays == 1 else "belong"
         yield (
-            f"{plural(strays, 'packet')} {belong} to no place in the sequence of a stream and "
+            f"{plural(strays, 'packet')} {belong} nowhere in the sequence of a stream and "
             f"{_be(strays)} left out."
         )
     reasons: dict[str, list[str]] = {}
@@ -388,7 +388,7 @@ def _about_streams(outcome: QualityOutcome) -> Iterable[str]:
         if np.isnan(outcome.mos[i]):
             note = outcome.table.kinds[i].note
             if not stream.loss_known:
-                note = "over IAX2 only time stamps tell loss and delay, and these do not follow the speech"
+                note = "over IAX2 only time stamps show loss and delay, and these do not follow the speech"
             elif not stream.clock_hz:
                 note = "the rate of its time stamps is not known"
             reasons.setdefault(note or "too little arrived", []).append(str(stream.number))

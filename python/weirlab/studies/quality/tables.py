@@ -26,7 +26,7 @@ _SPARE: Final = (
 
 
 def rows(outcome: QualityOutcome) -> list[dict[str, Any]]:
-    """Streams in numbers, the worst first; None where something cannot be told."""
+    """Streams in numbers, the worst first; None for what is unknown."""
     return [_row(outcome, i) for i in outcome.worst_first()]
 
 
@@ -98,7 +98,7 @@ def _heard(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
 
 
 def _behind(outcome: QualityOutcome, buffer: PlayoutQuality, i: int) -> tuple[str, str]:
-    """Packets that came too late, where the time stamps tell; and the MOS."""
+    """Packets that came too late, if the time stamps show it, and the MOS."""
     known = math.isfinite(outcome.table.streams.delay_max_ns[i])
     return count(int(buffer.late[i])) if known else NOTHING, decimals(float(buffer.mos[i]), 2)
 

@@ -13,12 +13,12 @@ from weirlab.trace.times import utc_date
 
 
 def quality_page(outcome: QualityOutcome, out: Path, *, command: str) -> Path:
-    """Write a page about ``outcome`` to ``out``; raises ``StoreError`` where that is impossible."""
+    """Write a page about ``outcome`` to ``out``; raises ``StoreError`` if that is impossible."""
     return page.build(assessed(outcome), out, command=command)
 
 
 def assessed(outcome: QualityOutcome) -> page.Assessed:
-    """What the page tells."""
+    """What the page shows."""
     assumption, *notes = outcome.notes_on_streams()
     capture = outcome.capture
     lasted_ns = capture["last_ns"] - capture["first_ns"]

@@ -74,7 +74,7 @@ OutOption = Annotated[
 
 @dataclass(frozen=True)
 class RateOptions:
-    """Between which loads is searched."""
+    """The loads between which to search."""
 
     PANEL: ClassVar = "Traffic"
 

@@ -28,7 +28,7 @@ def _throughput(goal: Goal) -> Quantity:
 
 
 def of_search(demands: Sequence[Demand], outcome: SearchOutcome) -> tuple[Judgement, ...]:
-    """Judged by the bounds that were found; a requirement must be met in every setting."""
+    """Judge ``demands`` by the bounds that were found; a requirement must be met in every setting."""
     judged = []
     for demand in demands:
         cases = [_search_case(demand.quantity, outcome, i) for i in range(len(outcome.points))]
@@ -49,6 +49,6 @@ def _search_case(quantity: Quantity, outcome: SearchOutcome, number: int) -> Cas
     why = (
         "no higher load could be offered"
         if math.isinf(high)
-        else "the bounds of the search lie on both sides: narrower ones (--width)"
+        else "the bounds of the search lie on both sides of it: narrow them with --width"
     )
     return Case(low, low, high, where, why=why, frame_bytes=point.setting.frame_bytes)

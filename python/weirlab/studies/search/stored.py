@@ -1,4 +1,4 @@
-"""What runs hold about searches and the tests of RFC 2544, and the pages about them."""
+"""What runs store about searches and the tests of RFC 2544, and the pages about them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _point(kept: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _unfolded(kept: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``kept`` with its setting, whose values stand among the others, as a field."""
+    """``kept`` with the values of its setting gathered in one field."""
     rules = RuleSetup(kept["position"], stateful=kept["stateful"])
     setting = Setting(parse_sizes(kept["sizes_text"]), rules)
     return {**kept, "setting": plain(document_of(setting))}

@@ -1,4 +1,4 @@
-"""Searches for throughput (RFC 9971) and the tests of RFC 2544, from options to a kept run."""
+"""Searches for throughput (RFC 9971) and the tests of RFC 2544, from options to a stored run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SearchOutcome:
         return dict(plain({**_head(self, SEARCH), "goals": self.goals, "points": self.points}))
 
     def problem(self) -> TrialError | None:
-        """The error that it is when the host spoiled a search."""
+        """The error to report if the host spoiled a search."""
         return _problem(
             [f"{point.setting.text}: {point.problem}" for point in self.points if point.problem],
             self.run.run_id,
@@ -79,7 +79,7 @@ class Rfc2544Outcome:
         return dict(plain({**_head(self, RFC2544), "suite": self.suite, "results": self.results}))
 
     def problem(self) -> TrialError | None:
-        """The error that it is when a test has no result."""
+        """The error to report if a test has no result."""
         return _problem(
             [f"{result.setting.text}: {text}" for result in self.results for text in result.problems],
             self.run.run_id,
@@ -151,7 +151,7 @@ def rfc2544(work: Work, asked: Asked, suite: Suite, *, attempts: int = MAX_ATTEM
 
 @dataclass(frozen=True)
 class _What:
-    """The kind of the run, what its manifest says about the goals, and who makes the trials."""
+    """The kind of the run, what its manifest says about the goals, and the function that makes the trials."""
 
     kind: str
     goals: Mapping[str, Any]
@@ -167,7 +167,7 @@ class _Done:
 
 
 def _carry_out(work: Work, asked: Asked, what: _What, attempts: int) -> _Done:
-    """Build the bed, begin a run, let ``what`` have the trials, and say what the host did meanwhile."""
+    """Build the bed, begin a run, let ``what`` make the trials, and report what the host did meanwhile."""
     store, progress, kind, settings = work.store, work.progress, what.kind, asked.settings
     sizes = [setting.sizes for setting in settings]
     with testbeds.open_bed(asked.lab, asked.dut, progress, asked.shape.flows, sizes=sizes) as bed:
@@ -190,7 +190,7 @@ def _carry_out(work: Work, asked: Asked, what: _What, attempts: int) -> _Done:
     if apart > 0:
         progress.note(
             f"the host was in another state during {apart} of {trials.done} trials (see weir show): bounds "
-            "found meanwhile may belong to that state; search again when it matters"
+            "found meanwhile may belong to that state; search again if it matters"
         )
     return _Done(writer.run, conditions, trials.done, trials.elapsed_s)
 
@@ -199,7 +199,7 @@ _TITLES: Final = {SEARCH: "searching the throughput", RFC2544: "RFC 2544 tests"}
 
 
 def _check(asked: Asked, durations_s: Sequence[float]) -> None:
-    """Impossible traffic is refused before anything is built."""
+    """Refuse impossible traffic before anything is built."""
     shape = asked.shape
     for setting in asked.settings:
         for duration_s in durations_s:

@@ -27,12 +27,12 @@ def search_tables(outcome: SearchOutcome) -> list[Table]:
 
 
 def search_sentence(outcome: SearchOutcome) -> str:
-    """What was found, and by how much work."""
+    """What was found, in how many trials and how long."""
     return f"{search_finding(outcome.points, outcome.conditions.dut)} {_work(outcome)}."
 
 
 def search_finding(points: Sequence[Point], dut: str) -> str:
-    """The first goal of every setting, at most three of them; no full stop."""
+    """The first goal of each setting, for at most three settings; without a full stop."""
     parts = [f"{_told(point.setting, dut)}: {_carried(point.found[0])}" for point in points if point.found]
     told = "; ".join(parts[:3]) + (f"; {len(parts) - 3} more in the table" if len(parts) > 3 else "")
     return f"{device_in_words(dut, first=True)}, {told or 'nothing was found'}"
@@ -44,12 +44,12 @@ def rfc2544_tables(outcome: Rfc2544Outcome) -> list[Table]:
 
 
 def rfc2544_sentence(outcome: Rfc2544Outcome) -> str:
-    """What was found first, and by how much work."""
+    """What was found in the first setting, in how many trials and how long."""
     return f"{rfc2544_finding(outcome.results[0], outcome.conditions.dut)} {_work(outcome)}."
 
 
 def rfc2544_finding(first: Result, dut: str) -> str:
-    """The results of the ``first`` setting; no full stop."""
+    """The results of the ``first`` setting, without a full stop."""
     parts = []
     if first.found is not None:
         parts.append(_carried(first.found))
@@ -80,7 +80,7 @@ def search_lead(outcome: SearchOutcome) -> list[str]:
 
 
 def rfc2544_lead(outcome: Rfc2544Outcome) -> list[str]:
-    """What a report says before its tables: also where it is shorter than the RFC asks for."""
+    """What a report says before its tables, including where the tests are shorter than in the RFC."""
     suite = outcome.suite
     told = [
         f"Goal {goal_in_words(suite.goal)}. RFC 2544: one trial of at least 60 s, no loss.",

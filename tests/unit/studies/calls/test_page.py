@@ -60,7 +60,7 @@ def test_callers_who_were_not_measured_are_not_said_to_hear_well(tmp_path: Path)
     table.mos[1:] = np.nan
     told = page(tmp_path, replace(make_record(), calls=table))
     assert told.answer.startswith("The caller hears well")
-    assert told.answer.endswith("Of 3\u00a0more callers it was not measured.")
+    assert told.answer.endswith("For 3\u00a0more callers it was not measured.")
 
 
 def test_callers_who_do_not_differ_are_told_in_sentences(tmp_path: Path) -> None:

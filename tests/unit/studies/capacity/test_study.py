@@ -122,9 +122,9 @@ def test_a_deep_queue_carries_more_calls_through_a_short_trial_than_for_long(sto
     assert not one.at_least
     said = "\n".join(words.said(outcome.run, found))
     assert "\nWithout loss with no rules: the prediction is for a trial of 350 ms, warm-up included" in said
-    assert f"For long the device carries {one.lasting_calls} calls" in said
+    assert f"In the long run the device carries {one.lasting_calls} calls" in said
     same = replace(found, predicted=(replace(one, calls=one.lasting_calls),))
-    assert "For long" not in "\n".join(words.said(outcome.run, same))
+    assert "In the long run" not in "\n".join(words.said(outcome.run, same))
 
 
 def test_of_a_queue_without_end_only_the_least_is_predicted(store: Store) -> None:

@@ -94,14 +94,14 @@ def test_what_netem_has_not_in_the_same_sense_is_refused(
 ) -> None:
     text = " ".join(f"{name} {value}" for name, value in words.items())
     asked = read_link({}, **{"up": None, "down": None, direction: text})
-    with pytest.raises(InputError, match=rf"^--{option}: not by netem: .*leave out --by netem$"):
+    with pytest.raises(InputError, match=rf"^--{option}: netem cannot do this: .*leave out --by netem$"):
         netem.check(asked)
 
 
 def test_a_trace_is_refused(tmp_path: Any) -> None:
     trace = tmp_path / "lte.up"
     trace.write_text("1\n2\n")
-    with pytest.raises(InputError, match="--trace: not by netem"):
+    with pytest.raises(InputError, match="--trace: netem cannot do this"):
         netem.check(read_link({"trace": str(trace)}, None, None))
 
 

@@ -132,7 +132,7 @@ def test_a_smaller_load_than_asked_for_is_a_caution() -> None:
     load = CommonLoad(3000, 900, 24_480.0, limited_by="ucarp 1 s")
     page = tell(campaign(switch(1, 350), load=load))
     assert page.caution == (
-        "The pairs carry 900 of the 3,000 calls asked for without loss (ucarp 1 s sets the limit)."
+        "The pairs carry 900 of the 3,000 calls requested without loss (ucarp 1 s sets the limit)."
     )
 
 

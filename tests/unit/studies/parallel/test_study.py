@@ -129,7 +129,7 @@ def test_a_competitor_is_told_by_its_goodput_and_jains_index(outcome: Found) -> 
     assert found.spread["competitor_bps"].median == pytest.approx(25e6 * 1448 / 1514)
     assert found.spread["jain"].median == pytest.approx(1.0)
     assert found.spread["path_share"].median == pytest.approx(0.5)
-    assert "beside MPTCP, which has 50 % (Jain 1.0)" in outcome.told().conclusion
+    assert "next to MPTCP, which has 50 % (Jain 1.0)" in outcome.told().conclusion
     # Whose CPU time it was cannot be told.
     assert not found.spread["cpu_s_per_gb"].known
     assert group(outcome, "outage", "mptcp").spread["cpu_s_per_gb"].median == pytest.approx(0.5)

@@ -52,7 +52,7 @@ def test_a_deep_queue_makes_the_answer_depend_on_the_length_of_a_trial(weir: Wei
     answer = weir("plan", tmp_path / "deep.json", *arguments, "--json")
     [warning] = [one for one in answer.json["warnings"] if "its queue holds" in one]
     assert "packets (200 ms of work)" in warning
-    depends = r"(59|60) calls \(1 s\), (50|51) calls \(10 s\), but for long only (49|50) calls"
+    depends = r"(59|60) calls \(1 s\), (50|51) calls \(10 s\), but in the long run only (49|50) calls"
     assert re.search(depends, warning)
 
 
@@ -167,7 +167,7 @@ def test_a_rule_that_keeps_its_place_tells_what_it_would_gain_if_it_could_move(
         (("--rules", "1", "--certainty", "99.9%"), 2, "out of range"),
         (("--rules", "1", "--cycle", "4ms"), 2, "--cycle belongs to a class"),
         (("--rules", "1", "--share", "50%"), 2, "--share belongs to"),
-        (("--rules", "1", "--reordered", "x"), 2, "give that, too"),
+        (("--rules", "1", "--reordered", "x"), 2, "give --ruleset as well"),
         (("--rules", "1", "--ruleset", "nowhere.rules"), 2, "nowhere.rules: no such file"),
         (("--rules", "1", "--device", "third"), 7, "no device 'third'"),
         ((), 2, "give a load"),
@@ -235,7 +235,7 @@ def test_a_noisy_profile_leaves_the_plan_undecided_and_says_what_to_do(weir: Wei
     answer = weir(*asked)
     assert answer.code == 7
     assert "Undecided: the profile of old is too noisy. For 30.0 kpps of 64-byte frames" in answer.out
-    assert "but at 95 % certainty it can only be said that " in answer.out
+    assert "but at 95 % certainty all that can be said is that " in answer.out
     assert "weir profile --repetitions" in answer.out
     document = weir(*asked, "--json").json
     assert document["verdict"] == document["answers"][0]["verdict"] == "undecided"

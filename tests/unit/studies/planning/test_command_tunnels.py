@@ -79,4 +79,4 @@ def test_a_tunnel_that_cannot_be_planned_with_is_refused(
 def test_a_tunnel_without_rules_in_front_is_refused(weir: Weir, tunnels: Path) -> None:
     answer = weir("plan", "--tunnel", tunnels, "--rules", "400")
     assert answer.code == 2
-    assert "name their model, too" in answer.err
+    assert "give their model as well" in answer.err

@@ -205,7 +205,7 @@ def test_a_receiver_without_the_protocol_is_named_and_plain_tcp_is_used_where_wa
     assert (found["plain"], found["receiver"], found["data_bytes"]) == (True, None, 100_000)
     assert found["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert [each["sent_bytes"] for each in found["streams"]] == [100_000]
-    assert "over plain TCP, since the receiver speaks no psock" in found["conclusion"]
+    assert "over plain TCP, since the receiver does not speak psock" in found["conclusion"]
     # Behind what was greeted in vain. It may be read a moment after the sender is done.
     while plain_server.came.get(timeout=DEADLINE_S) != path.read_bytes():
         pass

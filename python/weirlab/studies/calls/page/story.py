@@ -22,7 +22,7 @@ from weirlab.studies.calls.worst import worst
 _POOR: Final = 3.6
 _WORST: Final = 20
 SPOILED: Final = "What callers hear was not measured: no attempt was valid."
-"""The answer where the host spoiled the trial, whatever was heard in it."""
+"""The answer if the host spoiled the trial, whatever was heard in it."""
 
 _TERMS: Final = (
     (
@@ -55,7 +55,7 @@ class CallsRun:
         Its row in the table ``trials``.
     calls, series:
         Its rows of these tables.
-        ``calls`` has ``mos`` and ``late`` behind the jitter buffer that was asked for.
+        ``calls`` has ``mos`` and ``late`` behind the requested jitter buffer.
     what:
         The calls in words.
     buffer:
@@ -100,7 +100,7 @@ def tell(heard: CallsRun) -> Story:
 def _answer(rated: pl.DataFrame, unknown: int) -> str:
     if not rated.height:
         return "What callers heard was not measured."
-    beside = f" Of {plural(unknown, 'more caller')} it was not measured." if unknown else ""
+    beside = f" For {plural(unknown, 'more caller')} it was not measured." if unknown else ""
     poor = rated.filter(pl.col("mos") < _POOR).height
     middle = float(rated["mos"].to_numpy().mean())
     if poor == 0:
@@ -168,7 +168,7 @@ def _callers(calls: pl.DataFrame) -> Iterator[Figure]:
             "callers",
             panel,
             _said(key, low, high),
-            "How to read it: at 50 % stands what every second caller has at most.",
+            "How to read it: half of the callers have at most the value at 50 %.",
             f"Share of the callers over {title}.",
             charts.distribution(frame, title, domain, limit=limit),
             frame,
@@ -200,7 +200,7 @@ def _over_time(series: pl.DataFrame) -> Iterator[Figure]:
     )
     if frame.height < 2:
         return
-    # More points than a screen has pixels say nothing more.
+    # More points than a screen has pixels show nothing more.
     thin = max(frame.height // 600, 1)
     shown = frame.gather_every(thin)
     _, top = axes.extent(shown, "mean_us")

@@ -1,4 +1,4 @@
-"""The charts over the number of calls, and measured beside predicted."""
+"""The charts over the number of calls, and measured and predicted."""
 
 from __future__ import annotations
 

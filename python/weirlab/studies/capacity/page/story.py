@@ -1,4 +1,4 @@
-"""The page in words: how many calls, what limits them, and whether the model knew."""
+"""The page in words: how many calls, what limits them, and whether the model predicted it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TERMS: Final = (
     ),
     (
         "Without loss",
-        "Most of the trials with so many calls lost no packet at all (or no more than the scenario allows).",
+        "Most of the trials with this many calls lost no packet (or no more than the scenario allows).",
     ),
     (
         "While the host disturbed",
@@ -48,7 +48,7 @@ _TERMS: Final = (
     (
         "Seen from inside",
         "By a monitoring agent on the device's own CPU. When the device is overloaded the agent is starved: "
-        "samples that were due and not taken are evidence of that, and no idle time.",
+        "samples that were due but not taken are evidence of that, not of idle time.",
     ),
     (
         "Black box",
@@ -153,7 +153,7 @@ def _chapters(findings: Findings, found: list[Verdict]) -> Iterator[Chapter]:
         "What the device does meanwhile",
         "Inside",
         figures=tuple(_inside(findings)),
-        missing="Not measured: nobody looked into the device (a simulated one has no inside).",
+        missing="Not measured: the device was not monitored from inside (a simulated one cannot be).",
     )
     yield setting(findings.manifest, _setting(findings))
     yield Chapter("numbers", "All numbers", "Numbers", details=tuple(tables.trials(findings)))
@@ -208,7 +208,7 @@ def _verdict_figures(found: list[Verdict]) -> Iterator[Figure]:
     yield Figure(
         "capacity-verdict",
         "verdict",
-        "measured beside predicted",
+        "measured and predicted",
         title,
         "The bar behind a measured point ends at the fewest calls that were too many.",
         "Most calls per number of rules and goal, measured and predicted.",
@@ -307,7 +307,7 @@ def _inside(findings: Findings) -> Iterator[Figure]:
             "inside",
             rules(position),
             f"At {plural(most['calls'], 'call')} {significant(float(idle), 2)} % of its CPU is idle.",
-            "Share of the device's CPU per state while calls stand, seen by an agent on that CPU; medians.",
+            "Share of the device's CPU per state while calls are up, seen by an agent on that CPU; medians.",
             f"CPU shares over the number of calls, {rules(position)}.",
             charts.cpu(shares, states),
             shares,
@@ -318,7 +318,7 @@ def _inside(findings: Findings) -> Iterator[Figure]:
     )
     worst = taken.sort("taken_percent").row(0, named=True)
     told = (
-        "The device could look at itself in every trial."
+        "The device's own monitoring kept up in every trial."
         if worst["taken_percent"] >= 100.0
         else f"Overload starves its own monitoring: {worst['samples_taken']} of {worst['samples_due']} "
         f"samples at {plural(worst['calls'], 'call')} ({worst['setup']})."
@@ -326,9 +326,9 @@ def _inside(findings: Findings) -> Iterator[Figure]:
     yield Figure(
         "capacity-samples",
         "inside",
-        "is there time to look?",
+        "is there time for monitoring?",
         told,
-        "Samples that the agent took of those that were due while calls stood.",
+        "Samples that the agent took of those that were due while calls were up.",
         "Samples taken over the number of calls per rule count.",
         charts.over_calls(taken, "taken_percent", "Samples taken, % of those due", (0.0, 105.0)),
         taken.select("setup", "calls", "samples_due", "samples_taken", "late_ms"),
@@ -341,7 +341,7 @@ def _inside(findings: Findings) -> Iterator[Figure]:
             "inside",
             "connection tracking",
             f"The table of connections holds up to {count(top)} entries.",
-            "Largest number of entries in the device's connection table while calls stood.",
+            "Largest number of entries in the device's connection table while calls were up.",
             "Connection-tracking entries over the number of calls per rule count.",
             charts.over_calls(tracked, "connections_max", "Connections tracked", (0.0, 1.1 * top)),
             tracked.select("setup", "calls", "connections_max"),

@@ -21,12 +21,12 @@ from weirlab.records import EngineResult, HostSample
 from weirlab.studies.capacity.trials.columns import CapacityRow, Disturbed
 
 _LOOKS_NS: Final = 5_000_000
-"""For so long at most the agent inside the device reads counters, its turns of some 3 ms included."""
+"""Longest time for which the agent inside the device reads counters, its turns of some 3 ms included."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """The packets of all valid trials with so many calls at one position.
+    """The packets of all valid trials with the same number of calls at one position.
 
     ``disturbed_sent`` and ``disturbed_lost`` are those of the disturbed bins; None where the host was not
     looked at in some of the trials.

@@ -93,7 +93,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Carried:
-    """What came of one goal at one position, in calls.
+    """The result of one goal at one position, in calls.
 
     Without ``calls`` even the fewest were too many; without ``too_many`` the most were not.
     ``at_least``: no more calls could be made, by the sender or by the user's word.
@@ -105,7 +105,7 @@ class Carried:
     too_many: int | None
     at_least: bool = False
     pps: float | None = None
-    """Offered load with so many calls."""
+    """Offered load with this many calls."""
     problem: str = ""
     """Why there is no result, or (with ``at_least``) why more calls were not tried."""
 
@@ -121,7 +121,7 @@ class _Counted:
         self._unsent: dict[int, mlr.Measured] = {}
         self.pps: dict[int, float] = {}
         self.spoiled: dict[int, str] = {}
-        """Why so many calls could not be tried; empty where it was the sender's limit."""
+        """Why that many calls could not be tried; empty if it was the sender's limit."""
 
     def taker(self, goal: CallGoal) -> Callable[[int], mlr.Measured]:
         """Gives one trial after the other for ``goal``, those that exist already first."""
@@ -145,12 +145,12 @@ class _Counted:
         return take
 
     def not_tried(self, count: int) -> bool:
-        """Could so many calls not be tried, by the sender's or the host's doing?"""
+        """Whether that many calls could not be tried because of the sender or the host."""
         return count in self._unsent
 
 
 class NotTried(Exception):
-    """So many calls cannot be made: the sender is too slow, or (``why``) the host spoils every attempt."""
+    """That many calls cannot be made: the sender is too slow, or (``why``) the host spoils every attempt."""
 
     def __init__(self, measured: mlr.Measured, why: str) -> None:
         super().__init__()

@@ -272,7 +272,7 @@ def over_calls(frame: pl.DataFrame) -> alt.Chart:
             ),
             y=alt.Y(
                 "longer_percent:Q",
-                title="Streams with a silence at least so long, %",
+                title="Streams with a silence at least this long, %",
                 scale=axes.linear((0.0, 100.0)),
                 axis=axes.number_axis(5),
             ),

@@ -35,11 +35,11 @@ _TERMS: Final = (
     (
         "Lost / rate",
         "Packets lost from the event on, over the rate at which they were sent: how the published "
-        "tables count an interruption. It equals the gap only where everything between is lost.",
+        "tables count an interruption. It equals the gap only if everything in between is lost.",
     ),
     (
         "Dead stream",
-        "Heard before the event, and not in the last part of the trial. Admission is closed before "
+        "Heard before the event, but not in the last part of the trial. Admission is closed before "
         "the event, so a stream goes on only if the new master knows its connection state.",
     ),
     (
@@ -128,7 +128,7 @@ def _caution(campaign: SwitchRun) -> str:
     spoiled = len(campaign.rows) - len(campaign.valid)
     load, parts = campaign.load, []
     if load is not None and load.reduced:
-        of_wanted = f"{count(load.calls)} of the {count(load.wanted_calls)} calls asked for"
+        of_wanted = f"{count(load.calls)} of the {count(load.wanted_calls)} calls requested"
         if load.by_host:
             parts.append(
                 f"Only {of_wanted} could be sent undisturbed: the host, not the pair, sets the limit."
@@ -300,7 +300,7 @@ def _calls(campaign: SwitchRun, found: list[Group]) -> Iterator[Figure]:
         "calls",
         "distribution over the streams",
         title,
-        "How to read it: at 50 % stands the silence that every second stream has at least. Runs with the "
+        "How to read it: half of the streams have a silence of at least the value at 50 %. Runs with the "
         "middle gap; dead streams count to the end of the trial.",
         "Share of the streams whose longest silence exceeds a length, per pair and event.",
         charts.over_calls(frame),

@@ -56,7 +56,7 @@ class Conditions:
     calls: Calls
     traffic: Traffic
     connections: int
-    """So many connections the calls are to a firewall."""
+    """How many connections a firewall sees in the calls."""
     timing: Timing = USUAL_TIMING
     close_admission: bool = True
     """So that a stream goes on only if the new master knows its state."""
@@ -67,7 +67,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class SwitchResults:
-    """What came of all switches."""
+    """The results of all switches."""
 
     rows: tuple[SwitchRow, ...]
     """Every attempt, in the order in which they were made."""
@@ -143,7 +143,7 @@ class _One:
     clocks: Clocks
 
     def attempt(self, planned: Planned) -> TrialRecord:
-        """Build the pair, send, let it happen, and keep what came of it."""
+        """Build the pair, send, let it happen, and store the result."""
         conditions = self.conditions
         with self.open_pair(planned.pair) as lab:
             lab.settle()

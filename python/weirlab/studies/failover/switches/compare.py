@@ -76,13 +76,13 @@ class Group:
 
     @property
     def within_timers(self) -> bool | None:
-        """Is that at most 20 %? None where there is nothing to compare."""
+        """Whether that is at most 20 %; None if there is nothing to compare."""
         off = self.timers_off
         return None if math.isnan(off) else abs(off) <= TIMERS_OFF
 
     @property
     def lossless(self) -> bool:
-        """Was not a single packet lost in any run?"""
+        """Whether no packet was lost in any run."""
         return self.spread["lost"].high == 0
 
     @property

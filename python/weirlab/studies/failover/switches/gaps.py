@@ -80,7 +80,7 @@ def call_gaps(
     event_ns, end_ns:
         The event and the end of the trial, on the clock of the packets.
     last_part_ns:
-        Streams heard within so long before the end are alive.
+        Streams heard within this time before the end are alive.
     until_ns:
         What begins later, counted from the event, is no longer the switch's doing.
     """

@@ -21,7 +21,7 @@ FIRST_INDEX: Final = 100_000
 """Trials of this search have indices from here on, those of switches begin at 0."""
 
 TRIALS: Final = 3
-"""A number of calls is carried when most of so many valid trials lose nothing."""
+"""A number of calls is carried if most of this many valid trials lose nothing."""
 
 _WIDTH: Final = 0.02
 _FEWEST: Final = 10
@@ -49,9 +49,9 @@ class CommonLoad:
     offered_pps: float
     searched: bool = True
     limited_by: str = ""
-    """The pair that carries no more; empty where all carry what was wanted."""
+    """The pair that carries no more; empty if all carry what was wanted."""
     why: str = ""
-    """What spoke against more calls."""
+    """Why more calls were not carried."""
     by_host: bool = False
     """Nothing was lost with more calls either: the host spoiled those trials, and what the pair carries
     is not known."""
@@ -107,9 +107,9 @@ class _Search:
         self._tell = tell
         self._terms = terms
         self.why = ""
-        """What spoke against the last number of calls that was not carried."""
+        """Why the last number of calls was not carried."""
         self.by_host = False
-        """Was that the host alone, and no packet lost?"""
+        """Whether that was the host alone, without a lost packet."""
         self._index = max([FIRST_INDEX - 1, *writer.attempts]) + 1
 
     def most(self, bed: PairBed, pair: Pair, wanted: int) -> int:
@@ -149,7 +149,7 @@ class _Search:
         return False
 
     def _trial(self, bed: PairBed, pair: Pair, calls: int) -> TrialRecord:
-        """One trial; invalid where the host spoiled all attempts, or the sender cannot make so many calls."""
+        """One trial; invalid if the host spoiled all attempts, or the sender cannot make that many calls."""
         self._tell(f"{pair.text}: does it carry {calls:,} calls?")
         spec = TrialSpec(
             self._traffic_of(calls), RuleSetup(stateful=True), label=f"load: {pair.text}, {calls} calls"

@@ -13,7 +13,7 @@ IN_FLIGHT_NS: Final = 20_000_000
 """Packets that departed so shortly before the event may have been lost by it."""
 
 CALM_NS: Final = NS_PER_S
-"""So long after the last call is back, order has returned, too."""
+"""How long after the last call is back order has returned, too."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Timing:
     affected_s: float = 10.0
     """The conversation that the event falls on: what callers heard in so long from it on."""
     last_part_s: float = 2.0
-    """Streams that are heard within so long before the end are alive."""
+    """Streams that are heard within this time before the end are alive."""
     settled_calls_s: float = 1.5
     """Allowed from the beginning of the traffic until all calls stand."""
 

@@ -1,4 +1,4 @@
-"""Was a switch the pair's doing, or the host's? Pure."""
+"""Whether the pair alone shaped a switch, or the host disturbed it. Pure."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from weirlab.studies.failover.switches.timing import IN_FLIGHT_NS, Timing
 from weirlab.units import NS_PER_S
 
 PAIR_LIMITS: Final = Limits(wait_ratio=0.05)
-"""The pair's daemons share the CPU of what they control: a device that waits for them is itself."""
+"""The pair's daemons share the CPU of what they control: a device that waits for them waits for itself."""
 
 
 @dataclass(frozen=True)
 class SwitchLimits:
-    """From where on something else than the pair has shaped a switch."""
+    """Limits beyond which something other than the pair has shaped a switch."""
 
     host: Limits = PAIR_LIMITS
     """For the trial as a whole, see :mod:`weirlab.measure.validity`."""
     steal_s: float = 0.03
-    """So much time may be stolen from a CPU while the pair switches; in all of the trial where nobody saw
-    when it was. Elsewhere in a trial as much as in any other with calls."""
+    """Time that may be stolen from a CPU while the pair switches; in the whole trial if it is not known
+    when it was stolen. Elsewhere in a trial as much as in any other with calls."""
     steal_ratio: float = 0.05
-    """Where the pair forwarded nothing for longer, the same as a share of that."""
+    """In a longer interruption, the same as a share of it."""
     cut_ratio: float = 0.1
-    """A sudden death may take so much of the time that the protocol needs to notice it. Taking a link
+    """Largest share of the protocol's time to notice a death that the death itself may take. Taking a link
     down waits for the kernel's RTNL lock, which others hold for seconds while namespaces come and go."""
     lost_before_ratio: float = 5e-3
     """Share of the packets before the event that may be lost: the pair is to carry the load. They do not
     count into what the event cost. A virtual machine that stands still for some milliseconds now and
     then loses 0.02 to 0.3 % at 100,000 packets per second."""
     late_ns: int = 5_000_000
-    """So far a stream may fall behind its pace while the pair switches: who is not sent anything forwards
-    nothing."""
+    """How far a stream may fall behind its pace while the pair switches: what is not sent cannot be
+    forwarded."""
     late_ratio: float = 0.05
     """In a longer interruption, the same as a share of it."""
     lost_after_ratio: float = 5e-3
@@ -103,7 +103,7 @@ def _host(
 
 
 def _moved(found: Occurrence) -> Iterator[str]:
-    """Without this a master that stays where it is would look like a switch that loses nothing."""
+    """Without this check, a master that stays where it is would look like a switch that loses nothing."""
     if found.moves and found.all_moved_ns() is None:
         yield "nothing was switched: the other firewall did not get the addresses of both sides"
 

@@ -31,13 +31,13 @@ _SPREADS: Final = (
 
 @dataclass(frozen=True)
 class Group:
-    """All valid attempts by one kind of endpoints, with so many calls."""
+    """All valid attempts by one kind of endpoints, with the same number of calls."""
 
     arm: str
     beside: str
     calls: int
     attempts: int
-    """Valid ones."""
+    """Number of valid attempts."""
     invalid: int
     packets: int
     """Of all valid attempts."""
@@ -130,7 +130,7 @@ class EndpointFindings:
         }
 
     def problem(self, run: Run) -> WeirError | None:
-        """That something has no valid attempt."""
+        """The error to report if something has no valid attempt."""
         if not self.missing:
             return None
         return TrialError(
@@ -146,7 +146,7 @@ class EndpointFindings:
 
     @property
     def spoken_of(self) -> int | None:
-        """The number of calls to speak of: of those compared everywhere, the one in the middle."""
+        """The number of calls in the conclusions: the middle one of those compared everywhere."""
         complete = [
             calls
             for calls in sorted(self.asked.calls)

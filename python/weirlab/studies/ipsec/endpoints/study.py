@@ -46,7 +46,7 @@ def opened(asked: EndpointScenario, open_bed: OpenBed | None) -> Iterator[Ground
 
 
 def measured(bed: Bed, asked: EndpointScenario, writer: RunWriter, progress: Progress) -> EndpointFindings:
-    """Make every attempt that the run has not yet, then search the most calls."""
+    """Make every attempt that the run does not have yet, then search for the most calls."""
     what = asked.endpoints
     campaign = Campaign(bed, what, writer, progress)
     planned = plan(what)
@@ -146,7 +146,7 @@ class Campaign:
 
 
 _AROUND_S: Final = 1.2
-"""What an attempt takes beside the recorded part: warm-up, start, end."""
+"""What an attempt takes besides the recorded part: warm-up, start, end."""
 
 
 def _key(row: AttemptRow) -> tuple[str, str, int, int]:

@@ -47,7 +47,7 @@ OpenLab = Callable[[Settings], AbstractContextManager[MonitorLab]]
 
 @dataclass(frozen=True)
 class MonitorResults:
-    """What came of all trials that were planned."""
+    """The results of all planned trials."""
 
     rows: tuple[MonitorRow, ...]
     missing: tuple[Planned, ...]

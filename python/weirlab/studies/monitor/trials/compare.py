@@ -25,10 +25,10 @@ class Group:
     unbalanced: int
     """Runs in which counters do not agree."""
     sent_per_min: float
-    """Median, as published values are told."""
+    """Median, as in published values."""
     received_per_min: float
     logged_per_min: float | None
-    """None where nobody records."""
+    """None without a recorder."""
     achieved_pps: float
     link_loss_ratio: float
     """Median over the runs, as the next two."""
@@ -74,7 +74,7 @@ class StallEffect:
     sent: float
     link_lost: float
     link_lost_bare: float
-    """By the same bridge when nobody records; NaN where that was not measured."""
+    """By the same bridge without a recorder; NaN if that was not measured."""
     missing: float
     """Frames that came by and are not in the record."""
     named: float
@@ -158,7 +158,7 @@ def _costs(rows: Sequence[MonitorRow], whole: bool) -> Iterator[Cost]:
 
 
 def stalls(rows: Sequence[MonitorRow]) -> tuple[StallEffect, ...]:
-    """What came of every method's stalls."""
+    """The effect of every method's stalls."""
     valid = [row for row in rows if row.valid and row.part == "stall"]
 
     def of(method: str) -> list[MonitorRow]:

@@ -16,7 +16,7 @@ Part = Literal["validation", "copy", "whole", "stall", "search"]
 LAB_S: Final = 0.8
 """What it takes to build a link."""
 OVERHEAD_S: Final = 0.3
-"""What a trial takes beside its traffic."""
+"""What a trial takes besides its traffic."""
 
 _SPOKEN: Final[dict[Part, str]] = {
     "validation": "",
@@ -41,7 +41,7 @@ def frame_bytes(payload_bytes: int) -> int:
 
 
 def payload_bytes(frame: int) -> int:
-    """Most UDP payload in a frame of so many bytes, without FCS."""
+    """Most UDP payload in a frame of this many bytes, without FCS."""
     return frame - _HEADERS
 
 
@@ -73,11 +73,11 @@ class Planned:
     ring_bytes: int
     stall: Stall | None = None
     frame: int | None = None
-    """Bytes without FCS, where those are asked for and not the payload."""
+    """Bytes without FCS, if those are given instead of the payload."""
 
     @property
     def lab(self) -> tuple[Part, Method, int]:
-        """Which link: every run has links of its own."""
+        """Which link: every run has its own links."""
         return self.part, self.method, self.run
 
     @property

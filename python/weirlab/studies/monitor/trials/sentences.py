@@ -1,4 +1,4 @@
-"""What was found, in sentences that hold also where the sender set the limit or no rate passed. Pure."""
+"""What was found, in sentences that also hold if the sender set the limit or no rate passed. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weirlab.studies.monitor.trials.plan import CUT_BYTES
 from weirlab.studies.monitor.trials.search import Found
 
 _ALL: Final = 0.9995
-"""Less than this of the frames in the record is told: a copy that is not made costs nothing."""
+"""A smaller share of frames in the record is reported: a copy that is not made costs nothing."""
 
 
 def conclusions(
@@ -46,7 +46,7 @@ def _of_search(found: Sequence[Found]) -> Iterator[str]:
                 f"was tried; the sender reached {rate(one.greatest_pps)}."
             )
         else:
-            # A sender at its limit sends no faster when it is asked for more.
+            # A sender at its limit sends no faster when more is requested.
             beyond = (
                 f"at {rate(one.least_lossy_pps)} {where}"
                 if one.least_lossy_pps > one.greatest_pps

@@ -43,7 +43,7 @@ _TERMS: Final = (
     (
         "Reorder memory",
         "Data that the receiver holds because earlier data is still on the way; the most at any moment. "
-        "Neither TCP nor MPTCP tells it.",
+        "Neither TCP nor MPTCP reports it.",
     ),
     (
         "Jain's index",

@@ -135,7 +135,7 @@ def invalid(evidence: Evidence) -> tuple[str, list[Table]]:
 
 
 def parameters(evidence: Evidence) -> Table | None:
-    """The parameters of every model that tells them; None without any."""
+    """The parameters of every model that has any; None if none has."""
     return next(iter(models.parameters(evidence.models)), None)
 
 

@@ -20,7 +20,7 @@ VOICE_FRAME_BYTES: Final = 218
 """Ethernet frame of a G.711 packet of 20 ms in RTP over UDP over IPv4, FCS included."""
 
 _DISTRIBUTION: Final = (
-    "How to read it: at 1 % stands the delay that one packet in a hundred exceeds (the 99th percentile)."
+    "How to read it: one packet in a hundred exceeds the delay at 1 % (the 99th percentile)."
 )
 _CPU_TIME: Final = (
     "Time on the core that forwards, by state, mean of the repetitions. system and softirq: the kernel's "
@@ -37,7 +37,7 @@ _LETTERS: Final = (
     "trials are from the others of the same setting, which no model can undercut by much."
 )
 _RAREST_PERCENT: Final = 0.001
-_UNSEEN: Final = "Trials that no model has seen (points) beside what the models predict (lines)."
+_UNSEEN: Final = "Trials that no model has seen (points), and what the models predict (lines)."
 _BAND: Final = " Shaded: where 90 % of single trials lie according to the {model} model."
 _DELAY: Final = "How long packets take through the device. Points are trials, lines are what the models say."
 _LOSS: Final = "The share of packets that did not arrive. Points are trials, lines are what the models say."
@@ -152,8 +152,7 @@ def _verification(evidence: Evidence) -> list[Figure]:
                 "verification-curves",
                 panel,
                 takeaways.held_out_curve(of_panel),
-                "Trials that no model has seen (points) beside what the models predict (lines)."
-                + _band(frame),
+                "Trials that no model has seen (points), and what the models predict (lines)." + _band(frame),
                 takeaways.description(frame, f"Held-out delay over offered load, {panel},"),
                 charts.over_load(frame, x, y),
                 frame,

@@ -1,4 +1,4 @@
-"""The page in words and chapters: what a device does to packets, and how well models say so."""
+"""The page in words and chapters: what a device does to packets, and how well models predict it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _ERRORS: Final = (
     "Below: without overload, up to 90 % of the {observed} threshold; near: without overload beyond that. "
     "repeatability: each trial is predicted by the median of the other repetitions of its setting. 95 % CI: "
     "confidence interval of the mean error, taking repetitions of one setting to be off together. In "
-    "50/90/99 %: how many percent of the trials the model's prediction intervals of that level held."
+    "50/90/99 %: the percentage of trials inside the model's prediction intervals of that level."
 )
 
 
@@ -141,7 +141,7 @@ def _chapters(evidence: Evidence, figures: Sequence[Figure]) -> Iterator[Chapter
 
 
 def _verified(evidence: Evidence, compared: tuple[Figure, ...], off: tuple[Figure, ...]) -> Iterator[Chapter]:
-    """Predictions beside trials, and how far they are off."""
+    """Predictions and trials, and how far the predictions are off."""
     if not compared:
         return
     yield Chapter("verification", f"Predicted against {evidence.observed}", figures=compared)

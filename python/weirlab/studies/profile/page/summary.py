@@ -1,4 +1,4 @@
-"""The answer in two sentences, and the few numbers beside it."""
+"""The answer in two sentences, and the few key numbers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def headline(evidence: Evidence) -> list[str]:
 
 
 def caution(evidence: Evidence) -> str:
-    """What keeps the answer from being believed, or makes it too low; else empty."""
+    """Why the answer should not be trusted, or is too low; else empty."""
     judged = evidence.judgement
     if judged.undecided or not judged.good:
         models = f"No verdict on the models: {judged.undecided}." if judged.undecided else ""

@@ -31,7 +31,7 @@ _BEFORE: Final = 0.25
 _SETTLINGS: Final = 6.0
 """How many times the time to settle a chart shows, ..."""
 _LEAST_BINS: Final = 24
-"""... at least so many bins."""
+"""... at least this many bins."""
 _NARROW: Final = 5.0
 """Ratio of the highest to the lowest delay up to which an axis from 0 shows both."""
 _INK: Final = palette.LIGHT["ink"]

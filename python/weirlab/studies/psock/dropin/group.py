@@ -44,7 +44,7 @@ class ControlGroup:
 
 
 def check_root() -> None:
-    """Raises ``MissingCapability`` for whoever may not redirect connections."""
+    """Raise ``MissingCapability`` without permission to redirect connections."""
     if os.geteuid() != 0:
         raise MissingCapability(
             "redirecting connections by BPF needs root; sudo weir psock run --user NAME runs the program as "

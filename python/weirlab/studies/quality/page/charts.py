@@ -11,7 +11,7 @@ from weirlab.report.axes import Domain
 from weirlab.report.vega import alt
 
 NAMED: Final = 16
-"""So many streams have a row with their name each."""
+"""Up to this many streams have a row each, with their name."""
 OTHERS: Final = "other codecs"
 _COLOURS: Final = 3
 

@@ -1,4 +1,4 @@
-"""The page in words, and put together."""
+"""The page in words, and how it is built."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _TERMS: Final = (
     ),
     (
         "Lost",
-        "Numbers between the first and the last of a stream that never came. ~: estimated from time stamps, "
-        "where speech that was not sent in silence counts as lost (IAX2).",
+        "Sequence numbers of a stream, from first to last, that never came. ~: estimated from time stamps, "
+        "where speech that was suppressed as silence counts as lost (IAX2).",
     ),
     ("Late", "Packets that came after the jitter buffer wanted to play them; heard as lost."),
     ("Jitter", "Smoothed difference in delay between successive packets of a stream (RFC 3550)."),
@@ -74,7 +74,7 @@ class Assessed:
 
 
 def build(assessed: Assessed, out: Path, *, command: str) -> Path:
-    """Write the page to ``out`` and return it; raises ``StoreError`` where that is impossible."""
+    """Write the page to ``out`` and return it; raises ``StoreError`` if that is impossible."""
     files.write_bytes(out, tell(assessed, command=command).html().encode())
     return out
 
@@ -107,7 +107,7 @@ def tell(assessed: Assessed, *, command: str) -> Story:
             name=assessed.name,
             source=assessed.name,
             date=assessed.date,
-            again=(("This reads the capture again and makes this page of it.", command),),
+            again=(("This reads the capture again and makes this page from it.", command),),
         ),
     )
 
@@ -156,7 +156,7 @@ def _tiles(streams: pl.DataFrame) -> Iterator[Tile]:
     yield Tile(
         "MOS of the median stream",
         _mos(middle),
-        f"worst {_mos(lowest)}, of {plural(len(rated), 'stream')}" if len(rated) else "it cannot be told",
+        f"worst {_mos(lowest)}, of {plural(len(rated), 'stream')}" if len(rated) else "unknown",
     )
     known = streams.filter(pl.col("lost").is_not_null())
     lossy = known.filter(pl.col("lost") > 0).height
@@ -165,7 +165,7 @@ def _tiles(streams: pl.DataFrame) -> Iterator[Tile]:
         count(lossy) if known.height else NOTHING,
         f"of {count(known.height)}; {count(int(known['lost'].sum()))} packets in all"
         if known.height
-        else "it cannot be told",
+        else "unknown",
     )
     yield Tile("Highest jitter", _time(streams["jitter_ns"].max()), "mean of a stream (RFC 3550)")
     late = streams["late"].drop_nulls()

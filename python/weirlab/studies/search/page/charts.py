@@ -30,7 +30,7 @@ def outcomes(point: Point) -> list[str]:
 
 
 def course(point: Point, trials: pl.DataFrame) -> pl.DataFrame:
-    """The search trial by trial: load, what came of it, and the bounds of the first goal that follow so far.
+    """The search trial by trial: load, outcome, and the bounds of the first goal that follow so far.
 
     A load is carried so far if no more of its valid trials were bad than the goal lets pass, and too much
     otherwise; the bounds are the highest load carried below the lowest that is too much. ``load_percent`` is

@@ -35,7 +35,7 @@ _TERMS = (
     ),
     (
         "Back-to-back",
-        "The longest burst at the highest rate without loss; RFC 9004 takes off what the device forwards "
+        "The longest burst at the highest rate without loss; RFC 9004 subtracts what the device forwards "
         "meanwhile, and what is left is its buffer.",
     ),
 )
@@ -126,7 +126,7 @@ def _chapters(tested: Tested) -> Iterator[Chapter]:
 
 
 def _shorter(suite: Suite) -> Pairs:
-    """Where the tests are shorter than the RFC asks for."""
+    """Where the tests are shorter than in the RFC."""
     return [
         ("Latency trials", f"{suite.repetitions} of {suite.latency_s:g} s; the RFC: 20 of at least 120 s"),
         ("Loss trials", f"one of {suite.loss_s:g} s per load; the RFC: 60 s"),

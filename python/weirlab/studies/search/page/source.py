@@ -1,4 +1,4 @@
-"""What a search left in its run, in the page's terms."""
+"""What a search stored in its run, in the page's terms."""
 
 from __future__ import annotations
 

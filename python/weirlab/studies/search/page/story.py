@@ -1,4 +1,4 @@
-"""The page in words: what a device carries, and how the search came there."""
+"""The page in words: what a device carries, and how the search found it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_PICTURES: Final = 8
 
 TERMS: Final = (
     ("NDR", "Non-drop rate: the highest load of which most trials lose nothing."),
-    ("PDR", "Partial drop rate: the same with a little loss let pass, 0.5 % unless the goal says otherwise."),
+    ("PDR", "Partial drop rate: the same with a little loss allowed, 0.5 % unless the goal says otherwise."),
     (
         "Carried, too much",
         "The highest load that meets the goal, and the lowest that does not (RFC 9971: relevant lower and "
@@ -32,7 +32,7 @@ TERMS: Final = (
     ),
     (
         "Throughput",
-        "The forwarding rate at the load that is carried: the load less the loss that the goal lets pass.",
+        "The forwarding rate at the load that is carried: the load less the loss that the goal allows.",
     ),
     ("At least", "No higher load could be offered: the device may carry more."),
     ("Frame sizes", "Include the FCS. Mbit/s count preamble and gap as well."),
@@ -90,8 +90,8 @@ def caution(evidence: Evidence, problems: Sequence[str]) -> str:
     parts = [f"Not found: {problem}." for problem in problems]
     if n := evidence.spoiled.height:
         parts.append(
-            f"The host spoiled {count(n)} of {plural(evidence.trials.height, 'attempt')}; they were made "
-            "again and took no part."
+            f"The host spoiled {count(n)} of {plural(evidence.trials.height, 'attempt')}; they were "
+            "repeated and do not count."
         )
     return " ".join(parts)
 
@@ -115,7 +115,7 @@ def facts(evidence: Evidence, goals: Sequence[Goal]) -> Pairs:
 
 
 def throughput_figures(points: Sequence[Point]) -> Iterator[Figure]:
-    """Throughput over frame size (RFC 2544 section 26.1), where there is more than one size."""
+    """Throughput over frame size (RFC 2544 section 26.1), if there is more than one size."""
     rows: list[dict[str, Any]] = [
         {
             "setup": setup(point.setting),
@@ -138,7 +138,7 @@ def throughput_figures(points: Sequence[Point]) -> Iterator[Figure]:
 
 
 def search_chapter(evidence: Evidence, points: Sequence[Point]) -> Chapter:
-    """How each search came to its bounds."""
+    """How each search found its bounds."""
     found = [point for point in points if point.found and evidence.of(point.setting).height]
     left_out = len(found) - MOST_PICTURES
     more = f" Left out: {plural(left_out, 'more setting')}." if left_out > 0 else ""
