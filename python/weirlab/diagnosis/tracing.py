@@ -169,7 +169,7 @@ _OPEN_BYTES: Final = 1 << 40
 """A window that is not known is not taken for a full one."""
 _NOWHERE: Final = Trips(np.empty(0, np.int64), np.empty(0, np.int64))
 _UNSURE: Final = Blind(
-    "where it was captured", "neither end is recognised; it is taken for a capture at the sender"
+    "where it was captured", "neither end is recognised, so it is treated as a capture at the sender"
 )
 _UNTIMED: Final = Blind(
     "whether the application, a queue or the congestion window was the limit",
@@ -177,7 +177,7 @@ _UNTIMED: Final = Blind(
 )
 _UNSCALED: Final = Blind(
     "whether the receiver's window was full",
-    "the handshake is not in the capture, and with it the scale of the windows",
+    "the handshake, which carries the window scale, is not in the capture",
 )
 
 
