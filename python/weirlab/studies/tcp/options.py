@@ -118,7 +118,7 @@ class TransferOptions:
 
         found = parse_size(self.block, "--block")
         if not sending.LEAST_BLOCK_BYTES <= found <= sending.MOST_BLOCK_BYTES:
-            raise InputError(f"--block {self.block}: a block has from 24 bytes (its header) to 4 MiB")
+            raise InputError(f"--block {self.block}: a block has 24 bytes (its header) or more, up to 4 MiB")
         return found
 
     def lasts_s(self) -> float | None:

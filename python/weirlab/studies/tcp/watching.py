@@ -221,7 +221,7 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
     InputError
         No connection matches, and ``settings.wait`` is not set.
     MissingCapability
-        This kernel does not support it, or does not let this user watch by BPF.
+        This kernel cannot be queried, or does not let this user watch by BPF.
     LabError
         A query failed during the watch.
     """

@@ -244,9 +244,9 @@ def test_a_field_that_bpf_does_not_tell_chooses_inet_diag(weir: Weir) -> None:
         result = answer.lines[-1]
     assert answer.code == 0, answer.err
     assert (result["sampled_by"], result["absent_fields"]) == (INET_DIAG, [])
-    assert result["why_not_bpf"] == "BPF does not tell timer, ato_us"
+    assert result["why_not_bpf"] == "BPF does not report timer, ato_us"
     assert "samples every 100 ms by INET_DIAG" in result["conclusion"]
-    assert "locks, was used: BPF does not tell timer, ato_us." in result["conclusion"]
+    assert "locks, was used: BPF does not report timer, ato_us." in result["conclusion"]
 
 
 def test_what_cannot_be_watched_is_told(weir: Weir, free_port: int, tmp_path: Path) -> None:
