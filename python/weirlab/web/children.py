@@ -23,7 +23,7 @@ from weirlab.errors import WeirError
 from weirlab.quantities import plural
 
 NO_MEMORY: Final = (
-    "It needed more memory than is allowed here. Its operator can allow more with --max-memory."
+    "It needed more memory than is allowed here. The operator can allow more with --max-memory."
 )
 _LOOK_S: Final = 0.05
 _LAST: Final = 9
