@@ -84,7 +84,7 @@ class Shelf:
                 done.set_result(None)
                 return done
             case "none":
-                raise InputError(f"There are no reports for runs of the kind {run.manifest.kind}.")
+                raise InputError(f"There is no report about runs of the kind {run.manifest.kind}.")
         return self._children.submit(lambda: self._draw(run.run_id), urgent=True)
 
     def counts(self) -> dict[tuple[str, str], int]:

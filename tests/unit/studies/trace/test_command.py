@@ -127,7 +127,7 @@ def test_what_the_capture_missed_is_said_however_few_are_shown(weir: Weir, answe
     missed = made.connection(1, a=made.sender(port=1, link_bytes=1, unseen_bytes=900))
     answer(made.analysis([made.connection(0), missed]))
     asked = weir("trace", "made.pcap", "--limit", "1")
-    assert "900 B were acknowledged and never seen" in asked.err
+    assert "900 B was acknowledged but never seen" in asked.err
 
 
 @pytest.mark.parametrize("linked", [False, True])
