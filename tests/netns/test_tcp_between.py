@@ -93,7 +93,7 @@ def test_loss_is_located_by_a_capture_in_between(measured: Outcome[Any]) -> None
     assert path.lost_bytes
     assert path.arrived_bytes - path.twice_bytes == TOTAL + 32
     assert any(
-        each.startswith("Before the capture in between 0 B were lost") for each in measured.found.sentences()
+        each.startswith("Before the capture in between, 0 B was lost") for each in measured.found.sentences()
     )
     # Its clock is that of the ends, and found to be so within what packets take both ways.
     assert before.there is not None

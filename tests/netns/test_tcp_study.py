@@ -92,10 +92,10 @@ def test_both_captures_and_the_kernel_agree_on_a_lossy_path(tmp_path: Path) -> N
         assert each.agrees or each.why, each
     assert rows["Bytes, each counted once", "sender"].capture == once
     assert rows["Bytes, each counted once", "sender"].agrees
-    assert rows["Bytes sent again", "sender"].agrees
-    assert rows["Segments sent again", "sender"].agrees
-    assert rows["Least round trip", "sender"].agrees
-    assert rows["Bytes sent again", "receiver"].capture <= rows["Bytes sent again", "sender"].capture
+    assert rows["Bytes retransmitted", "sender"].agrees
+    assert rows["Segments retransmitted", "sender"].agrees
+    assert rows["Minimum round trip", "sender"].agrees
+    assert rows["Bytes retransmitted", "receiver"].capture <= rows["Bytes retransmitted", "sender"].capture
     assert "were lost" in found_conclusion(outcome)
 
 

@@ -1,6 +1,6 @@
 """Why a transfer was slow: where the time of its sender went, by cause, with the evidence; pure.
 
-What was seen becomes a :class:`~weirlab.diagnosis.timeline.Timeline` (``kernel.read`` of samples of the
-sender's kernel, ``capture.read`` of packets, ``tracing`` of a trace's tables); ``diagnosing.diagnose``
-puts it before the rules. Nothing heavy is imported here.
+Observations become a :class:`~weirlab.diagnosis.timeline.Timeline`: ``kernel.read`` makes one from samples of
+the sender's kernel, ``capture.read`` from packets, ``tracing`` from a trace's tables.
+``diagnosing.diagnose`` applies the rules to it. Nothing heavy is imported here.
 """

@@ -1,10 +1,10 @@
 """Captured packets of one direction as a timeline of their sender.
 
-The sender knows what it sent and what had been acknowledged *to it*. Away from the sender the same is
-found by letting each ACK count later: by the round trip from the point of capture to the sender and back,
-which is 0 at the sender and all of it at the receiver. Two pieces of knowledge stay inside the sender,
-and are inferred: the congestion window (no more than what was once in flight), and whether data waited (a
-segment shorter than the MSS ends what was there; new data without an ACK before it had not been there).
+The sender knows what it sent and what had been acknowledged *to it*. Away from the sender this is found by
+counting each ACK later, by the round trip from the point of capture to the sender: 0 at the sender, the whole
+round trip at the receiver. Two things are known only inside the sender and are inferred: the congestion
+window (no more than what was once in flight), and whether data waited (a segment shorter than the MSS is the
+last of the available data; new data without an ACK before it was not available earlier).
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 AT_ONCE_S: Final = 0.001
-"""What follows an ACK within this time was let out by it. A host that is not busy needs a tenth of it."""
+"""Data that follows an ACK within this time was released by it. An idle host needs a tenth of it."""
 MOSTLY: Final = 0.5
 PARTS: Final = 8
-"""Of a round trip."""
+"""Parts of a round trip."""
 USUAL_NS: Final = 100_000_000
-"""Round trips are alike for so long."""
+"""Time for which round trips stay alike."""
 AT_ONCE_UNSURE: Final = 0.2
-"""The same where only the handshake's round trip is known."""
+"""``AT_ONCE_RATIO`` if only the handshake's round trip is known."""
 SILENT: Final = 3.0
-"""Times the usual gap between data, from which on the bottleneck had nothing to transmit."""
+"""Multiple of the usual gap between data from which on the bottleneck had nothing to transmit."""
 PAUSED: Final = 0.8
-"""Of what is longer than the least round trip, the part that the silence must at least be as long as."""
+"""A silence must be at least this share of the time by which the round trip exceeds the least one."""
 LONGEST: Final = 1.1
-"""Of the usual round trip: what answers later was not let out by the ACK that it echoes."""
+"""Multiple of the usual round trip: data that answers later was not released by the ACK that it echoes."""
 AT_ONCE_RATIO: Final = 0.05
-"""The same, of a round trip that had to be estimated."""
+"""Added to ``AT_ONCE_S``: share of a round trip that had to be estimated."""
 TIMESTAMP_BYTES: Final = 12
 LEAST_MSS: Final = 536
-"""Bytes, RFC 9293, 3.7.1: what is smaller is not a full segment."""
+"""Bytes (RFC 9293, 3.7.1): anything smaller is not a full segment."""
 WHOLE: Final = 0.8
 """Share of the bytes that come in whole segments, in a transfer that is not of small messages."""
 _SYN, _RST = 2, 4
@@ -57,8 +57,8 @@ _SYN, _RST = 2, 4
 class Packets:
     """All packets of a connection in the order of the capture, as in ``segments`` of ``docs/trace.md``.
 
-    ``from_sender`` tells who sent each; ``again`` those that carry what had been sent before, and that the
-    receiver did not report as needless probes; ``tsval`` is NaN without time stamps.
+    ``from_sender``: which side sent each. ``again``: retransmissions, except probes that the receiver
+    reported as needless. ``tsval`` is NaN without time stamps.
     """
 
     time_ns: Ints
@@ -80,14 +80,14 @@ class Trips:
     rtt_ns: Ints
 
     def at(self, times_ns: Floats) -> Floats:
-        """In s, the last one known; the first one before. NaN without any."""
+        """The latest known round trip at each time, in s; before the first one, that. NaN without any."""
         if len(self.time_ns) == 0:
             return np.full(len(times_ns), np.nan)
         at = np.searchsorted(self.time_ns, times_ns, side="right") - 1
         return np.asarray(self.rtt_ns[np.maximum(at, 0)] / 1e9)
 
     def until(self, times_ns: Floats) -> Floats:
-        """In s, of what was sent at these times; but no pause of the sender's, which is no round trip."""
+        """Round trips in s of what was sent at these times, limited to leave out pauses of the sender."""
         if len(self.time_ns) == 0:
             return np.full(len(times_ns), np.nan)
         sent_ns = np.maximum.accumulate(self.time_ns - self.rtt_ns)
@@ -96,11 +96,12 @@ class Trips:
         return np.asarray(np.minimum(self.rtt_ns[at], usual[at] * LONGEST + AT_ONCE_S * 1e9) / 1e9)
 
     def without_pauses(self, data_ns: Ints, least_ns: int | None) -> Trips:
-        """Those that a sender's pauses made longer cut down to the least; ``data_ns``: when all data came.
+        """The same, with round trips that a sender's pauses made longer reduced to the least.
 
-        ``least_ns`` is that of the handshake; a sender that pauses all the time shows none that short.
+        ``data_ns``: when all data arrived. ``least_ns`` is the round trip of the handshake: a sender that
+        pauses all the time shows none that short.
 
-        Data that comes after a silence found no queue: what its round trip is longer than the least was spent
+        Data after a silence found no queue: the time by which its round trip exceeds the least one was spent
         in the sender.
         """
         if len(self.time_ns) == 0 or len(data_ns) < 2:
@@ -109,12 +110,12 @@ class Trips:
         silent = gaps > max(float(np.median(gaps)) * SILENT, AT_ONCE_S * 1e9)
         number = np.maximum(np.searchsorted(data_ns, self.time_ns, side="right") - 1, 0)
         least = min(int(self.rtt_ns.min()), least_ns or np.iinfo(np.int64).max)
-        # The pause is not longer than the silence; else it is a queue that made the round trip long.
+        # The pause is not longer than the silence; otherwise a queue made the round trip long.
         paused = silent[number] & (PAUSED * (self.rtt_ns - least) <= gaps[number])
         return Trips(self.time_ns, np.where(paused, least, self.rtt_ns))
 
     def usual(self, within_ns: int) -> Floats:
-        """In ns, the least of about ``within_ns``; of two such times, where it changes, the greater."""
+        """The least round trip of about ``within_ns``, ns; where it changes, the greater of two periods."""
         numbers, least = self._leasts(within_ns)
         most = least.copy()
         most[1:] = np.maximum(most[1:], least[:-1])
@@ -122,7 +123,7 @@ class Trips:
         return most[numbers].astype(np.float64)
 
     def least(self, within_ns: int) -> Trips:
-        """The least of about ``within_ns`` each: a single ACK may have been delayed on purpose."""
+        """The least round trip of each ``within_ns``: a single ACK may have been delayed on purpose."""
         if len(self.time_ns) == 0:
             return self
         numbers, least = self._leasts(within_ns)
@@ -154,19 +155,19 @@ def read(
     source
         Where they were captured.
     facts
-        What is known of the whole; ``mss_bytes`` 0 if the handshake was not seen.
+        What is known about the whole transfer; ``mss_bytes`` 0 if the handshake was not seen.
     trips
         Round trips of the whole path, from sender to receiver and back.
     behind
-        From the point of capture to the sender and back: how much later each ACK counts. With time stamps
-        only the least counts: data counts from when it left, not from when it came.
+        Round trips from the point of capture to the sender: how much later each ACK counts. With time stamps
+        only the least counts: data counts from when it left, not from when it arrived.
     echoes
         The same as measured, pauses and queues included.
 
     Returns
     -------
     tuple or None
-        None where hardly any data was captured.
+        None if hardly any data was captured.
     """
     data = packets.from_sender & (packets.payload_bytes > 0) & (packets.flags & (_SYN | _RST) == 0)
     acks = ~packets.from_sender & (packets.flags & (_SYN | _RST) == 0)
@@ -190,12 +191,12 @@ def read(
             least_s = back_ns / 1e9
             facts = replace(facts, min_rtt_s=least_s)
             trips = _queued_trips(packets, left, least_s)
-    # Data does not come before the ACK that let it out, however its round trip was rounded.
+    # Data does not come before the ACK that released it, however its round trip was rounded.
     early_s = 0.0 if source == "sender" else close_s / 2
     p, data, acks = _as_sent(packets, data, acks, behind, early_s, left)
     waited_s = _waited_s(packets, p, left)
     del packets
-    # What the sender did until data came that found a queue cost nothing: the bottleneck was busy meanwhile.
+    # If the next data met a queue, the time before cost nothing: the bottleneck was busy meanwhile.
     outlasted = np.broadcast_to(False, len(data)) if left is None else _next(waited_s > close_s, data)
     at = p.time_ns.astype(np.float64)
     first_seq = int(p.seq[np.argmax(data)])
@@ -216,8 +217,8 @@ def read(
     # What SACK has reported in a recovery is no longer in flight.
     anew = recovery | tight
     events = Events(at, data, acks, payload_bytes, sent, acked, anew)
-    # By the handshake alone nobody knows how long ACKs take later. Until something is lost, a window that
-    # grows fills the gaps; a small one after a loss lets bursts out that are a round trip apart.
+    # The handshake alone does not show how long ACKs take later. Until something is lost, a growing window
+    # fills the gaps; a small one after a loss releases bursts that are a round trip apart.
     unseen = source == "receiver" and len(trips.time_ns) <= 1
     timed = (lost <= 0) | (not unseen)
     found = sends(events, mss, Sight(close_s, least_s, timed))
@@ -227,7 +228,7 @@ def read(
     limited = tight | recovery | found.held | (at - ends <= 2 * close_s * 1e9)
     del ends
     if least_s <= 0:
-        # Without any round trip nothing is a change from one to the next, and nothing is small.
+        # Without any round trip, changes from one to the next are not known, nor what is small.
         limited[:], lost[:] = True, 0.0
     since_s = (at - at[0]) / 1e9
     flat = is_flat(since_s, flight, lost, round_s, mss) & ~limited
@@ -235,21 +236,21 @@ def read(
     even = np.zeros(len(at), dtype=bool)
     if source == "sender" or left is not None:
         even = paced(events, mss, None if source == "sender" else waited_s) & ~limited
-        # Away from the sender only what holds for most of the transfer: a path spreads some bursts, too.
+        # Away from the sender, only if it applies to most of the transfer: a path spreads some bursts, too.
         lasted = np.append(np.diff(at), 0.0)
         if source != "sender" and lasted[even].sum() < MOSTLY * lasted.sum():
             even[:] = False
     if unseen:
-        # A queue, which keeps the flight as level, would not be seen.
+        # A queue, which also keeps the flight level, would not be seen.
         flat[:] = level[:] = False
     steady = clocked(events, found.bursts, flat | level, mss) & ~even
     idle = found.idle & ~limited & ~steady & ~even & ~outlasted
-    # What follows the last data is its way to the receiver and back, which nothing limits.
+    # After the last data there is only its way to the receiver and back, which nothing limits.
     last = int(np.flatnonzero(data)[-1])
     kept = slice(int(np.argmax(known)), last + 1)
     lasts = np.append(np.diff(at), 0.0) / 1e9
     held = found.held & ~tight & ~recovery
-    # Where data arrives it counts as it does, and not when the gaps before it are filled.
+    # At the receiver, data counts when it arrives, not when the gaps before it are filled.
     if source == "receiver" and left is None:
         delivered = np.cumsum(np.where(data, payload_bytes, 0))
     else:
@@ -257,7 +258,7 @@ def read(
     last_acked = int((acked - first_seq)[kept][-1])
     del events, found, sent, acked, since_s
     rtt = trips.at(at)
-    # What captures do not tell takes no memory.
+    # Columns that captures cannot fill take no memory.
     unknown = np.broadcast_to(np.nan, last + 1 - kept.start)
     timeline = Timeline(
         source=source,
@@ -289,7 +290,7 @@ def read(
 
 
 def _back_ns(p: Packets, left: Departures, behind: Trips, echoes: Trips | None) -> int:
-    """The least from the point of capture to the sender and back, without what data waited on its way."""
+    """The least round trip from the point of capture to the sender, without the time that data waited."""
     found = [int(behind.rtt_ns.min())] if len(behind.rtt_ns) else []
     if echoes is not None and len(echoes.rtt_ns):
         came_ns = p.time_ns[p.from_sender]
@@ -299,7 +300,7 @@ def _back_ns(p: Packets, left: Departures, behind: Trips, echoes: Trips | None) 
 
 
 def _waited_s(packets: Packets, p: Packets, left: Departures | None) -> Floats:
-    """By event: in queues before the point of capture; 0 where it is not known."""
+    """By event: the wait in queues before the point of capture; 0 if it is not known."""
     if left is None:
         return np.broadcast_to(0.0, len(p.time_ns))
     found = np.zeros(len(p.time_ns))
@@ -309,16 +310,16 @@ def _waited_s(packets: Packets, p: Packets, left: Departures | None) -> Floats:
 
 
 def _next(mask: Bools, data: Bools) -> Bools:
-    """By event: ``mask`` at the next data; at the last data where there is none."""
+    """By event: ``mask`` at the next data, or at the last data if there is none."""
     sent = np.flatnonzero(data)
     after = np.searchsorted(sent, np.arange(len(data)), side="right")
     return np.asarray(mask[sent[np.minimum(after, len(sent) - 1)]])
 
 
 def _queued_trips(p: Packets, left: Departures, least_s: float) -> Trips:
-    """Of the whole path, by how long each packet of the sender waited on its way to the receiver."""
+    """Round trips of the whole path, from the time that the sender's packets waited on their way."""
     waited = left.waited_ns(p.time_ns[p.from_sender])
-    # Within its tick it left at any time, and not only at its end.
+    # A packet left at any time within its tick, not only at its end.
     waited = np.where(waited > 0, waited + round(left.tick_ns / 2), 0)
     order = np.argsort(left.left_ns, kind="stable")
     least_ns = round(least_s * 1e9)
@@ -329,9 +330,9 @@ def _queued_trips(p: Packets, left: Departures, least_s: float) -> Trips:
 def _as_sent(
     p: Packets, data: Bools, acks: Bools, behind: Trips, early_s: float, left: Departures | None
 ) -> tuple[Packets, Bools, Bools]:
-    """The packets in the order in which the sender knew of them; of ACKs, rather ``early_s`` too early."""
+    """The packets in the order in which the sender knew of them; ACKs rather ``early_s`` too early."""
     if left is None and len(behind.time_ns) == 0 and bool((p.time_ns[1:] >= p.time_ns[:-1]).all()):
-        # Beside the sender they come in its order already.
+        # At the sender they are in its order already.
         return p, data, acks
     times = p.time_ns.copy()
     theirs = ~p.from_sender
@@ -359,7 +360,9 @@ def _as_sent(
 
 
 def _recoveries(again: Bools, sent: Ints, acked: Ints) -> tuple[Bools, Floats]:
-    """From a retransmission until what had been sent by then is acknowledged; retransmissions so far."""
+    """Whether a recovery lasts: from a retransmission until all sent by then is acknowledged; and the count
+    of retransmissions so far.
+    """
     inside = np.zeros(len(sent), dtype=bool)
     until = -1
     for at in np.flatnonzero(again):
@@ -374,7 +377,7 @@ def _usual(payloads: Ints) -> int:
     """The most common payload: what a full segment carries."""
     values, counts = np.unique(payloads, return_counts=True)
     most = int(values[np.argmax(counts * values)])
-    # Segments that a network card cuts later, or joined, carry several full ones.
+    # Segments that a network card splits later, or has joined, carry several full ones.
     total = float((counts * values).sum())
     for one in sorted({int(value) for value in values if LEAST_MSS <= value <= most}):
         if float((counts * values)[values % one == 0].sum()) >= WHOLE * total:

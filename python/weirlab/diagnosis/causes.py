@@ -1,4 +1,4 @@
-"""What can hold a TCP sender back, and on whose account it goes."""
+"""What can hold a TCP sender back, and who is responsible."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 Who = Literal["sender", "receiver", "network", "unknown"]
 Source = Literal["kernel", "both", "sender", "between", "receiver"]
-"""What was looked at: the sender's kernel, packets captured at one of these places, or at both ends."""
+"""What was observed: the sender's kernel, packets captured at one of these places, or at both ends."""
 Confidence = Literal["high", "medium", "low"]
 
 PLACES: Final = {
@@ -21,7 +21,7 @@ PLACES: Final = {
 
 @dataclass(frozen=True)
 class Cause:
-    """``held``: what goes on, as a clause behind "41 % of the time"."""
+    """``held``: what happened, as a clause after "41 % of the time"."""
 
     key: str
     who: Who

@@ -1,8 +1,8 @@
 """Where the time of a sender went, by the kernel's own counters.
 
 ``tcpi_busy_time``, ``tcpi_rwnd_limited`` and ``tcpi_sndbuf_limited`` (Linux 4.10, ``tcp_chrono_start`` in
-``net/ipv4/tcp_output.c``) count in jiffies. What they say is shown as they say it; :data:`CAUTION` names
-where they are known to be wrong.
+``net/ipv4/tcp_output.c``) count in jiffies. They are shown as they are; :data:`CAUTION` says when they are
+known to be wrong.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ COUNTERS: Final = ("busy_time_us", "rwnd_limited_us", "sndbuf_limited_us")
 
 CAUTION: Final = (
     "These are the kernel's own counters, in steps of a jiffy (1 to 10 ms). An application that writes more "
-    "than once per round trip looks like the network; the send buffer is counted only where it alone holds "
-    "back."
+    "than once per round trip looks like the network. The send buffer is counted only while nothing else "
+    "holds the sender back."
 )
 
 
@@ -35,9 +35,9 @@ class Shares:
 
 
 def shares(counters: Mapping[str, int], elapsed_us: float) -> Shares | None:
-    """Shares of one connection, of what its counters grew by in ``elapsed_us``; None where there are none.
+    """Shares of one connection, from the growth of its counters in ``elapsed_us``; None without counters.
 
-    Jiffies may add up to more than the time that passed; then they are of what they add up to.
+    Jiffies may add up to more than the time that passed; then the shares are of their sum.
     """
     if elapsed_us <= 0 or any(name not in counters for name in COUNTERS):
         return None
@@ -54,7 +54,7 @@ def shares(counters: Mapping[str, int], elapsed_us: float) -> Shares | None:
 
 
 def mean(parts: Sequence[Shares]) -> Shares | None:
-    """Of several connections that lasted equally long; None of none."""
+    """The mean shares of connections that lasted equally long; None if there are none."""
     if not parts:
         return None
     total = len(parts)

@@ -1,4 +1,4 @@
-"""A timeline put before the rules."""
+"""Applies the rules to a timeline."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Floats
 
 LEAST_SHARE: Final = 0.005
-"""Smaller parts are not told, and count as unknown."""
+"""Smaller shares are not reported, and count as unknown."""
 MINOR: Final = 0.05
-"""A cause with a smaller part may have much more of what cannot be told from it."""
+"""A cause with a smaller share may also have caused much of what looks like it."""
 COUNTER_OFF: Final = 0.1
-"""Difference from which on the kernel's own counter is called wrong."""
+"""Difference above which the kernel's own counter is called wrong."""
 LEAST_PIECES: Final = 3
 
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -36,26 +36,25 @@ _WHY_WRONG: Final[Mapping[str, str]] = {
     "application": "busy time ends only when everything is acknowledged, so an application that writes more "
     "than once per round trip is counted as the network",
     "receiver": "the kernel counts the receiver only while its window alone stops a segment from leaving",
-    "send_buffer": "the kernel counts the send buffer only if the application waits for it with nothing in "
-    "flight to be held up by",
-    "network": "the kernel counts as network whatever it counts as nothing else",
+    "send_buffer": "the kernel counts the send buffer only while nothing else holds the sender back",
+    "network": "the kernel counts all remaining time as the network",
 }
 
 
 def diagnose(timeline: Timeline, facts: Facts, *, target_bps: float | None = None) -> Diagnosis | None:
-    """Say where the time of a transfer went.
+    """Find where the time of a transfer went.
 
     Parameters
     ----------
     timeline, facts
         From :mod:`weirlab.diagnosis.kernel` or :mod:`weirlab.diagnosis.capture`.
     target_bps
-        The throughput that is wanted; what it would need is told.
+        The wanted throughput; the sentences then say what it would need.
 
     Returns
     -------
     Diagnosis or None
-        None where there is next to nothing to look at.
+        None if there is too little data.
     """
     if len(timeline.lasts_s) < LEAST_PIECES or timeline.seconds <= 0:
         return None
@@ -131,13 +130,13 @@ def _blind(view: View, shares: Mapping[str, float]) -> list[Blind]:
             )
         if not view.timeline.knows("cpu_wait") and "application_read" in shares:
             found["receiver_host"] = Blind(
-                causes.RECEIVER_HOST.held, "the scheduler of the receiver's host was not asked"
+                causes.RECEIVER_HOST.held, "the scheduler of the receiver's host was not sampled"
             )
     return list(found.values())
 
 
 def _wrong(counters: Mapping[str, float] | None, shares: Mapping[str, float]) -> list[str]:
-    """Where the kernel's counters differ from what was found."""
+    """The kernel's counters that differ from what was found, each with the reason."""
     if counters is None:
         return []
     found = {name: sum(shares.get(key, 0.0) for key in keys) for name, keys in _GROUPS.items()}

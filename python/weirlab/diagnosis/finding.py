@@ -1,4 +1,4 @@
-"""What a diagnosis says; plain values."""
+"""The contents of a diagnosis; plain values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weirlab.diagnosis.causes import PLACES, Cause, Confidence, Source, Who
 
 @dataclass(frozen=True)
 class Finding:
-    """A cause, for how much of the time it held, and what shows it."""
+    """A cause, how much of the time it applied, and the evidence for it."""
 
     cause: Cause
     share: float
@@ -35,7 +35,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Blind:
-    """What cannot be told from where one looked, and why."""
+    """What cannot be told from this place, and why."""
 
     what: str
     why: str
@@ -43,7 +43,7 @@ class Blind:
 
 @dataclass(frozen=True)
 class Summary:
-    """Of the transfer; None where the source does not tell."""
+    """Summary of the transfer; None for what the source does not show."""
 
     data_bytes: int
     seconds: float
@@ -52,20 +52,20 @@ class Summary:
     segment_bytes: float
     retransmitted: int
     loss_ratio: float
-    """Of segments, those retransmitted for a reason."""
+    """Share of the segments that were retransmitted, spurious retransmissions left out."""
     duplicate_acks: int | None
     sack_blocks: int | None
     rtt_mean_s: float | None
     rtt_min_s: float | None
     window_max_bytes: int | None
     window_allows_bps: float | None
-    """The greatest window in each mean round trip."""
+    """The throughput of the largest window per mean round trip."""
     capacity_bps: float | None
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Where the time went: ``findings`` add up to all of it, the greatest first."""
+    """Where the time went: ``findings`` add up to all of it, the largest first."""
 
     source: Source
     sentence: str
@@ -75,22 +75,22 @@ class Diagnosis:
     blind: tuple[Blind, ...]
     summary: Summary
     counters: Mapping[str, float] | None = None
-    """The kernel's own, beside."""
+    """The kernel's own counters, for comparison."""
     counters_wrong: tuple[str, ...] = ()
     between: Between | None = None
     """What the captures at both ends show together."""
 
     @property
     def main(self) -> Cause:
-        """The cause that held longest."""
+        """The cause with the largest share of the time."""
         return self.findings[0].cause
 
     def share(self, key: str) -> float:
-        """Of the time, for a cause by its key."""
+        """Share of the time of a cause, by its key."""
         return sum(each.share for each in self.findings if each.cause.key == key)
 
     def of(self, who: Who) -> float:
-        """Share of the time on somebody's account."""
+        """Share of the time for which one party was the limit."""
         return sum(each.share for each in self.findings if each.cause.who == who)
 
     def document(self) -> dict[str, Any]:

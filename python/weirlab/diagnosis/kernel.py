@@ -30,18 +30,18 @@ USEFUL: Final = (
 
 _OPTION_TIMESTAMPS, _OPTION_SACK, _OPTION_SCALING = 1, 2, 4
 WAKES_BELOW, WRITES_ABOVE = 0.6, 0.8
-"""Of the send buffer. An application that is blocked by it sleeps until a third is free
-(``sk_stream_is_writeable``): below the first it is not blocked, and one that writes above the second was not.
-Both are off two thirds, as samples are not of the same moment.
+"""Fill of the send buffer. A blocked application sleeps until a third is free (``sk_stream_is_writeable``):
+below the first value it is not blocked, and one that writes above the second was not blocked. Both differ
+from two thirds because the samples are not taken at the same moment.
 """
 FULL_TRIPS: Final = 10
-"""Round trips in one of which a sample has to show a full send buffer. The application fills it up, and then
-ACKs may free less than a third: it sleeps although there is some room, until the next round trip.
+"""Round trips in which at least one sample must show a full send buffer. After the application has filled it,
+ACKs may free less than a third: then it sleeps until the next round trip, although there is some room.
 """
 LATE_S: Final = 0.05
-"""So late a busy host may run an application that it has woken."""
+"""A busy host may run an application this long after waking it."""
 _RECOVERY: Final = 3
-"""``ca_state``: 3 is fast recovery, 4 what follows a time-out."""
+"""``ca_state``: 3 is fast recovery, 4 is loss, after a time-out."""
 BBR_STARTS: Final = 2.0
 """Pacing gain: 2.89 in BBR's start-up, at most 1.25 later."""
 _NO_LIMIT: Final = 2.0**63
@@ -49,7 +49,7 @@ _NO_LIMIT: Final = 2.0**63
 
 @dataclass(frozen=True)
 class Receiver:
-    """What the receiver's host knows, at times of the same axis: bytes unread, and how its thread fared."""
+    """What the receiver knows, on the same time axis: unread bytes, and its thread's waits for a CPU."""
 
     time_ns: Floats
     unread_bytes: Floats
@@ -66,15 +66,15 @@ def read(
     time_ns
         When each sample was taken, rising.
     fields
-        Columns named as ``weir tcp watch`` names them, NaN where the kernel tells nothing. Others than
-        :data:`NEEDED` and :data:`USEFUL` are passed over; missing ones count as not told.
+        Columns named as in ``weir tcp watch``, NaN where the kernel reports nothing. Columns other than
+        :data:`NEEDED` and :data:`USEFUL` are ignored; missing ones count as not reported.
     receiver
-        The other end, if that was sampled, too.
+        The other end, if it was sampled, too.
 
     Returns
     -------
     tuple or None
-        None where the connection sent nothing, or was sampled less than three times.
+        None if the connection sent nothing, or was sampled less than three times.
     """
 
     def column(name: str) -> Floats:
@@ -94,9 +94,9 @@ def read(
 
 
 def starvation(time_ns: Floats, waited_ns: Floats) -> Floats:
-    """Share of the time before each sample for which a thread had waited for a CPU.
+    """Share of the time before each sample in which a thread waited for a CPU.
 
-    The scheduler counts a wait when it is over (``run_delay``), so each counts for the time before that.
+    The scheduler counts a wait when it ends (``run_delay``), so each one is assigned to the time before.
     """
     found = np.zeros(len(time_ns))
     grown = np.diff(np.asarray(waited_ns, dtype=np.float64), prepend=np.nan)
@@ -113,7 +113,7 @@ def starvation(time_ns: Floats, waited_ns: Floats) -> Floats:
 
 
 def _while_sending(sent: Floats, unsent: Floats) -> tuple[int, int] | None:
-    """From the first sample with data to the last before which some was sent; None without."""
+    """From the first sample with data to the last one after which none was sent; None without data."""
     moves = np.diff(np.nan_to_num(sent), prepend=0.0) > 0
     at = np.flatnonzero(moves | (np.nan_to_num(unsent) > 0))
     return None if len(at) == 0 else (int(at[0]), int(at[-1]))
@@ -132,13 +132,13 @@ def _timeline(times: Floats, c: Mapping[str, Floats], receiver: Receiver | None)
     fill = c["skmem_wmem_queued_bytes"] / np.where(
         c["skmem_sndbuf_bytes"] > 0, c["skmem_sndbuf_bytes"], np.nan
     )
-    # The mean holds ACKs that were delayed on purpose; what a queue adds has no part in its variation.
+    # The mean includes ACKs that were delayed on purpose; a queue adds nothing to the variation.
     rtt = np.fmax(c["rtt_us"] - np.nan_to_num(c["rttvar_us"]), c["min_rtt_us"]) / 1e6
     usual = float(np.nanmedian(rtt)) if np.isfinite(rtt).any() else 0.0
     window_room = c["snd_wnd_bytes"] - flight
     few = (unsent > 0) & (unsent < mss) & (room >= mss) & (window_room >= unsent)
     held = few & (flight > 0) & (flight <= 2 * mss)
-    # Without a delayed ACK Nagle holds less than a segment for a round trip at most, as it should.
+    # Without a delayed ACK, Nagle's algorithm holds a partial segment for a round trip at most, as intended.
     least = float(np.nanmin(c["min_rtt_us"])) / 1e6 if np.isfinite(c["min_rtt_us"]).any() else 0.0
     short = few & ~lasting(held, lasts, least + DELAYED_S)
     return Timeline(
@@ -166,18 +166,18 @@ def _timeline(times: Floats, c: Mapping[str, Floats], receiver: Receiver | None)
 
 
 def _blocking(fill: Floats, c: Mapping[str, Floats], lasts: Floats, within_s: float) -> Floats:
-    """The greatest fill of late where it may have blocked the application, else 0; NaN where not told."""
+    """The greatest recent fill where it may have blocked the application, else 0; NaN if not reported."""
     written = c["bytes_acked"] + c["wqueue_bytes"]
     writes = np.diff(written, append=written[-1:]) > 0
-    # Until the next sample ACKs free memory, by more than the data in it.
+    # Until the next sample, ACKs free memory: more than the size of the data in it.
     freed = np.diff(c["bytes_acked"], append=c["bytes_acked"][-1:]) / np.maximum(c["wqueue_bytes"], 1) * fill
-    # Who stops short of a full buffer could have written more.
+    # An application that stops short of a full buffer could have written more.
     stops = np.append(fill[1:], fill[-1:]) < 1
     above = writes & stops & (fill - freed > WRITES_ABOVE) & (fill < 1)
     freely = recent_most(above.astype(float), lasts, within_s) > 0
     most = recent_most(fill, lasts, FULL_TRIPS * within_s)
     full = (fill >= WAKES_BELOW) & ~freely & (most >= 1)
-    # A busy host wakes it late: until it writes again it is still blocked.
+    # A busy host wakes it late: it is blocked until it writes again.
     writing = np.cumsum(np.concatenate([[False], writes[:-1]]))
     late = (fill < WAKES_BELOW) & (np.maximum.accumulate(np.where(full, writing, -1)) == writing)
     late &= ~lasting(late, lasts, LATE_S)
@@ -186,7 +186,7 @@ def _blocking(fill: Floats, c: Mapping[str, Floats], lasts: Floats, within_s: fl
 
 
 def _delivered(c: Mapping[str, Floats]) -> Floats:
-    """By SACK, too: else nothing seems to arrive during a recovery."""
+    """Bytes delivered, SACK included: without it, nothing seems to arrive during a recovery."""
     segments = c["delivered"] * c["snd_mss_bytes"]
     return np.where(np.isfinite(segments), segments, c["bytes_acked"])
 
@@ -204,7 +204,7 @@ def _no(like: Floats) -> Bools:
 
 
 def _at(starts: Floats, receiver: Receiver | None, name: str) -> Floats:
-    """The receiver's value that held last."""
+    """The receiver's latest value at each time."""
     values = None if receiver is None else getattr(receiver, name)
     if receiver is None or values is None or len(values) == 0:
         return np.full(len(starts), np.nan)

@@ -1,4 +1,4 @@
-"""A diagnosis read back from its document."""
+"""Reads a diagnosis back from its document."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _CAUSES: Final = {cause.key: cause for cause in CAUSES}
 
 
 def read(document: Mapping[str, Any]) -> Diagnosis:
-    """The inverse of :meth:`Diagnosis.document`, of documents of earlier versions, too.
+    """The inverse of :meth:`Diagnosis.document`; it also reads documents of earlier versions.
 
     Raises
     ------
     LookupError, TypeError
-        It is something else.
+        The document is not a diagnosis.
     """
     told, between = document["summary"], document.get("between")
     return Diagnosis(
@@ -28,7 +28,7 @@ def read(document: Mapping[str, Any]) -> Diagnosis:
         findings=tuple(_finding(each) for each in document["findings"]),
         notes=tuple(document["notes"]),
         blind=tuple(Blind(each["what"], each["why"]) for each in document["cannot_be_told"]),
-        # What a version did not tell yet is not known.
+        # What an earlier version did not report is not known.
         summary=Summary(**{field.name: told.get(field.name) for field in fields(Summary)}),
         counters=document["kernel_counters"],
         counters_wrong=tuple(document["kernel_counters_wrong"]),
@@ -39,7 +39,7 @@ def read(document: Mapping[str, Any]) -> Diagnosis:
 def _finding(told: Mapping[str, Any]) -> Finding:
     key = told["cause"]
     return Finding(
-        # A cause that a later version knows names itself.
+        # A cause that only a later version knows is named by its key.
         cause=_CAUSES.get(key) or Cause(key, told["who"], key.replace("_", " ")),
         share=told["share"],
         seconds=told["seconds"],

@@ -1,4 +1,4 @@
-"""A transfer in pieces of time, in each of which the state of the sender stood still."""
+"""A transfer in pieces of time, during each of which the state of the sender did not change."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 DELAYED_S: Final = 0.015
-"""Beyond a round trip: an ACK so late was delayed on purpose (RFC 1122: up to 500 ms; Linux: 40 ms)."""
+"""An ACK this much later than a round trip was delayed on purpose (RFC 1122: up to 500 ms; Linux: 40 ms)."""
 QUEUE_S: Final = 0.001
-"""By so much hosts scatter what is no queue."""
+"""Hosts scatter delays by this time even without a queue."""
 SHORTEST_WINDOW_S: Final = 0.01
-"""Of a rate: less is the order in which packets happen to come."""
+"""Shortest time over which a rate is computed: below it, the rate depends on the order of single packets."""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Columns of one length; NaN where a source does not tell a value.
+    """Columns of one length; NaN if the source does not show a value.
 
-    ``flight_bytes`` were sent and not acknowledged, ``window_bytes`` may be (by the receiver),
+    ``flight_bytes`` were sent but not acknowledged, ``window_bytes`` may be in flight (receive window),
     ``unsent_bytes`` wait in the sender (0: nothing to send), ``acked_bytes`` have arrived since the
-    beginning, and ``lost`` counts what was sent again until then.
+    beginning, and ``lost`` counts the retransmissions so far.
     """
 
     source: Source
@@ -47,27 +47,27 @@ class Timeline:
     lost: Floats
     recovery: Bools
     held_small: Bools
-    """Less than a segment waits for the ACK of another one."""
+    """Less than a segment waits for the ACK of an earlier one."""
     flat: Bools
     """The flight follows the ACKs, and no longer grows although nothing is lost (captures)."""
     paced: Bools
-    """Segments leave evenly, and not as ACKs come (captures)."""
+    """Segments leave evenly, independently of ACKs (captures)."""
     starting: Bools
     """Slow start."""
     cwnd_room_bytes: Floats
     buffer_fill: Floats
-    """Share of the send buffer in use, at most, in the last round trip; 0 where it blocks nobody."""
+    """Greatest share of the send buffer in use in the last round trip; 0 if it does not block the writer."""
     pacing_bytes_per_s: Floats
     estimate_bytes_per_s: Floats
-    """Of the path's capacity, by the congestion control (BBR)."""
+    """The congestion control's estimate of the path's capacity (BBR)."""
     unread_bytes: Floats
-    """At the receiver."""
+    """Unread data at the receiver."""
     cpu_wait: Floats
     """Share of the time that the receiving thread waited for a CPU."""
     queue_s: Floats | None = None
-    """What data waits on its way to the receiver; None where round trips alone tell."""
+    """How long data waits on its way to the receiver; None if only round trips are known."""
     back_s: Floats | None = None
-    """What ACKs wait on their way back; None where that is not told apart."""
+    """How long ACKs wait on their way back; None if the two directions cannot be told apart."""
     begun_ns: float = 0.0
     """When the first piece begins, by the clock of the capture; 0 for other sources."""
 
@@ -76,13 +76,13 @@ class Timeline:
         return float(self.lasts_s.sum())
 
     def knows(self, name: str) -> bool:
-        """Whether the source tells a column at all."""
+        """Whether the source shows any value of a column."""
         return bool(np.isfinite(getattr(self, name)).any())
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What holds for the whole transfer; None where it is not known."""
+    """Facts about the whole transfer; None for what is not known."""
 
     mss_bytes: int
     min_rtt_s: float
@@ -90,9 +90,9 @@ class Facts:
     segments: int
     retransmitted: int
     spurious: int
-    """Of these, needless ones, as the receiver reported."""
+    """How many of these the receiver reported as needless."""
     reordered: int
-    """Times that reordering was seen."""
+    """How often reordering was seen."""
     duplicate_acks: int | None = None
     sack_blocks: int | None = None
     window_scaling: bool | None = None
@@ -100,11 +100,11 @@ class Facts:
     timestamps: bool | None = None
     offered_mss_bytes: int | None = None
     pacing: str | None = None
-    """What sets a pace: the congestion control by its name, or ``the socket``."""
+    """What sets a pace: the name of the congestion control, or ``the socket``."""
     pacing_limit_bytes_per_s: float | None = None
-    """Of the socket (``SO_MAX_PACING_RATE``)."""
+    """The limit of the socket (``SO_MAX_PACING_RATE``)."""
     counters: Mapping[str, float] | None = None
-    """The kernel's, as shares: ``application``, ``receiver``, ``send_buffer``, ``network``."""
+    """The kernel's counters as shares: ``application``, ``receiver``, ``send_buffer``, ``network``."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """By option, who did not offer it: ``the sender`` or ``the receiver`` (captures)."""
     between: Between | None = None
@@ -112,7 +112,7 @@ class Facts:
 
 
 def rates(start_s: Floats, lasts_s: Floats, acked_bytes: Floats, rtt_s: Floats, trips: float = 1.0) -> Floats:
-    """Bytes per second delivered around each piece, over about so many round trips."""
+    """Bytes per second delivered around each piece, over about ``trips`` round trips."""
     if len(start_s) == 0:
         return np.empty(0)
     ends = np.append(start_s, start_s[-1] + lasts_s[-1])
@@ -120,7 +120,7 @@ def rates(start_s: Floats, lasts_s: Floats, acked_bytes: Floats, rtt_s: Floats, 
     acked = np.append(acked_bytes, acked_bytes[-1])
     usual = float(np.nanmedian(rtt_s)) if np.isfinite(rtt_s).any() else SHORTEST_WINDOW_S
     half = max(usual, 2 * float(np.median(lasts_s)), SHORTEST_WINDOW_S) * trips / 2
-    # In place: of a large capture each of these takes much memory.
+    # In place: for a large capture, each of these arrays takes much memory.
     left = lasts_s / 2
     left += start_s
     right = left + half
@@ -135,7 +135,7 @@ def rates(start_s: Floats, lasts_s: Floats, acked_bytes: Floats, rtt_s: Floats, 
 
 
 def recent_most(values: Floats, lasts_s: Floats, within_s: float) -> Floats:
-    """The greatest of the last ``within_s`` at each piece."""
+    """For each piece, the greatest value of the last ``within_s``."""
     if len(values) == 0:
         return values
     usual = max(float(np.median(lasts_s)), 1e-6)
@@ -146,7 +146,7 @@ def recent_most(values: Floats, lasts_s: Floats, within_s: float) -> Floats:
 
 
 def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
-    """The value below which ``share`` of the weights lie; NaN of nothing."""
+    """The value below which ``share`` of the weights lie; NaN without values."""
     there = np.isfinite(values) & (weights > 0)
     if not there.any():
         return float("nan")
@@ -158,7 +158,7 @@ def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
 
 
 def lasting(mask: Bools, lasts_s: Floats, least_s: float) -> Bools:
-    """``mask`` where it holds for ``least_s`` on end."""
+    """``mask``, restricted to where it is True for at least ``least_s`` in a row."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
     kept = np.zeros(len(mask), dtype=bool)
     for first, behind in zip(edges[::2], edges[1::2], strict=True):

@@ -33,11 +33,11 @@ def read(
     place: Source | None = None,
     target_bps: float | None = None,
 ) -> Diagnosis | None:
-    """Why ``connection`` was not faster; the busier side is the ``sender`` unless told otherwise.
+    """Why ``connection`` was not faster; without a ``sender``, the busier side is it.
 
-    ``place``: where it was captured, if that is known; None: as the packets show it.
+    ``place``: where it was captured, if that is known; None: find out from the packets.
 
-    Needs the series of ``trace``. None where there is too little data.
+    Needs the series of ``trace``. Returns None if there is too little data.
     """
     seen = timeline(trace, connection, sender or busier(connection), place)
     if seen is None:
@@ -58,13 +58,13 @@ class Seen:
 def timeline(
     trace: Trace, connection: Connection, name: SideName, place: Source | None = None
 ) -> Seen | None:
-    """What is put before the rules; the arguments are those of :func:`read`."""
+    """The input of the rules; the arguments are those of :func:`read`."""
     if not worth_it(connection, name):
         return None
     scaled = _is_scaled(connection)
     source, sure, ways = _ways(trace, connection, name, place)
     facts = _facts(connection, name, ways.trips)
-    # Nobody else holds the packets, so that they are gone as soon as they are no longer needed.
+    # Nothing else refers to the packets, so they are freed as soon as they are no longer needed.
     found = capture.read(
         _packets(trace, connection, name, stamped=source != "sender"),
         source,
@@ -78,7 +78,7 @@ def timeline(
     made, facts = found
     blind = [] if sure else [_UNSURE]
     if not scaled:
-        # A flight that stays the same may be that of a full window, too.
+        # A flight that stays the same may be due to a full window, too.
         nothing = np.full_like(made.window_bytes, np.nan)
         made = replace(made, window_bytes=nothing, flat=np.zeros_like(made.flat))
         blind.append(_UNSCALED)
@@ -89,8 +89,8 @@ def timeline(
 
 @dataclass(frozen=True)
 class _Ways:
-    """Round trips of the whole path, and between the point of capture and the sender: those that count, and
-    as they were measured.
+    """Round trips of the whole path, and between the point of capture and the sender: corrected ones
+    (``behind``), and as measured (``echoes``).
     """
 
     trips: Trips
@@ -101,7 +101,7 @@ class _Ways:
 def _ways(
     trace: Trace, connection: Connection, name: SideName, place: Source | None
 ) -> tuple[Source, bool, _Ways]:
-    """The place of the capture, whether it is sure, and what follows for round trips."""
+    """The place of the capture, whether it is certain, and the round trips that follow from it."""
     rows = _of(trace.scan_rtt(), connection["id"], "time_ns", "rtt_ns", "from_side", "method")
     source, sure = where(connection, name) if place is None else (place, True)
     if not sure and (shown := _shown(rows, name)) is not None:
@@ -141,7 +141,7 @@ def _packets(trace: Trace, connection: Connection, name: SideName, *, stamped: b
         .collect()
     )
     length = len(rows)
-    # One after the other: of a column in several pieces a copy is made.
+    # One after the other, because a column in several chunks is copied.
     found = {column: rows.drop_in_place(column).to_numpy() for column in wanted}
     tail = found.pop("tail")
     if tail.any():
@@ -166,10 +166,10 @@ def _data_ns(trace: Trace, number: int, name: SideName) -> NDArray[np.int64]:
 HOST_NS: Final = 100_000
 """A host answers within this time."""
 _OPEN_BYTES: Final = 1 << 40
-"""A window that is not known is not taken for a full one."""
+"""A window that is not known must not look full."""
 _NOWHERE: Final = Trips(np.empty(0, np.int64), np.empty(0, np.int64))
 _UNSURE: Final = Blind(
-    "where it was captured", "neither end is recognised; it is taken for a capture at the sender"
+    "where it was captured", "neither end is recognised, so it is treated as a capture at the sender"
 )
 _UNTIMED: Final = Blind(
     "whether the application, a queue or the congestion window was the limit",
@@ -177,12 +177,12 @@ _UNTIMED: Final = Blind(
 )
 _UNSCALED: Final = Blind(
     "whether the receiver's window was full",
-    "the handshake is not in the capture, and with it the scale of the windows",
+    "the handshake, which carries the window scale, is not in the capture",
 )
 
 
 def _shown(rows: pl.DataFrame, sender: SideName) -> Source | None:
-    """The place, by the least round trips to either end; None if they do not show it.
+    """The place, from the minimum round trips to either end; None if they do not show it.
 
     For a connection whose beginning was not captured, by the rule of ``crates/trace/src/tcp/place.rs``.
     """
@@ -205,8 +205,8 @@ def _shown(rows: pl.DataFrame, sender: SideName) -> Source | None:
 def _needless(
     first: NDArray[np.int64], payload_bytes: NDArray[np.int32], trace: Trace, number: int, sender: SideName
 ) -> NDArray[np.bool_]:
-    """Whether the receiver reported a segment by DSACK: a probe of the tail that had not been needed does not
-    make the congestion window smaller (RFC 8985 section 7.4).
+    """Whether the receiver reported a segment by DSACK: a tail loss probe that was not needed does not reduce
+    the congestion window (RFC 8985 section 7.4).
     """
     import polars as pl
 
@@ -227,12 +227,12 @@ def _of(frame: pl.LazyFrame, number: int, *columns: str) -> pl.DataFrame:
 
 
 def _is_scaled(connection: Connection) -> bool:
-    """Whether windows are known as they are."""
+    """Whether the scale of windows is known."""
     return connection["begin"] == "handshake"
 
 
 def _to_sender_ns(connection: Connection, sender: SideName) -> int | None:
-    """From the point of capture to the sender and back, by the handshake."""
+    """The round trip from the point of capture to the sender, from the handshake."""
     to_b, to_a = connection["handshake_ns"]
     return to_a if sender == "a" else to_b
 
@@ -240,7 +240,7 @@ def _to_sender_ns(connection: Connection, sender: SideName) -> int | None:
 def _trips(
     rows: pl.DataFrame, connection: Connection, sender: SideName, source: Source, data_ns: NDArray[np.int64]
 ) -> tuple[Trips, Trips]:
-    """Of the whole path, and from the point of capture, which is not at the sender, to the sender."""
+    """Round trips of the whole path, and from the point of capture, not at the sender, to the sender."""
     ours = _series(rows, sender, "ack").least(least_ns(connection, sender))
     at_first = _to_sender_ns(connection, sender)
     echoes = _series(rows, "b" if sender == "a" else "a", "echo")

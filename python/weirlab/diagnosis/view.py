@@ -1,4 +1,4 @@
-"""What the rules look at: a timeline, and what follows from it."""
+"""The input of the rules: a timeline, and what follows from it."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
 
 QUEUE_RATIO: Final = 1.1
-"""A round trip so much longer than the least, and by ``QUEUE_S`` more, has waited in a queue."""
+"""A round trip longer than the least by this ratio plus ``QUEUE_S`` includes waiting in a queue."""
 PLAIN_QUEUE_RATIO: Final = 1.2
 FULL_QUEUE_RATIO: Final = 1.05
-"""Before losses at a bottleneck that is known."""
+"""The same before losses at a bottleneck that is known."""
 FULL: Final = 0.8
-"""Of the capacity, from which on it counts as used in full (as in BBR's and Dapper's rules)."""
+"""Share of the capacity from which on it counts as fully used (as in BBR's and Dapper's rules)."""
 LEAST_QUEUED: Final = 0.1
-"""Share of the time for which a queue must stand before the rate meanwhile is taken for the capacity."""
+"""Share of the time with a standing queue from which on the rate meanwhile counts as the capacity."""
 SHARED_TRIPS: Final = 8
 """Round trips for which others must have had a part: acknowledged data comes in bursts, too."""
 STEADY_RATE_TRIPS: Final = 4
-"""Round trips after which a rate is none of a burst."""
+"""Round trips over which a rate is no longer that of a burst."""
 MOSTLY: Final = 0.5
-"""Of the time, for which a queue must stand meanwhile."""
+"""Share of that time in which a queue must be standing."""
 PROBED: Final = 0.03
-"""The same of a sender that paces, in which it sends faster for a while to see whether more gets through
+"""``LEAST_QUEUED`` for a sender that paces, which sends faster for a while to see whether more gets through
 (BBR: a quarter more in one of eight round trips)."""
 FASTER: Final = 1.12
-"""Than what is usually delivered, when it does so."""
+"""Ratio to the usual delivery rate while it does so."""
 STEADY_TRIPS: Final = 16
 """Round trips in which BBR's estimate grows by half as long as its probes find more capacity."""
 STEADY: Final = 1.1
 AT_LIMIT: Final = 0.95
-"""Of the socket's pacing limit."""
+"""Share of the socket's pacing limit from which on it counts as reached."""
 ROOM: Final = 1 / 3
-"""Of the congestion window that TCP may leave unused to send larger bursts (``tcp_tso_should_defer``)."""
+"""Share of the congestion window that TCP may leave unused for larger bursts (``tcp_tso_should_defer``)."""
 
 
 @dataclass(frozen=True)
 class View:
-    """Masks are True, or numbers between 0 and 1, by piece of time."""
+    """A timeline with derived values; masks (True, or from 0 to 1) have an entry per piece of time."""
 
     timeline: Timeline
     facts: Facts
@@ -73,7 +73,7 @@ class View:
     def window_full(self) -> Bools:
         """The receiver's window has no room for a segment, or had none within the last round trip.
 
-        As long as data waits, a sender leaves room unused only to fill it by a larger burst
+        While data waits, a sender leaves room unused only to fill it with a larger burst
         (``tcp_tso_should_defer``).
         """
         t = self.timeline
@@ -84,7 +84,7 @@ class View:
 
     @cached_property
     def queued(self) -> Bools:
-        """A queue stands on the way to the receiver; where only round trips are known, on the path."""
+        """There is a queue on the way to the receiver; if only round trips are known, on the path."""
         return self._waits(self._waited_s, QUEUE_RATIO, QUEUE_S)
 
     @cached_property
@@ -93,7 +93,7 @@ class View:
 
     @cached_property
     def acks_queued(self) -> Bools:
-        """A queue stands on the way back, and none on the way to the receiver."""
+        """There is a queue on the way back, and none on the way to the receiver."""
         back_s = self.timeline.back_s
         if back_s is None:
             return np.zeros(len(self.timeline.lasts_s), dtype=bool)
@@ -109,7 +109,7 @@ class View:
 
     @cached_property
     def paired(self) -> float | None:
-        """The capacity by pairs of segments, bytes per second, unless more was delivered for long."""
+        """The capacity from pairs of segments, bytes per second, unless more was delivered for long."""
         between, t = self.facts.between, self.timeline
         if between is None or between.capacity_bps is None:
             return None
@@ -119,17 +119,17 @@ class View:
 
     @cached_property
     def capacity(self) -> float | None:
-        """Of the bottleneck, bytes per second: what was delivered while a queue stood in front of it.
+        """The capacity of the bottleneck, bytes per second: what was delivered during a standing queue.
 
-        None where no queue was ever seen: then the most that was delivered says nothing of what could be,
-        unless a sender that paces tries whether there is more.
+        None if no queue was ever seen: then the highest delivered rate says nothing about the capacity,
+        unless a sender that paces probes for more.
         """
         found = self._behind_queue()
         return self._estimated() if found is None else found
 
     def _behind_queue(self) -> float | None:
         t = self.timeline
-        # Others may have a part of it while a queue stands.
+        # Other traffic may have a part of it during a standing queue.
         held, least, quantile = self.queued & ~self.idle, LEAST_QUEUED, 0.75
         paced = self.share(t.paced.astype(np.float64)) > MOSTLY
         if paced:
@@ -140,8 +140,8 @@ class View:
         if self.paired is not None and not paced:
             return self.paired if self._stands_long(held) else None
         found = weighted_quantile(self.rate[held], t.lasts_s[held], quantile)
-        # Delayed ACKs and busy hosts lengthen round trips, too; but nothing is faster than a full link, apart
-        # from what was held up before.
+        # Delayed ACKs and busy hosts lengthen round trips, too. But no rate exceeds that of a full link,
+        # except after data was held up.
         steady = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, STEADY_RATE_TRIPS)
         most = weighted_quantile(steady, t.lasts_s, 0.9)
         if not found > 0 or found < FULL * most:
@@ -149,25 +149,25 @@ class View:
         return found if self._stands_long(held) or self._no_slower(held) else None
 
     def _stands_long(self, held: Bools) -> bool:
-        """Most of the time in ``held`` is of stretches that nothing but a queue explains."""
+        """Whether ``held`` consists mostly of stretches that only a queue explains."""
         long = lasting(held, self.timeline.lasts_s, SHARED_TRIPS * self.facts.min_rtt_s)
         return self.share(long.astype(np.float64)) > MOSTLY * self.share(held.astype(np.float64))
 
     def _no_slower(self, held: Bools) -> bool:
-        """As much is delivered in ``held`` as otherwise: a round trip that is long for once means nothing."""
+        """Whether as much is delivered in ``held`` as otherwise: a single long round trip means nothing."""
         lasts_s = self.timeline.lasts_s
         usual = weighted_quantile(self.rate[held], lasts_s[held], 0.5)
         return not usual < FULL * weighted_quantile(self.rate, lasts_s * ~(held | self.idle), 0.5)
 
     def _probing(self) -> Bools:
-        """More left within the last round trips than is usually delivered."""
+        """More was sent in the last round trips than is usually delivered."""
         t = self.timeline
         left = rates(t.start_s, t.lasts_s, t.acked_bytes + t.flight_bytes, t.rtt_s)
         usual = weighted_quantile(self.rate, t.lasts_s, 0.5)
         return np.asarray(recent_most(left, t.lasts_s, 2 * self.facts.min_rtt_s) > FASTER * usual)
 
     def _estimated(self) -> float | None:
-        """By BBR, once its probes find no more."""
+        """The capacity that BBR estimates, once its probes find no more."""
         t, trips_s = self.timeline, STEADY_TRIPS * self.facts.min_rtt_s
         if not t.knows("estimate_bytes_per_s") or bool(self.at_limit.any()) or t.seconds < 3 * trips_s:
             return None
@@ -200,13 +200,13 @@ class View:
 
     @cached_property
     def shared(self) -> Bools:
-        """A queue stands, and for long this transfer is far from what it had at other times."""
+        """There is a standing queue, and this transfer gets much less than at other times, for long."""
         if self.capacity is None:
             return np.zeros(len(self.rate), dtype=bool)
         t = self.timeline
-        # Longer than a recovery, in which nothing is acknowledged and then much at once.
+        # Longer than a recovery, in which at first nothing is acknowledged, then much at once.
         rate = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, SHARED_TRIPS / 2)
-        # Senders that back off leave the queue empty now and then.
+        # When senders back off, the queue is empty for a moment.
         waited = np.cumsum(self.queued * t.lasts_s) - self.queued * t.lasts_s
         stands = rates(t.start_s, t.lasts_s, waited, t.rtt_s, SHARED_TRIPS / 2) > MOSTLY
         less = stands & (rate < FULL * self.capacity)
@@ -214,7 +214,7 @@ class View:
 
     @cached_property
     def saturated(self) -> Bools:
-        """A queue stands, and this transfer has all of the bottleneck."""
+        """There is a standing queue, and this transfer has the whole bottleneck."""
         if self.capacity is None:
             return np.zeros(len(self.rate), dtype=bool)
         full = self.queued & (self.rate >= FULL * self.capacity)
@@ -222,12 +222,12 @@ class View:
 
     @cached_property
     def lossy(self) -> Bools:
-        """Something was sent again before."""
+        """There was a retransmission before."""
         return np.asarray(self.timeline.lost > 0)
 
     @cached_property
     def before_losses(self) -> float:
-        """The usual round trip just before losses, by the least one; NaN where none is known."""
+        """The usual RTT just before losses divided by the minimum RTT; NaN if it is not known."""
         t = self.timeline
         at = np.flatnonzero(np.diff(t.lost, prepend=0.0) > 0)
         before = t.rtt_s[np.maximum(at - 1, 0)]
@@ -238,25 +238,25 @@ class View:
     @property
     def overflowed(self) -> bool:
         """A queue had filled up when something was lost."""
-        # Of a round trip that is hardly longer, only a known bottleneck says as much.
+        # A round trip that is hardly longer shows this only if the bottleneck is known.
         plain = PLAIN_QUEUE_RATIO + 2 * QUEUE_S / max(self.facts.min_rtt_s, QUEUE_S)
         return self.before_losses > (plain if self.capacity is None else FULL_QUEUE_RATIO)
 
     @cached_property
     def has_room(self) -> Bools:
-        """Data waits, and neither window keeps it back. Only the kernel knows."""
+        """Data waits, and neither window holds it back. Only the kernel knows."""
         t, mss = self.timeline, self.facts.mss_bytes
         cwnd = t.cwnd_room_bytes + t.flight_bytes
         waits = t.unsent_bytes >= mss
-        # Who paces sends small bursts, and leaves no room for larger ones.
+        # A sender that paces sends small bursts, and leaves no room for larger ones.
         unused = (0.0 if self.facts.pacing else ROOM) * cwnd + 2 * mss
         return np.asarray(waits & (t.cwnd_room_bytes > unused) & ~self.window_full & ~t.recovery)
 
     def share(self, weights: Floats) -> float:
-        """Of the time."""
+        """The share of the time, weighted with ``weights``."""
         whole = self.timeline.seconds
         return float((weights * self.timeline.lasts_s).sum()) / whole if whole > 0 else 0.0
 
     def usual(self, values: Floats, weights: Floats, share: float = 0.5) -> float:
-        """The median of ``values`` in the pieces that count; NaN of nothing."""
+        """The median (or quantile ``share``) of ``values`` over weighted pieces; NaN if there are none."""
         return weighted_quantile(values, weights * self.timeline.lasts_s, share)

@@ -8,7 +8,7 @@ from weirlab.diagnosis.causes import Source
 from weirlab.trace.facts import Connection, SideName, busier, side
 
 LEAST_SEGMENTS: Final = 20
-"""With data. Fewer say nothing of what limits a transfer."""
+"""Segments with data. Fewer say nothing about what limits a transfer."""
 LEAST_TRIPS: Final = 4
 """Round trips that a transfer must last."""
 
@@ -34,7 +34,7 @@ def source(connection: Connection, sender: SideName) -> tuple[Source, bool]:
 
 
 def least_ns(connection: Connection, sender: SideName) -> int:
-    """The least round trip of the whole path that anything shows; 0 if nothing does."""
+    """The minimum RTT of the whole path, ns; 0 if it is not known."""
     there = side(connection, sender)["rtt"]["min_ns"]
     whole = [each for each in connection["handshake_ns"] if each is not None]
     known = [sum(whole)] if len(whole) == 2 else []

@@ -22,7 +22,7 @@ else:
     _FRAMES = ("Trace", "from_folder", "read", "to_datetime")
 
     def __getattr__(name: str) -> Any:
-        """What needs Polars, imported when it is asked for: the table of ``weir trace`` does without."""
+        """What needs Polars, imported on first use: the table of ``weir trace`` does not need it."""
         if name not in _FRAMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from weirlab.trace import frames

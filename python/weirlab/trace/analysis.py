@@ -1,4 +1,4 @@
-"""The call into the engine, and what it needs checked before."""
+"""The call into the engine, and the checks before it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weirlab.trace.times import Window
 
 PERIOD_NS: Final = 100_000_000
 KEEP: Final = 100_000
-"""Connections that an answer holds at most, some 3 kB each; series have all."""
+"""Most connections in an answer, about 3 kB each; series have all."""
 
 SERIES: Final = ("connections", "segments", "rtt", "sack", "periods", "streams")
 """Names of the files of series, each ``NAME.parquet``."""
@@ -37,9 +37,9 @@ def analyse(
     Parameters
     ----------
     paths
-        pcap or pcapng, bare or in gzip or zstd; of a rotated record all files, in order.
+        pcap or pcapng, plain or in gzip or zstd; for a rotated record all files, in order.
     filter
-        Expression of libpcap (pcap-filter(7)); other packets are passed over.
+        Expression of libpcap (pcap-filter(7)); other packets are skipped.
     window
         Only packets of this time.
     series
@@ -47,22 +47,22 @@ def analyse(
     period_ns
         Length of a row of ``periods.parquet``, ns.
     decode_as
-        Ranges of UDP ports, ends included, that are RTP without proof.
+        Ranges of UDP ports, ends included, whose packets are treated as RTP without further evidence.
     keep
-        At most so many connections are returned, those with most bytes on the link.
+        Most connections that are returned: those with most bytes on the link.
 
     Returns
     -------
     Analysis
-        ``capture``, ``connections``, ``streams`` and ``esp``, of each what was left out, ``elapsed_ns``.
+        ``capture``, ``connections``, ``streams`` and ``esp``, how many of each were left out, ``elapsed_ns``.
 
     Raises
     ------
     InputError
-        A file is missing, is no capture, or is damaged (with the offset); the filter is not understood;
-        ``series`` is no place for its files, or one of them is a capture that is to be read.
+        A file is missing, is not a capture, or is damaged (with the offset); the filter is invalid;
+        ``series`` cannot hold its files, or one of them is a capture to be read.
     StoreError
-        The disk refuses ``series``.
+        ``series`` cannot be written.
     """
     from weirlab import _engine
 
@@ -94,7 +94,7 @@ def analyse(
 
 
 def refuse_inputs(outputs: Sequence[Path], inputs: Sequence[PathText], option: str) -> None:
-    """Raise ``InputError`` where a file that would be written, because of ``option``, is one to be read."""
+    """Raise ``InputError`` if a file to be written because of ``option`` is also one to be read."""
     for output in outputs:
         for given in inputs:
             if _same(output, Path(given)):
@@ -105,7 +105,7 @@ def refuse_inputs(outputs: Sequence[Path], inputs: Sequence[PathText], option: s
 
 def _same(one: Path, other: Path) -> bool:
     try:
-        # Also by way of links.
+        # This follows links.
         return one.samefile(other)
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""A part of captures as a file of its own."""
+"""Writes a part of captures to a new file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weirlab.trace.times import Window
 
 @dataclass(frozen=True)
 class Part:
-    """What was written: ``packets`` of the ``read`` ones, ``bytes`` of the file; times ns since 1970."""
+    """What was written: ``packets`` out of ``read``, and the ``bytes`` of the file; times: ns since 1970."""
 
     path: Path
     packets: int
@@ -32,13 +32,13 @@ class Part:
 
 
 def check(paths: PathText | Sequence[PathText], out: Path, option: str = "out") -> None:
-    """Raise ``InputError`` for what :func:`cut` refuses before it reads anything."""
+    """Raise ``InputError`` for anything that :func:`cut` refuses before it reads."""
     listed = _listed(paths)
     refuse_inputs([out], listed, option)
     files.check_output(out, option)
     for path in map(Path, listed):
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise InputError(f"{option}: {files.shown(path)} can be read once only; save it to a file first")
+            raise InputError(f"{option}: {files.shown(path)} can be read only once; save it to a file first")
 
 
 def _listed(paths: PathText | Sequence[PathText]) -> list[PathText]:
@@ -64,14 +64,14 @@ def cut(
     window
         Only packets of this time.
     option
-        What messages call ``out``.
+        The name of ``out`` in messages.
 
     Raises
     ------
     InputError
         A capture cannot be read, no packet is left, or ``out`` is one of the captures.
     StoreError
-        The disk refuses.
+        The file cannot be written.
     """
     from weirlab import _engine
 
@@ -90,7 +90,7 @@ def cut(
         )
         if not told["written"]:
             raise InputError(
-                f"{option} {files.shown(out)}: none of {told['read']:,} packets was chosen; not written"
+                f"{option} {files.shown(out)}: none of {told['read']:,} packets was selected; not written"
             )
         found.append(
             Part(
@@ -103,19 +103,19 @@ def cut(
             )
         )
 
-    # Whoever may read the capture need not be who may read its copy.
+    # Users who may read the copy may not be the ones who may read the capture.
     files.write(out, fill, private=True)
     return found[0]
 
 
 def of(connection: Connection) -> str:
-    """The filter that takes the packets of ``connection``, and of others between the same two ends."""
+    """The filter that accepts the packets of ``connection``, and of others between the same two ends."""
     a, b = connection["a"], connection["b"]
     ways = " or ".join(
         f"(src host {one['addr']} and src port {one['port']} and dst host {other['addr']} "
         f"and dst port {other['port']})"
         for one, other in ((a, b), (b, a))
     )
-    # Each "vlan" moves what follows behind one tag.
+    # Each "vlan" applies the rest of the filter behind one more tag.
     tags = "".join(f"vlan {number} and " for number in re.findall(r"\d+", connection["vlan"]))
     return f"{tags}tcp and ({ways})"

@@ -1,4 +1,4 @@
-"""What an analysis tells, as ``weirlab._engine.analyse`` gives it: mappings, so that nothing has to be built.
+"""The result of ``weirlab._engine.analyse``: plain mappings, so that nothing has to be built.
 
 Definitions of all numbers are in ``docs/trace.md``.
 """
@@ -34,7 +34,7 @@ MEANINGS: Final = (
 """Names of ``meaning`` in the table of segments, in the order of their numbers."""
 
 RETRANSMISSIONS: Final = ("timeout", "fast", "tail_probe", "handshake", "unexplained")
-"""Causes of what was sent again; the same words are meanings and fields of ``Retransmissions``."""
+"""Causes of retransmissions; the same words are meanings and fields of ``Retransmissions``."""
 
 METHODS: Final = ("ack", "timestamp", "echo")
 """Names of ``method`` in the table of round trips, in the order of their numbers."""
@@ -51,7 +51,7 @@ class Summary(TypedDict):
 
 
 class Retransmissions(TypedDict):
-    """Packets sent again, each counted once by its cause; ``bytes`` is their payload."""
+    """Retransmitted packets, each counted once by its cause; ``bytes`` is their payload."""
 
     total: int
     bytes: int
@@ -61,7 +61,7 @@ class Retransmissions(TypedDict):
     handshake: int
     unexplained: int
     spurious: int
-    """Among all of them, those that the receiver had already."""
+    """Among all of them, those that the receiver already had."""
 
 
 class SynOptions(TypedDict):
@@ -129,7 +129,7 @@ class Connection(TypedDict):
 
 
 class File(TypedDict):
-    """What is told about a file."""
+    """Facts about a file."""
 
     path: str
     format: str
@@ -142,7 +142,7 @@ class File(TypedDict):
 
 
 class Capture(TypedDict):
-    """What was read, and what of it was passed over."""
+    """What was read, and what was skipped."""
 
     files: list[File]
     packets: int
@@ -158,7 +158,7 @@ class Capture(TypedDict):
     not_ip: int
     other_ip: int
     opaque: dict[str, int]
-    """What may have IP in it and is not looked into, by its name; see ``words.OPAQUE``."""
+    """Packets that may contain IP but are not analysed, by name; see ``passed.OPAQUE``."""
     malformed: int
     unknown_link: int
     unknown_links: list[int]
@@ -195,7 +195,7 @@ class Stream(TypedDict):
     last_ns: int
     expected: int
     lost: int | None
-    """None where it cannot be told: over IAX2, from senders whose time stamps are not those of the speech."""
+    """None if it is unknown: over IAX2, if the sender's time stamps are not those of the speech."""
     loss_estimated: bool
     loss_runs: int
     longest_run: int
@@ -235,7 +235,7 @@ class Analysis(TypedDict):
     connections_left_out: int
     streams: list[Stream]
     streams_left_out: int
-    """Streams beyond the bound, that are not in the answer."""
+    """Streams beyond the limit, which are not in the answer."""
     esp: list[EspFlow]
     esp_left_out: int
     elapsed_ns: int
@@ -262,7 +262,7 @@ def busier(connection: Connection) -> SideName:
 
 
 def link_bytes(connection: Connection) -> int:
-    """Bytes of all its frames: by these the engine keeps the greatest connections."""
+    """Bytes of all its frames, by which the engine selects the largest connections."""
     return connection["a"]["link_bytes"] + connection["b"]["link_bytes"]
 
 
@@ -272,7 +272,7 @@ def endpoint(end: Side) -> str:
 
 
 def place(addr: str, port: int) -> str:
-    """The same of an address and a port; without port 0."""
+    """The same for an address and a port; port 0 is left out."""
     if not port:
         return addr
     return f"[{addr}]:{port}" if ":" in addr else f"{addr}:{port}"

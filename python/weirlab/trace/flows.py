@@ -1,4 +1,4 @@
-"""Which connections are meant by ``10.0.0.1:40000-192.0.2.1:443``."""
+"""Which connections ``10.0.0.1:40000-192.0.2.1:443`` selects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class End:
 
 @dataclass(frozen=True)
 class Flow:
-    """Two ends; which of them began the connection does not matter."""
+    """Two ends; it does not matter which of them opened the connection."""
 
     one: End
     other: End = End()
@@ -56,7 +56,7 @@ def parse(text: str, option: str = "--flow") -> Flow:
 
 
 def select(connections: Sequence[Connection], flows: Sequence[Flow]) -> list[Connection]:
-    """Those that fit one of ``flows``; all without any."""
+    """The connections that match one of ``flows``; all of them if ``flows`` is empty."""
     return [each for each in connections if not flows or any(flow.fits(each) for flow in flows)]
 
 

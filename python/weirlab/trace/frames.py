@@ -26,7 +26,7 @@ _NO_SERIES: Final = (
 
 
 class Trace:
-    """What captures say. Times are ns since 1970 (``to_datetime`` makes dates of them), sizes bytes.
+    """What captures show. Times are ns since 1970 (``to_datetime`` converts them), sizes are in bytes.
 
     A context manager: leaving it removes the series unless a folder of the caller's holds them.
 
@@ -54,7 +54,7 @@ class Trace:
 
     @property
     def capture(self) -> dict[str, Any]:
-        """What was read and what of it was passed over."""
+        """What was read, and what was skipped."""
         return dict(self.facts["capture"])
 
     @cached_property

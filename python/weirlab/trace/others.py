@@ -1,4 +1,4 @@
-"""What is in a capture beside TCP as tables."""
+"""Tables of what a capture has besides TCP."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from weirlab.tables import Table
 from weirlab.trace.facts import Analysis, EspFlow, Stream, place
 from weirlab.trace.quantities import NOTHING, count, duration, percent, size
 
-_STREAMS: Final = "Voice streams (weir quality tells how they were heard)"
+_STREAMS: Final = "Voice streams (weir quality rates them)"
 _STREAM_COLUMNS: Final = (
     "From > to", "SSRC", "Codec", "Packets", "Duration", "Lost", "Longest run", "Reordered", "Copies",
     "Mean jitter", "Max. jitter", "Longest gap",
@@ -18,7 +18,7 @@ _ESP_COLUMNS: Final = ("From > to", "SPI", "Packets", "Bytes", "Duration", "Lost
 
 
 def tables(analysis: Analysis, most: int) -> list[Table]:
-    """A row per voice stream and per ESP flow, ``most`` of each; no table where there are none."""
+    """A row per voice stream and per ESP flow, at most ``most`` of each; no table if there are none."""
     found = []
     if streams := analysis["streams"]:
         caption = titled(_STREAMS, len(streams), most, streams_left_out(analysis))
@@ -46,7 +46,7 @@ def _stream_row(each: Stream) -> tuple[str, ...]:
 
 
 def _lost(each: Stream) -> str:
-    """``5 (0.99 %)``; estimated with a ``~``."""
+    """``5 (0.99 %)``; with a ``~`` if it is estimated."""
     if each["lost"] is None:
         return NOTHING
     share = f" ({percent(each['lost'] / each['expected'])})" if each["lost"] and each["expected"] else ""
@@ -64,7 +64,7 @@ def _esp_row(each: EspFlow) -> tuple[str, ...]:
 
 
 def streams_left_out(analysis: Analysis) -> int:
-    """Voice streams that are not in the answer."""
+    """The number of voice streams that are not in the answer."""
     return analysis.get("streams_left_out", 0)
 
 

@@ -1,4 +1,4 @@
-"""What of a capture was passed over, in sentences: whoever finds nothing is to know why."""
+"""What was skipped in a capture, in sentences, so that an empty result is explained."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OPAQUE: Final = {
     "tunnel": "a tunnel with neither IP nor Ethernet inside",
     "deep": "tunnels in more than four tunnels",
 }
-"""What may have IP in it and is not looked into."""
+"""Packets that may contain IP but are not analysed."""
 
 UNREAD: Final = (
     ("malformed", "with headers that contradict themselves or are cut off"),
@@ -26,7 +26,7 @@ UNREAD: Final = (
 
 
 def opaque(counts: Mapping[str, int]) -> list[str]:
-    """A sentence about each kind of packet that is not looked into."""
+    """A sentence about each kind of packet that is not analysed."""
     return [
         f"{plural(number, 'packet')} {'carries' if number == 1 else 'carry'} {OPAQUE[name]}, which Weir does "
         "not look into."
@@ -35,7 +35,7 @@ def opaque(counts: Mapping[str, int]) -> list[str]:
 
 
 def unread(read: Mapping[str, Any]) -> str:
-    """A sentence about packets that could not be used; empty where there are none."""
+    """A sentence about packets that could not be used; empty if there are none."""
     said = [f"{plural(read[name], 'packet')} {what}" for name, what in UNREAD if read.get(name)]
     if said and read.get("unknown_links"):
         said = [text + _numbers(read) if text.endswith("does not know") else text for text in said]
@@ -43,7 +43,7 @@ def unread(read: Mapping[str, Any]) -> str:
 
 
 def instead_of_tcp(read: Mapping[str, Any]) -> str:
-    """What a capture without TCP has: ``12 are UDP and 3 not IP``; empty where there is TCP."""
+    """What a capture without TCP has: ``12 are UDP and 3 not IP``; empty if there is TCP."""
     if read["tcp"] or not read["selected"]:
         return ""
     numbers = {

@@ -1,4 +1,4 @@
-"""Numbers with units as captures have them: nothing is smaller than a byte, a nanosecond or a bit."""
+"""Numbers with units for captures, where nothing is smaller than a byte, a nanosecond or a bit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def duration(ns: float | None, digits: int = 3) -> str:
 
 
 def size(octets: float, digits: int = 3) -> str:
-    """``1.26 GB``, ``673 kB``, decimal as rates are."""
+    """``1.26 GB``, ``673 kB``: decimal, like rates."""
     return scaled(octets, _SIZES, digits, finest=0)
 
 

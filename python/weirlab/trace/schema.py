@@ -48,7 +48,7 @@ SIDE: Final[dict[str, Any]] = {
     "idle_max_ns": _I64,
     "congestion_marks": _I64,
 }
-"""What one side sent; in ``connections.parquet`` behind ``a_`` and ``b_``. Null: not in the capture."""
+"""What one side sent; in ``connections.parquet`` prefixed ``a_`` and ``b_``. Null: not in the capture."""
 
 CONNECTIONS: Final[dict[str, Any]] = {
     "connection": _U32,

@@ -38,7 +38,7 @@ def both(connection: Connection) -> list[tuple[str, str, str]]:
 
 
 def window(connection: Connection, end: Side) -> str:
-    """The window that ``end`` advertised, least to greatest; ``unscaled`` where the scale is not known."""
+    """The window that ``end`` advertised, least to greatest; ``unscaled`` if the scale is not known."""
     if end["window"] is None:
         return NOTHING
     low, high = end["window"]
@@ -47,7 +47,7 @@ def window(connection: Connection, end: Side) -> str:
 
 
 def scaled(connection: Connection) -> bool:
-    """Are windows what they say? The scale is in the handshake alone (RFC 7323 section 2.2)."""
+    """Whether the windows' scale is known: only the handshake has it (RFC 7323 section 2.2)."""
     return all(end["options"] is not None for end in sides(connection))
 
 

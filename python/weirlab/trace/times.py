@@ -1,4 +1,4 @@
-"""Points in time as people type and read them; as numbers ns since 1970, or since the first packet."""
+"""Points in time as people type and read them; internally ns since 1970, or since the first packet."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Window:
-    """From when to when packets count; None: without limit. Both count from the same beginning."""
+    """From when to when packets count; None: no limit. Both times have the same origin."""
 
     from_ns: int | None = None
     to_ns: int | None = None
@@ -110,7 +110,7 @@ def window(start: Moment | None, end: Moment | None) -> Window:
     given = [moment for moment in (start, end) if moment is not None]
     if len({moment.relative for moment in given}) > 1:
         raise InputError(
-            "one end of the window is a date, the other is since the first packet: give both alike"
+            "one end of the window is a date, the other is since the first packet: give both in the same form"
         )
     if start is not None and end is not None and end.ns <= start.ns:
         raise InputError("the window ends before it begins")

@@ -1,4 +1,4 @@
-"""What an analysis says, in sentences. Only what the packets show; causes beyond that are not guessed."""
+"""The results of an analysis in sentences: only what the packets show, without guessing causes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def capture(analysis: Analysis) -> str:
     every = [end for connection in shown for end in sides(connection)]
     segments = sum(end["data_packets"] for end in every)
     if segments:
-        scope = "" if not analysis["connections_left_out"] else f"; of the greatest {count(len(shown))}"
+        scope = "" if not analysis["connections_left_out"] else f"; of the largest {count(len(shown))}"
         text += f"{scope}, {_again(every)}"
     return f"{text}."
 
@@ -111,17 +111,17 @@ def cautions(analysis: Analysis) -> list[str]:
     read = analysis["capture"]
     notes = [each for each in (passed.unread(read),) if each] + passed.opaque(read["opaque"])
     if read["backwards"]:
-        notes.append(f"{plural(read['backwards'], 'packet')} had a time before that of the packet in front.")
+        notes.append(f"{plural(read['backwards'], 'packet')} had an earlier time than the packet before.")
     lost = sum(each.get("lost") or 0 for file in read["files"] for each in file["interfaces"])
     if lost:
-        notes.append(f"Whoever captured lost {plural(lost, 'packet')}, as the files say.")
+        notes.append(f"The capture lost {plural(lost, 'packet')}, according to its files.")
     if read.get("cut_short"):
-        notes.append("The capture ends inside a packet; all before it counts.")
+        notes.append("The capture ends inside a packet. Everything before it was read.")
     unseen = sum(end["unseen_bytes"] for connection in analysis["connections"] for end in sides(connection))
     if unseen:
         notes.append(
-            f"The capture missed packets: {octets(unseen)} were acknowledged and never seen. "
-            "Retransmissions and flight may be counted wrong there."
+            f"Packets are missing from the capture: {octets(unseen)} was acknowledged but never seen. "
+            "Retransmissions and data in flight may be counted wrong there."
         )
     return notes
 
@@ -148,14 +148,14 @@ def conclusion(connection: Connection, sender: SideName | None = None) -> str:
 
 
 def _unopened(connection: Connection) -> str:
-    """What became of a SYN that opened no connection."""
+    """What happened to a SYN that opened no connection."""
     a, b = sides(connection)
     tries = f"{plural(a['syns'] - a['copies'], 'SYN')} from {endpoint(a)}"
     if connection["end"] == "reset" and b["resets"]:
         return f"Refused: {endpoint(b)} answered {tries} with an RST."
     if b["packets"]:
-        return f"No answer that fits: {tries}; what {endpoint(b)} sent is of another connection."
-    return f"Nobody answered: {tries}."
+        return f"No matching answer: {tries}; what {endpoint(b)} sent belongs to another connection."
+    return f"No answer: {tries}."
 
 
 def causes(sent: Side) -> str:
@@ -185,7 +185,7 @@ def _again(senders: Sequence[Side]) -> str:
 
 
 def _remarks(sent: Side, receiver: Side, *, far: bool) -> list[str]:
-    """What stands out; ``far``: it was captured at the receiver, who answers itself at once."""
+    """What stands out; ``far``: it was captured at the receiver, which sees its own answers at once."""
     remarks = []
     repeated = sent["retransmissions"]["handshake"]
     if repeated:

@@ -1,8 +1,8 @@
-"""Who may ask, and what browsers may do with the answers.
+"""Who may send requests, and what browsers may do with the answers.
 
-Without a token the service listens on loopback, and must not be used by web pages that the user visits: their
+Without a token the service listens on loopback, and must not serve web pages that the user visits: their
 requests name another host (DNS rebinding) or another origin. With a token everything but the page's own files
-needs it, as a bearer token or by the cookie that the first use of the token gives.
+needs it, as a bearer token or as the cookie that the first use of the token sets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPORT_POLICY: Final = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline' 'unsafe-eval'; img-src data: blob:; frame-ancestors 'self'"
 )
-"""Of a report, which somebody else may have put into the store: an origin of its own, and no network."""
+"""For a report, which may come from elsewhere: its own origin, and no network."""
 
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -49,7 +49,7 @@ class Keys:
     def __init__(self, settings: Settings) -> None:
         self._token = settings.token
         self._session = secrets.token_urlsafe(32)
-        # Cookies do not know ports: two services of one host would take each other's.
+        # Cookies ignore ports: two services on one host would overwrite each other's.
         self.cookie_name = f"weir-{settings.port}"
 
     @property
@@ -57,11 +57,11 @@ class Keys:
         return bool(self._token)
 
     def fits(self, token: str) -> bool:
-        """Is this the token? Takes as long whatever is wrong with it."""
+        """Whether this is the token, in constant time."""
         return self.needed and hmac.compare_digest(token.encode(), self._token.encode())
 
     def admits(self, request: Request) -> bool:
-        """Has the sender of ``request`` shown the token, now or before?"""
+        """Whether the sender of ``request`` has shown the token, now or before."""
         if not self.needed:
             return True
         kind, _, value = request.headers.get("authorization", "").partition(" ")
@@ -71,14 +71,14 @@ class Keys:
         return hmac.compare_digest(cookie.encode(), self._session.encode())
 
     def give(self, response: Response, *, secure: bool) -> None:
-        """Let the browser keep the cookie until it ends."""
+        """Set the cookie, which the browser keeps until it closes."""
         response.set_cookie(
             self.cookie_name, self._session, httponly=True, samesite="strict", secure=secure, path="/"
         )
 
 
 class Guard:
-    """ASGI middleware: refuses what is not allowed, and puts its headers on every answer."""
+    """ASGI middleware: refuses what is not allowed, and adds security headers to every answer."""
 
     def __init__(self, app: ASGIApp, keys: Keys, settings: Settings) -> None:
         self._app = app
@@ -107,28 +107,28 @@ class Guard:
     def _refusal(self, request: Request) -> Response | None:
         if not self._keys.needed and _host(request) not in self._hosts:
             return refused(
-                403, "This service answers to localhost and to its own address alone, not to other names."
+                403, "This service answers only to localhost and its own address, not to other names."
             )
         if request.method not in _SAFE and not _own_page(request):
-            return refused(403, "Another web site asked for this, so it is not done.")
+            return refused(403, "The request came from another web site.")
         path = request.url.path
         if path.startswith(("/api/", "/metrics")) and path != SESSION and not self._keys.admits(request):
             return refused(401, "This needs the token that weir web was started with.")
         if request.method not in _SAFE and path != UPLOAD:
             length = request.headers.get("content-length", "")
             if not length.isdecimal() or int(length) > _MOST_FORM_BYTES:
-                return refused(413, "That is more than any form of this page sends.")
+                return refused(413, "The request is larger than any form of this page.")
         return None
 
 
 def refused(status: int, message: str, kind: str = "Refused") -> JSONResponse:
-    """An answer that says why not."""
+    """An error answer with the reason."""
     content: dict[str, Any] = {"error": {"kind": kind, "message": message}}
     return JSONResponse(content, status)
 
 
 def elsewhere(request: Request) -> str:
-    """The address that ``request`` comes from; empty where that is this host."""
+    """The address that ``request`` comes from; empty if that is this host."""
     address = "" if request.client is None else request.client.host
     try:
         return "" if ip_address(address).is_loopback else address
@@ -144,7 +144,7 @@ def _host(request: Request) -> str:
 
 
 def _own_page(request: Request) -> bool:
-    """Does it come from our own page, or from something that is no browser?"""
+    """Whether ``request`` comes from this service's page, or not from a browser."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
     origin = request.headers.get("origin")

@@ -14,24 +14,27 @@ from typing import Any, Final
 from weirlab.web.children import NO_MEMORY
 
 Deed = Callable[[dict[str, Any]], dict[str, Any]]
-"""Does what a request asks for, and returns the answer."""
+"""Handles a request, and returns the answer."""
 
 ENVIRONMENT: Final = {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 """Address space is limited, and every thread takes some of it."""
 
 
 def serve(deeds: Mapping[str, Deed], file: str) -> None:
-    """Read the request, do what it names, and answer it; ``file`` of its folder is what the user knows."""
+    """Read the request, carry it out, and answer it.
+
+    ``file`` in the request's folder is what the user knows by the request's ``name``.
+    """
     request = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_the_service, daemon=True).start()
     _limit(int(request["memory_bytes"]), int(request["most_s"]))
-    # What is not asked of a standard stream that may be broken already.
+    # Not through a standard stream, which may be broken already.
     os.write(1, json.dumps(answer(deeds, request, file)).encode())
     os._exit(0)
 
 
 def answer(deeds: Mapping[str, Deed], request: dict[str, Any], file: str) -> dict[str, Any]:
-    """What a deed returns, or what failed."""
+    """The answer of a deed, or its failure."""
     try:
         return deeds[request["do"]](request)
     except MemoryError:
@@ -58,7 +61,7 @@ def _limit(memory_bytes: int, most_s: int) -> None:
     limits = {
         resource.RLIMIT_AS: memory_bytes,
         resource.RLIMIT_CPU: most_s,
-        # Of one file: a capture of 1 GB in zstd may be one of 100 GB.
+        # Per file: a capture of 1 GB in zstd may decompress to 100 GB.
         resource.RLIMIT_FSIZE: 4 * memory_bytes,
         resource.RLIMIT_CORE: 0,
     }

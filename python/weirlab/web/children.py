@@ -1,8 +1,8 @@
-"""Child processes: what takes long or reads foreign bytes happens in them, few at a time, within limits.
+"""Child processes for work that takes long or reads foreign bytes: few at a time, within limits.
 
-A child reads one line of JSON, its request, from standard input, and writes one document of JSON, its
-answer, to standard output. Standard input stays open as long as the service lives: a child whose
-service is gone ends.
+A child reads one line of JSON, its request, from standard input, and writes one JSON document, its answer, to
+standard output. Standard input stays open as long as the service lives: a child ends when its service has
+gone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from weirlab.errors import WeirError
 from weirlab.quantities import plural
 
 NO_MEMORY: Final = (
-    "It needed more memory than is allowed here. Whoever runs the service can allow more with --max-memory."
+    "It needed more memory than is allowed here. The operator can allow more with --max-memory."
 )
 _LOOK_S: Final = 0.05
 _LAST: Final = 9
@@ -31,11 +31,11 @@ _LAST: Final = 9
 
 
 class Refusal(WeirError):
-    """A child says that its request cannot be fulfilled, or had to be ended."""
+    """A child could not fulfil its request, or had to be ended."""
 
 
 class Children:
-    """Threads that start a child process each, one after the other."""
+    """Threads, each of which runs one child process at a time."""
 
     def __init__(self, number: int) -> None:
         self._waiting: PriorityQueue[tuple[int, int, Callable[[], Any], Future[Any]]] = PriorityQueue()
@@ -48,11 +48,11 @@ class Children:
 
     @property
     def waiting(self) -> int:
-        """How many have not begun."""
+        """The number of jobs that have not begun."""
         return self._waiting.qsize()
 
     def submit(self, work: Callable[[], Any], *, urgent: bool = False) -> Future[Any]:
-        """Let one of the threads call ``work``; what is ``urgent``, since somebody waits, comes first."""
+        """Let one of the threads call ``work``; ``urgent`` work, which a user waits for, comes first."""
         return self._put(0 if urgent else 1, work)
 
     def ask(
@@ -69,7 +69,7 @@ class Children:
         Raises
         ------
         Refusal
-            It refuses, was ended by a limit, is ``unwanted`` meanwhile, or the service ends.
+            It refuses, exceeds a limit, becomes ``unwanted``, or the service ends.
         """
         if self._closing.is_set():
             raise Interrupted("The service ends.")
@@ -102,7 +102,7 @@ class Children:
         return _answer(process.returncode, answer[0] if answer else b"")
 
     def close(self) -> None:
-        """End the children at work, and begin no more. What they were asked for can be asked again."""
+        """End the running children, and start no more. Their requests can be repeated."""
         self._closing.set()
         for _ in self._threads:
             self._put(_LAST, lambda: None)
@@ -112,7 +112,7 @@ class Children:
     def _put(self, priority: int, work: Callable[[], Any]) -> Future[Any]:
         future: Future[Any] = Future()
         with self._lock:
-            # What comes first is begun first.
+            # First come, first served.
             self._count += 1
             self._waiting.put((priority, self._count, work, future))
         return future
@@ -149,7 +149,7 @@ class Children:
 
 
 class Interrupted(Refusal):
-    """The service ended first; it will be done when the service runs again."""
+    """The service ended first; the work will be done when the service runs again."""
 
 
 def _answer(code: int, text: bytes) -> Any:

@@ -154,7 +154,7 @@ class VoiceOptions:
     ] = None
 
     def settings(self) -> VoiceSettings | None:
-        """What is asked for, understood; None for no zone management."""
+        """The parsed settings; None for no zone management."""
         others = {
             "--voice-zones": self.voice_zones,
             "--voice-rndc": self.voice_rndc,
@@ -225,7 +225,7 @@ class LimitOptions:
     ] = None
 
     def settings(self, listen: ListenOptions, rights: RightOptions, voice: VoiceSettings | None) -> Settings:
-        """All settings of the service, understood."""
+        """All settings of the service, parsed."""
         from weirlab.amounts import parse_size, parse_time
 
         address, port = bind(listen.bind_to)
@@ -267,7 +267,7 @@ def web(
         WEB.require()
         if settings.voice is not None:
             MANAGE.require()
-        # Imports Polars, which puts a handler of signals in place: before ours.
+        # Imports Polars, which installs a signal handler: before this command's.
         from weirlab.link.stopping import Stop
         from weirlab.web import service
 

@@ -1,8 +1,8 @@
 """What was measured or uploaded here, each under its data ID.
 
-A folder per measurement lies in ``web`` in the store: ``measurement.json`` says what it is and how far it has
-come; the other files are its data. Whoever knows a data ID may see the measurement; none can be guessed, and
-there is no list of them.
+Each measurement has a folder in ``web`` in the store: ``measurement.json`` says what it is and how far it has
+come; the other files are its data. Anyone who knows a data ID may see the measurement; IDs cannot be guessed,
+and there is no list of them.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class State:
     """Why it failed, how it was stopped, or why it was removed."""
     size_bytes: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
-    """What is told of it in a line."""
+    """What a line about it shows."""
 
 
 class Measurement:
-    """One of them. Every method may be called from any thread."""
+    """One measurement. Every method may be called from any thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,7 +72,7 @@ class Measurement:
 
     @property
     def state(self) -> State:
-        """Raises ``StoreError`` where it is damaged."""
+        """The stored state; raises ``StoreError`` if it is damaged."""
         kept = read_json(self.path / _STATE, f"delete {self.path}")
         try:
             return State(**kept)
@@ -80,14 +80,14 @@ class Measurement:
             raise StoreError(f"{self.path / _STATE} is damaged; delete {self.path}") from error
 
     def change(self, **changes: Any) -> State:
-        """Keep the state with ``changes``."""
+        """Store the state with ``changes``, and return it."""
         with self._lock:
             changed = replace(self.state, **changes)
             write_json(self.path / _STATE, asdict(changed))
             return changed
 
     def held_bytes(self) -> int:
-        """What its files take, in bytes."""
+        """The size of its files in bytes."""
         found = 0
         for path in self.path.rglob("*"):
             # It may be gone by now.
@@ -97,12 +97,12 @@ class Measurement:
         return found
 
     def remove(self, message: str) -> None:
-        """Remove its data; what it was, and ``message``, stays."""
+        """Remove its data; its state stays, with ``message``."""
         told = partial(self.change, stage="removed", message=message, facts={}, size_bytes=0)
         try:
             told()
         except WeirError:
-            # A full disk has room for this when the data is gone.
+            # A full disk has room for this once the data is gone.
             self.empty()
             told()
         self.empty()
@@ -117,7 +117,7 @@ class Measurement:
         return (self.path / name).exists()
 
     def read(self, name: str) -> Any:
-        """The JSON that :meth:`keep` kept under ``name``."""
+        """The JSON that :meth:`keep` stored under ``name``."""
         return read_json(self.path / name, f"delete {self.path}")
 
     def keep(self, name: str, value: object) -> None:
@@ -125,7 +125,7 @@ class Measurement:
 
 
 class Measurements:
-    """All of a store."""
+    """All measurements of a store."""
 
     def __init__(self, root: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._folder = root / FOLDER
@@ -134,7 +134,7 @@ class Measurements:
         self._lock = threading.Lock()
 
     def create(self, kind: Kind, name: str) -> Measurement:
-        """A new one; only its owner may look into its folder."""
+        """Create a measurement; its folder is readable only by its owner."""
         data_id = secrets.token_hex(16)
         path = self._folder / data_id
         files.make_folder(self._folder)
@@ -146,7 +146,15 @@ class Measurements:
         return self._remembered(data_id)
 
     def open(self, data_id: str) -> Measurement:
-        """The one with this data ID; raises :class:`Unknown` where there is none, and :class:`Removed`."""
+        """The measurement with this data ID.
+
+        Raises
+        ------
+        Unknown
+            There is none.
+        Removed
+            Its data was removed.
+        """
         if not _DATA_ID.fullmatch(data_id) or not (self._folder / data_id / _STATE).is_file():
             raise Unknown("There is no measurement with this data ID here.")
         one = self._remembered(data_id)
@@ -155,7 +163,7 @@ class Measurements:
         return one
 
     def all(self) -> Iterator[Measurement]:
-        """Every one, oldest first; damaged ones are left out."""
+        """All measurements, oldest first; damaged ones are left out."""
         found = []
         for path in self._folder.glob(f"*/{_STATE}"):
             if _DATA_ID.fullmatch(path.parent.name):

@@ -1,4 +1,4 @@
-"""What ``/metrics`` tells Prometheus, in its text format."""
+"""The metrics that ``/metrics`` reports, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from weirlab.web.transfers.desk import Transfers
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Samples = Iterable[tuple[dict[str, str], int]]
-"""Labels and a number each."""
+"""Samples: labels and a number each."""
 
 
 def text(shelf: Shelf, desk: Desk, children: Children, transfers: Transfers, scenarios: Scenarios) -> str:
-    """All of it."""
+    """The whole text."""
     tally = desk.tally
     runs = [({"kind": kind, "status": status}, number) for (kind, status), number in shelf.counts().items()]
     results = ("received", "refused", "analysed", "failed")

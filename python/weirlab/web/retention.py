@@ -1,6 +1,7 @@
 """How long measurements are kept: until they are too old, or until all together are too large.
 
-What is removed leaves its state behind, so that its data ID says what became of it. Runs of the store stay.
+A removed measurement leaves its state behind, so that its data ID still says what happened to it. Runs of
+the store stay.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from weirlab.web.settings import Settings
 
 _EVERY_S: Final = 60.0
 _OVER: Final = ("ready", "failed", "stopped")
-"""Stages of what nobody works at."""
+"""Stages of measurements that are not in progress."""
 
 
 def told(settings: Settings) -> str:
@@ -29,7 +30,7 @@ def told(settings: Settings) -> str:
     room = f"up to {size(settings.most_kept_bytes)} in all, the oldest removed first"
     match bool(settings.most_days), bool(settings.most_kept_bytes):
         case False, False:
-            return "Data is kept until somebody deletes it on the host."
+            return "Data is kept until it is deleted on the host."
         case True, False:
             return f"Data is kept {age}."
         case False, True:
@@ -40,19 +41,19 @@ def told(settings: Settings) -> str:
 
 @dataclass
 class Retention:
-    """Removes what is beyond the limits of ``settings``, in a thread of its own."""
+    """Removes what is beyond the limits of ``settings``, in its own thread."""
 
     settings: Settings
     measurements: Measurements
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     forget: Callable[[Measurement], object] = lambda one: None
-    """Called for what was removed, so that nobody holds on to it."""
+    """Called for what was removed, so that nothing still refers to it."""
     removed: int = 0
     _closing: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Look now and then; nothing is done without a limit."""
+        """Start the periodic sweep, if there is a limit."""
         if self.settings.most_days or self.settings.most_kept_bytes:
             self._thread = threading.Thread(target=self._work, name="weir-retention")
             self._thread.start()
@@ -69,7 +70,7 @@ class Retention:
         for one in self.measurements.all():
             state = one.state
             if state.stage == "removed":
-                # A child process may have been at work when it was.
+                # A child process may have been writing while it was removed.
                 one.empty()
                 continue
             total += (held := one.held_bytes())
@@ -81,7 +82,7 @@ class Retention:
             if not old and not (most and total > most):
                 continue
             why = f"data is kept for {plural(days, 'day')} here" if old else _room(most)
-            # One that is damaged, or was taken away, keeps nobody from removing the others.
+            # One that is damaged or gone must not keep the others from being removed.
             with suppress(WeirError, OSError):
                 if one.state.stage not in _OVER:
                     continue
@@ -92,7 +93,7 @@ class Retention:
 
     def _work(self) -> None:
         while True:
-            # Damaged, or on a disk that refuses: the others are looked at the next time.
+            # A damaged one, or a failing disk: the others get their turn in the next sweep.
             with suppress(WeirError, OSError):
                 self.sweep()
             if self._closing.wait(_EVERY_S):
@@ -100,4 +101,4 @@ class Retention:
 
 
 def _room(most: int) -> str:
-    return f"newer data needed its place, and {size(most)} are kept here in all"
+    return f"newer data needed the space, and at most {size(most)} is kept here in all"

@@ -1,4 +1,4 @@
-"""What can be asked for, and which part answers."""
+"""The routes of the service, and the parts that answer them."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def _captures(parts: Parts) -> APIRouter:
 
 
 def _of_kind(parts: Parts, kind: Kind, refusal: str) -> Callable[[str], Measurement]:
-    """What opens a measurement by its data ID, and refuses one of another ``kind``."""
+    """A function that opens a measurement by its data ID, and refuses one of another ``kind``."""
 
     def opened(data_id: str) -> Measurement:
         one = parts.measurements.open(data_id)
@@ -286,7 +286,7 @@ def _transfers(parts: Parts) -> APIRouter:
     def export(data_id: str, table: Literal["intervals", "connections"], format: rows.Format) -> Response:
         one = opened(data_id)
         if one.state.stage == "working":
-            raise InputError("The transfer is at work; its numbers can be had when it has ended.")
+            raise InputError("The transfer is still running; its numbers are available when it has ended.")
         content = rows.export(one.path, table, format)
         return sending.attachment(io.BytesIO(content), f"weir-{data_id[:8]}-{table}.{format}")
 

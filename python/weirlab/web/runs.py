@@ -24,7 +24,7 @@ from weirlab.web.tables import for_page
 
 _ANSWER: Final = re.compile(r'<h1 id="answer-title">(.*?)</h1>', re.DOTALL)
 _HEAD_BYTES: Final = 200_000
-"""The answer stands before charts and scripts."""
+"""Bytes of a report that are searched: the answer comes before charts and scripts."""
 _MOST_REPORT_S: Final = 300.0
 
 
@@ -55,7 +55,7 @@ class Shelf:
         }
 
     def compare(self, before: str, after: str) -> dict[str, Any]:
-        """``weir compare`` of two runs, with its own words."""
+        """``weir compare`` of two runs, in the same words."""
         outcome = compare_runs(self._store, [before], [after], comparing.TermsOptions().terms())
         return {
             "before": outcome.before[0].run_id,
@@ -67,7 +67,7 @@ class Shelf:
         }
 
     def report(self, run_id: str) -> Path:
-        """The file of a report that is there; raises ``InputError`` where there is none."""
+        """The file of an existing report; raises ``InputError`` if there is none."""
         run = self._store.open(run_id)
         path = run.path / REPORT
         # A link would lead out of the store.
@@ -76,7 +76,7 @@ class Shelf:
         return path
 
     def prepare(self, run_id: str) -> Future[None]:
-        """Let the report be there: drawn by a child process, unless it is there and newer than the run."""
+        """Have a child process draw the report, unless there is one that is newer than the run."""
         run = self._store.open(run_id)
         done: Future[None] = Future()
         match self._report_state(run):
@@ -114,7 +114,7 @@ class Shelf:
         }
 
     def _answer(self, path: Path) -> str:
-        """The sentence at the head of the run's report; empty where there is no report."""
+        """The sentence at the head of the run's report; empty if there is no report."""
         report = path / REPORT
         try:
             stamp = report.lstat().st_mtime_ns

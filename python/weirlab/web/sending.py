@@ -1,4 +1,4 @@
-"""Files sent to be kept."""
+"""Files sent as downloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application, and the server that runs it until it is told to end."""
+"""The application, and the server that runs it until a request to stop."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _STATUS: Final[tuple[tuple[type[WeirError], int], ...]] = (
 
 @dataclass(frozen=True)
 class Service:
-    """The application with what works behind it."""
+    """The application and the parts behind it."""
 
     app: FastAPI
     desk: Desk
@@ -83,7 +83,7 @@ class Service:
 def service(
     settings: Settings, store: Store, closing: Callable[[], bool] = lambda: False
 ) -> Iterator[Service]:
-    """The application, ready for requests while inside; what earlier ones left undone is taken up."""
+    """The application, ready for requests inside the block; it resumes what earlier services left undone."""
     children = Children(settings.children)
     try:
         measurements = Measurements(store.root)
@@ -124,7 +124,7 @@ def service(
 
 
 def _voice(app: FastAPI, settings: VoiceSettings, port: int) -> VoiceDesk:
-    """Zone management, which needs an extra of its own."""
+    """Zone management, which needs its own extra."""
     from weirlab.web.voice import routes
     from weirlab.web.voice.desk import Desk
 
@@ -134,12 +134,12 @@ def _voice(app: FastAPI, settings: VoiceSettings, port: int) -> VoiceDesk:
 
 
 def run(settings: Settings, store: Store, stop: Stop, listening: Callable[[Settings], None]) -> Service:
-    """Serve until a request to stop; ``listening`` is told the address.
+    """Serve until a request to stop; ``listening`` gets the settings with the actual port.
 
     Raises
     ------
     LabError
-        The address cannot be had.
+        The address cannot be bound.
     """
     with _socket(settings) as listener:
         settings = replace(settings, port=listener.getsockname()[1])
@@ -162,7 +162,7 @@ def run(settings: Settings, store: Store, stop: Stop, listening: Callable[[Setti
 
 
 class _Server(uvicorn.Server):
-    """Signals are ours: ``Stop`` has them."""
+    """A server that leaves signals to ``Stop``."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -186,7 +186,7 @@ def _socket(settings: Settings) -> socket.socket:
         return socket.create_server((settings.address, settings.port), family=family, backlog=512)
     except OSError as error:
         raise LabError(
-            f"{settings.url} cannot be served: {error.strerror}; choose another address or port with --bind"
+            f"cannot serve {settings.url}: {error.strerror}; choose another address or port with --bind"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""How the service is run."""
+"""Settings of the service."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ LEAST_TOKEN: Final = 16
 
 @dataclass(frozen=True)
 class VoiceSettings:
-    """Zone management: which plan, where its zones go, and who vouches for users."""
+    """Zone management: which plan, where its zones go, and which proxy authenticates users."""
 
     database: str
     """Path or URL."""
     zones: str = ""
     """Folder for zone files; empty: nothing is published."""
     rndc: str = ""
-    """Configuration of rndc; empty: nobody is told of new zones."""
+    """Configuration of rndc; empty: no name server is notified of new zones."""
     servers: tuple[tuple[str, int], ...] = ()
-    """Addresses and ports of name servers, which are asked for serials."""
+    """Addresses and ports of name servers whose serials are queried."""
     catalog: str = ""
     """Name of the catalog zone; empty: there is none."""
     user_header: str = ""
-    """Header in which a proxy names the user; empty: none may."""
+    """Header in which a proxy names the user; empty: no header is accepted."""
     proxy: str = ""
-    """The address from which that header counts."""
+    """The address from which that header is accepted."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,16 @@ class Settings:
     token: str = ""
     most_upload_bytes: int = 4_000_000_000
     memory_bytes: int = 4_000_000_000
-    """Of a child process that reads a capture."""
+    """Limit for a child process that reads a capture."""
     most_s: float = 600.0
-    """Of the same."""
+    """Time limit for the same."""
     children: int = 1
-    """At once; captures wait for their turn."""
+    """Most child processes at once; captures wait for their turn."""
     most_transfer_s: float = 300.0
     most_days: int = 0
-    """How long data is kept, in days; 0: for ever."""
+    """How long data is kept, in days; 0: forever."""
     most_kept_bytes: int = 0
-    """How much of it in all; 0: as much as comes."""
+    """How much data is kept in all; 0: no limit."""
     allow_run: bool = False
     """Users may start scenarios, which run with the rights of the service."""
     voice: VoiceSettings | None = None
@@ -70,7 +70,7 @@ def name_server(text: str) -> tuple[str, int]:
     """Read ``192.0.2.53``, ``192.0.2.53:5353``, ``[2001:db8::53]:5353``; raises ``InputError`` for others."""
     address, port = bind(text, "--voice-server", DNS_PORT)
     if not port:
-        raise InputError(f"--voice-server {quoted(text)}: a server has a port")
+        raise InputError(f"--voice-server {quoted(text)}: the port of a server cannot be 0")
     return address, port
 
 
@@ -135,14 +135,14 @@ def domain_name(text: str, option: str) -> str:
 
 
 def check(settings: Settings) -> None:
-    """Raise ``InputError`` for a service that anybody could use."""
+    """Raise ``InputError`` for a service that anyone could use."""
     if settings.token and len(settings.token) < LEAST_TOKEN:
         raise InputError(
             f"--token: {len(settings.token)} characters can be guessed; give at least {LEAST_TOKEN}, for "
-            "instance those of: openssl rand -hex 16"
+            "example the output of: openssl rand -hex 16"
         )
     if not settings.token and not ip_address(settings.address).is_loopback:
         raise InputError(
             f"--bind {settings.address} lets other hosts in, so a token is needed: give --token TEXT or set "
-            "WEIR_WEB_TOKEN; for instance to the output of: openssl rand -hex 16"
+            "WEIR_WEB_TOKEN, for example to the output of: openssl rand -hex 16"
         )

@@ -87,7 +87,7 @@ def test_a_pacer_is_told_from_an_application_and_from_acks_beside_the_sender() -
     assert diagnosis.main.key == "pacing"
     assert diagnosis.share("pacing") > 0.95
     assert diagnosis.sentence.endswith(
-        "pacing held data back: segments left evenly, at 8.19 Mbit/s, and not as ACKs came."
+        "pacing held data back: segments left evenly, at 8.19 Mbit/s, and not right after ACKs."
     )
 
 

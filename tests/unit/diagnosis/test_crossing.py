@@ -24,7 +24,7 @@ def test_bytes_are_accounted_for_however_packets_were_split_and_joined() -> None
         0,
     )
     assert found.lost_bytes == 1000
-    assert crossing.sentences(found)[0] == "Between the captures 1.00 kB were lost, 20 % of what was sent."
+    assert crossing.sentences(found)[0] == "Between the captures, 1.00 kB was lost, 20 % of what was sent."
 
 
 def test_what_was_sent_again_without_need_arrives_twice() -> None:
@@ -33,8 +33,8 @@ def test_what_was_sent_again_without_need_arrives_twice() -> None:
     found, *_ = crossing.cross(sender, receiver)
     assert (found.lost_bytes, found.twice_bytes) == (0, 1000)
     assert crossing.sentences(found)[0] == (
-        "Nothing was lost between the captures, although data was sent again. 1.00 kB arrived twice: they "
-        "were sent again without need."
+        "Nothing was lost between the captures, although data was retransmitted. 1.00 kB arrived twice: it "
+        "was retransmitted needlessly."
     )
 
 
@@ -74,16 +74,16 @@ def test_what_is_missing_from_a_capture_is_not_taken_for_loss() -> None:
     whole = leg([(0, 1, 1000, 1000)])
     found, *_ = crossing.cross(replace(whole, whole=False), leg([]))
     assert found.lost_bytes is None
-    assert "is not told" in crossing.sentences(found)[0]
+    assert "is not known" in crossing.sentences(found)[0]
 
 
 @pytest.mark.parametrize(
     ("there", "back", "said"),
     [
-        ((5.0, 25.0), (5.0, 5.5), "A queue stood on the way to the receiver: data waited 20.0 ms"),
-        ((5.0, 5.5), (5.0, 25.0), "A queue stood on the way back: ACKs waited 20.0 ms"),
-        ((5.0, 25.0), (5.0, 15.0), "Queues stood on both ways"),
-        ((5.0, 5.5), (5.0, 5.5), "No queue stood on either way."),
+        ((5.0, 25.0), (5.0, 5.5), "There was a queue on the way to the receiver: data waited 20.0 ms"),
+        ((5.0, 5.5), (5.0, 25.0), "There was a queue on the way back: ACKs waited 20.0 ms"),
+        ((5.0, 25.0), (5.0, 15.0), "There were queues in both directions"),
+        ((5.0, 5.5), (5.0, 5.5), "There was no standing queue in either direction."),
     ],
 )
 def test_the_queue_is_on_the_way_whose_delay_grows(
@@ -101,7 +101,7 @@ def test_a_capture_in_between_tells_on_which_side_packets_were_lost_and_waited()
         for lost, delay in zip((0, 2_000), there, strict=True)
     )
     assert crossing.located(before, behind) == [
-        "Before the capture in between 0 B were lost, behind it 2.00 kB.",
-        "Data waited 500 µs on average before the capture in between, and 20.0 ms behind it.",
+        "Before the capture in between, 0 B was lost, and after it 2.00 kB.",
+        "Data waited 500 µs on average before the capture in between, and 20.0 ms after it.",
     ]
     assert crossing.located(before, before) == []

@@ -83,7 +83,7 @@ def test_what_bbr_probes_in_vain_is_the_capacity() -> None:
     diagnosis = found(**BBR)
     assert diagnosis.main.key == "bottleneck"
     assert diagnosis.share("bottleneck") > 0.95
-    assert diagnosis.sentence.endswith("it carries 16.0 Mbit/s, as the probes of BBR found.")
+    assert diagnosis.sentence.endswith("it carries 16.0 Mbit/s, as BBR's probes found.")
     # Its congestion window is always below the threshold; its start-up is over.
     assert diagnosis.share("slow_start") == 0
     assert found(**{**BBR, "bbr_pacing_gain_256ths": 739}).main.key == "slow_start"
@@ -93,7 +93,7 @@ def test_bbr_that_still_finds_more_is_held_back_by_its_own_pace() -> None:
     growing = np.linspace(0.3, 1.0, 801) * 100 * MSS / RTT_S
     diagnosis = found(**{**BBR, "bbr_bandwidth_bytes_per_s": growing})
     assert diagnosis.main.key == "pacing"
-    assert "BBR sent at 16.0 Mbit/s, by its estimate of what the path carries" in diagnosis.sentence
+    assert "BBR sent at 16.0 Mbit/s, from its estimate of the path's capacity" in diagnosis.sentence
     # Where much less leaves than the pace allows, the host is late.
     slow = {"bbr_bandwidth_bytes_per_s": growing, "pacing_rate_bytes_per_s": 1e9}
     assert found(**{**BBR, **slow}).main.key == "sender_host"
@@ -135,7 +135,7 @@ def test_a_window_that_fell_is_a_reader_that_does_not_read() -> None:
     window = half(500 * MSS, 0)
     diagnosis = found(snd_wnd_bytes=window, unacked=half(100, 0), wqueue_bytes=half(300 * MSS, 200 * MSS))
     assert diagnosis.share("application_read") == pytest.approx(0.5, abs=0.02)
-    assert "the scheduler of the receiver's host was not asked" in [each.why for each in diagnosis.blind]
+    assert "the scheduler of the receiver's host was not sampled" in [each.why for each in diagnosis.blind]
 
 
 def test_a_reader_that_waits_for_a_cpu_is_told_from_one_that_does_not_read() -> None:
@@ -155,7 +155,7 @@ def test_others_in_the_bottleneck_are_told_by_what_the_transfer_had_alone() -> N
     assert diagnosis.share("foreign") == pytest.approx(0.5, abs=0.06)
     assert diagnosis.share("bottleneck") == pytest.approx(0.5, abs=0.06)
     alone = found(rtt_us=90_000)
-    assert "own or foreign" in " ".join(each.why for each in alone.blind)
+    assert "own and foreign" in " ".join(each.why for each in alone.blind)
 
 
 def test_without_a_queue_the_rate_says_nothing_of_the_capacity() -> None:

@@ -57,7 +57,7 @@ def test_nothing_is_written_where_nothing_is_chosen_and_what_was_there_stays(
 ) -> None:
     out = tmp_path / "part.pcapng"
     out.write_bytes(b"before")
-    with pytest.raises(InputError, match=r"none of \d+ packets was chosen"):
+    with pytest.raises(InputError, match=r"none of \d+ packets was selected"):
         cutting.cut(capture, out, filter="udp", option="--pcapng")
     assert out.read_bytes() == b"before"
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -91,5 +91,5 @@ def test_one_packet_is_no_packets() -> None:
     assert words.cautions(made.analysis(capture={"timeless": 1, "backwards": 1, "opaque": {"deep": 1}})) == [
         "The capture has 1 packet without a time.",
         "1 packet carries tunnels in more than four tunnels, which Weir does not look into.",
-        "1 packet had a time before that of the packet in front.",
+        "1 packet had an earlier time than the packet before.",
     ]

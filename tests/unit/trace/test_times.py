@@ -46,7 +46,7 @@ def test_a_window_has_both_ends_of_one_kind_and_in_order() -> None:
     assert times.window(early, late) == Window(1, 2, True)
     assert times.window(None, late) == Window(None, 2, True)
     assert times.window(None, None) == Window()
-    with pytest.raises(InputError, match="give both alike"):
+    with pytest.raises(InputError, match="give both in the same form"):
         times.window(early, Moment(START_NS, False))
     with pytest.raises(InputError, match="ends before it begins"):
         times.window(late, early)

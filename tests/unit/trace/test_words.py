@@ -59,7 +59,7 @@ def test_answers_of_an_older_connection_are_not_told_as_silence() -> None:
         begin="syn", a=made.side("10.0.0.1", 1, syns=2), b=made.side("192.0.2.1", 2, packets=1)
     )
     assert words.conclusion(stale) == (
-        "No answer that fits: 2 SYNs from 10.0.0.1:1; what 192.0.2.1:2 sent is of another connection."
+        "No matching answer: 2 SYNs from 10.0.0.1:1; what 192.0.2.1:2 sent belongs to another connection."
     )
 
 
@@ -74,7 +74,7 @@ def test_a_single_segment_takes_no_time() -> None:
     [
         (
             {"begin": "syn", "a": made.side("10.0.0.1", 1, syns=3), "b": made.side("192.0.2.1", 2)},
-            "Nobody answered: 3 SYNs from 10.0.0.1:1.",
+            "No answer: 3 SYNs from 10.0.0.1:1.",
         ),
         (
             {"end": "reset", "a": made.side("10.0.0.1", 1), "b": made.side("192.0.2.1", 2, resets=1)},
@@ -95,7 +95,7 @@ def test_repeated_syns_are_no_share_of_the_data() -> None:
 def test_the_capture_is_summed_up_over_both_sides_of_all_connections() -> None:
     two = [made.connection(0), made.connection(1)]
     assert words.capture(made.analysis(two, connections_left_out=3, esp=[made.esp()])) == (
-        "3,002 packets (3.00 MB) in 2.10 s: 5 TCP connections and 1 ESP flow; of the greatest 2, "
+        "3,002 packets (3.00 MB) in 2.10 s: 5 TCP connections and 1 ESP flow; of the largest 2, "
         "10 of 4,000 segments were retransmitted (0.25 %), 2 of them spuriously."
     )
     assert words.capture(
@@ -108,12 +108,12 @@ def test_what_the_capture_lacks_is_said() -> None:
     notes = words.cautions(made.analysis([gap], capture={"malformed": 2, "cut_short": True}))
     assert notes[0] == "The capture has 2 packets with headers that contradict themselves or are cut off."
     assert notes[1].startswith("The capture ends inside a packet")
-    assert notes[2].startswith("The capture missed packets: 2,896 B were acknowledged and never seen.")
+    assert notes[2].startswith("Packets are missing from the capture: 2,896 B was acknowledged but")
     assert words.cautions(made.analysis([made.connection()])) == []
     dropping = made.files(1)
     dropping[0]["interfaces"] = [{"lost": 7}, {"lost": None}]
     assert words.cautions(made.analysis(capture={"files": dropping})) == [
-        "Whoever captured lost 7 packets, as the files say."
+        "The capture lost 7 packets, according to its files."
     ]
 
 

@@ -97,7 +97,7 @@ def test_a_name_that_leads_here_by_a_trick_of_dns_is_refused(client: TestClient)
 def test_other_web_sites_cannot_make_anything_happen(client: TestClient, headers: dict[str, str]) -> None:
     sent = client.post("/api/captures", content=b"x", headers=headers)
     assert sent.status_code == 403
-    assert "Another web site" in sent.json()["error"]["message"]
+    assert "another web site" in sent.json()["error"]["message"]
 
 
 def test_every_answer_forbids_what_the_page_does_not_need(client: TestClient) -> None:

@@ -52,7 +52,7 @@ def test_beyond_the_total_the_oldest_goes_first(tmp_path: Path) -> None:
     assert swept(tmp_path, most_kept_bytes=32_000 + 3 * 500).removed == 0
     assert swept(tmp_path, most_kept_bytes=25_000).removed == 1
     assert stages(*ones) == ["removed", "ready", "ready"]
-    assert "newer data needed its place, and 25.0 kB are kept here" in ones[0].state.message
+    assert "newer data needed the space, and at most 25.0 kB is kept here" in ones[0].state.message
 
 
 def test_what_is_being_made_stays_whatever_its_age(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_without_a_limit_nothing_is_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "sentence"),
     [
-        ({}, "until somebody deletes it"),
+        ({}, "until it is deleted"),
         ({"most_days": 1}, "for 1 day."),
         ({"most_kept_bytes": 10**11}, "up to 100 GB in all, the oldest removed first"),
         ({"most_days": 30, "most_kept_bytes": 10**11}, "for 30 days, and up to 100 GB in all"),

@@ -1,1 +1,1 @@
-"""A transfer captured at both of its ends: what became of its packets in between, and why it was slow."""
+"""A transfer captured at both ends: what happened to its packets in between, and why it was slow."""

@@ -1,4 +1,4 @@
-"""What became of a connection's data between a capture at its sender and one at its receiver; pure.
+"""What happened to a connection's data between a capture at its sender and one at its receiver; pure.
 
 Bytes are compared, not packets: network cards split what the sender's kernel hands to them, and join what
 they hand to the receiver's.
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 QUEUE_NS: Final = 1_000_000
-"""So much longer than the least on average: packets waited in a queue."""
+"""If delays are longer than the least by this much on average, packets waited in a queue."""
 PLAINLY: Final = 3.0
-"""Times as much as the other way: the queue stands there, and not there."""
+"""If packets wait this many times as long in one direction, the queue is in that direction alone."""
 
 
 @dataclass(frozen=True)
 class Leg:
-    """A connection in one capture, in its order; times in ns, by one clock for both.
+    """A connection in one capture, in capture order; times in ns, by the same clock for both captures.
 
-    ``seq``, ``payload_bytes`` and ``new_bytes`` (not seen before) are of each segment with data, at
-    ``data_ns``; ``ack`` of each packet of the receiver, at ``ack_ns``. Both count from the initial sequence
-    numbers.
+    ``seq``, ``payload_bytes`` and ``new_bytes`` (not seen before) describe each segment with data, at
+    ``data_ns``; ``ack`` describes each packet from the receiver, at ``ack_ns``. Both count from the initial
+    sequence numbers.
     """
 
     data_ns: Ints
@@ -44,11 +44,14 @@ class Leg:
 
     @property
     def ends(self) -> Ints:
-        """Of each segment, the sequence number behind it."""
+        """For each segment, the sequence number after its last byte."""
         return self.seq + self.payload_bytes
 
     def complete(self) -> Ints:
-        """When each segment had come, the sequence number up to which nothing was missing; not of none."""
+        """For each segment, the sequence number up to which nothing was missing once it had arrived.
+
+        There must be at least one segment.
+        """
         begins = np.where(self.new_bytes > 0, self.ends - self.new_bytes, np.iinfo(np.int64).max)
         missing = np.minimum.accumulate(begins[::-1])[::-1]
         reached = np.maximum.accumulate(self.ends)
@@ -57,7 +60,7 @@ class Leg:
 
 @dataclass(frozen=True)
 class Delay:
-    """How long one way took, ns, over ``count`` packets."""
+    """One-way delay in ns, over ``count`` packets."""
 
     count: int
     least: float
@@ -66,37 +69,37 @@ class Delay:
 
     @property
     def waited(self) -> float:
-        """Beyond the least, on average."""
+        """The mean delay above the least one."""
         return self.mean - self.least
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """All of a connection. Bytes are payload; ``lost_bytes`` None where a capture is not whole."""
+    """A whole connection. Bytes are payload; ``lost_bytes`` is None if packets are missing from a capture."""
 
     sent_bytes: int
     again_bytes: int
     """Of these, sent again."""
     arrived_bytes: int
     twice_bytes: int
-    """Of these, arrived before already: sent again without need."""
+    """Of these, had already arrived: needless retransmissions."""
     lost_bytes: int | None
-    """Sent, and not arrived; however often they were sent."""
+    """Sent but not arrived; every copy counts."""
     there: Delay | None
-    """Of data, from the sender's capture to the receiver's."""
+    """Delay of data from the sender's capture to the receiver's."""
     back: Delay | None
-    """Of ACKs, from the receiver's capture to the sender's."""
+    """Delay of ACKs from the receiver's capture to the sender's."""
 
 
 @dataclass(frozen=True)
 class Delays:
-    """One-way delays packet by packet: when it arrived, and how long it had taken; ns."""
+    """One-way delays packet by packet: when each arrived, and how long it took; ns."""
 
     time_ns: Ints
     delay_ns: Ints
 
     def summed(self) -> Delay | None:
-        """None of nothing."""
+        """The least, mean and greatest delay; None if there are none."""
         if len(self.delay_ns) == 0:
             return None
         found = self.delay_ns
@@ -104,7 +107,7 @@ class Delays:
 
 
 def cross(sender: Leg, receiver: Leg) -> tuple[Crossing, Delays, Delays]:
-    """What happened between the two, with the delays there (at the receiver) and back (at the sender)."""
+    """What happened between the two, and the delays of data (at the receiver) and ACKs (at the sender)."""
     there, back = _there(sender, receiver), _back(sender, receiver)
     sent, arrived = int(sender.payload_bytes.sum()), int(receiver.payload_bytes.sum())
     whole = sender.whole and receiver.whole
@@ -121,7 +124,7 @@ def cross(sender: Leg, receiver: Leg) -> tuple[Crossing, Delays, Delays]:
 
 
 def sentences(found: Crossing) -> list[str]:
-    """What the two captures say together, and neither of them alone."""
+    """Sentences on what the two captures show together, but neither shows alone."""
     said = [_fate(found)]
     if found.there is not None and found.back is not None:
         said.append(_ways(found.there, found.back))
@@ -129,62 +132,62 @@ def sentences(found: Crossing) -> list[str]:
 
 
 def located(before: Crossing, behind: Crossing) -> list[str]:
-    """On which side of a capture in between packets were lost, and where they waited."""
+    """Sentences on which side of a capture in between packets were lost, and where they waited."""
     said = []
     lost = before.lost_bytes, behind.lost_bytes
     if lost[0] is not None and lost[1] is not None and any(lost):
-        said.append(f"Before the capture in between {size(lost[0])} were lost, behind it {size(lost[1])}.")
+        said.append(f"Before the capture in between, {size(lost[0])} was lost, and after it {size(lost[1])}.")
     if before.there is not None and behind.there is not None:
         waits = before.there.waited, behind.there.waited
         if max(waits) >= QUEUE_NS:
             said.append(
                 f"Data waited {duration(waits[0])} on average before the capture in between, and "
-                f"{duration(waits[1])} behind it."
+                f"{duration(waits[1])} after it."
             )
     return said
 
 
 def _fate(found: Crossing) -> str:
     if found.lost_bytes is None:
-        return "What was lost between the captures is not told: packets are missing from one of them."
+        return "The loss between the captures is not known: packets are missing from one of them."
     if found.lost_bytes:
         said = (
-            f"Between the captures {size(found.lost_bytes)} were lost, "
+            f"Between the captures, {size(found.lost_bytes)} was lost, "
             f"{percent(found.lost_bytes / max(found.sent_bytes, 1))} of what was sent."
         )
     elif found.again_bytes:
-        said = "Nothing was lost between the captures, although data was sent again."
+        said = "Nothing was lost between the captures, although data was retransmitted."
     else:
         return "Nothing was lost between the captures."
     if found.twice_bytes:
-        said += f" {size(found.twice_bytes)} arrived twice: they were sent again without need."
+        said += f" {size(found.twice_bytes)} arrived twice: it was retransmitted needlessly."
     return said
 
 
 def _ways(there: Delay, back: Delay) -> str:
-    """On which of the two ways packets waited; the offset of the clocks does not matter for that."""
+    """A sentence: in which direction packets waited. The offset of the clocks does not matter."""
     waits = there.waited, back.waited
     longer, shorter = max(waits), min(waits)
     if longer < QUEUE_NS:
-        return "No queue stood on either way."
+        return "There was no standing queue in either direction."
     if longer < PLAINLY * shorter:
         return (
-            f"Queues stood on both ways: data waited {duration(there.waited)} on average, "
+            f"There were queues in both directions: data waited {duration(there.waited)} on average, "
             f"ACKs {duration(back.waited)}."
         )
     if there.waited > back.waited:
         return (
-            f"A queue stood on the way to the receiver: data waited {duration(there.waited)} in it on "
+            f"There was a queue on the way to the receiver: data waited {duration(there.waited)} in it on "
             f"average, ACKs {duration(back.waited)} on their way back."
         )
     return (
-        f"A queue stood on the way back: ACKs waited {duration(back.waited)} in it on average, "
+        f"There was a queue on the way back: ACKs waited {duration(back.waited)} in it on average, "
         f"data {duration(there.waited)} on its way to the receiver."
     )
 
 
 def _there(sender: Leg, receiver: Leg) -> Delays:
-    """Of what went beyond everything before it, and was sent only once."""
+    """Delays of data that continued the stream and was sent only once."""
     sent, came = _fronts(sender), _fronts(receiver)
     if len(sent) == 0 or len(came) == 0:
         return _NO_DELAYS
@@ -197,7 +200,7 @@ def _there(sender: Leg, receiver: Leg) -> Delays:
 
 
 def _back(sender: Leg, receiver: Leg) -> Delays:
-    """Of ACKs of new data that arrived."""
+    """Delays of ACKs of new data that arrived."""
     left, came = _risen(receiver.ack), _risen(sender.ack)
     if len(left) == 0 or len(came) == 0:
         return _NO_DELAYS
@@ -210,13 +213,13 @@ def _back(sender: Leg, receiver: Leg) -> Delays:
 
 
 def _fronts(leg: Leg) -> Ints:
-    """Segments that end beyond all before them, and of which nothing was there before."""
+    """Segments that end beyond all earlier ones and carry only new bytes."""
     rises = _risen(leg.ends)
     return np.asarray(rises[leg.new_bytes[rises] == leg.payload_bytes[rises]])
 
 
 def _risen(values: Ints) -> Ints:
-    """Where a value is greater than all before it."""
+    """The indices of values greater than all before them."""
     if len(values) == 0:
         return np.empty(0, dtype=np.int64)
     before = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(values)[:-1]])
@@ -224,7 +227,7 @@ def _risen(values: Ints) -> Ints:
 
 
 def _sent_again(leg: Leg, byte: Ints) -> NDArray[np.bool_]:
-    """Whether each byte is in a segment that carried what had been sent before."""
+    """Whether each byte is in a retransmitted segment."""
     again = np.flatnonzero(leg.new_bytes < leg.payload_bytes)
     if len(again) == 0:
         return np.zeros(len(byte), dtype=bool)

@@ -9,49 +9,49 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Fates:
-    """Of segments, as the sender's capture has them. The first four add up to all that were sent again."""
+    """Counts of segments in the sender's capture. The first four add up to all retransmissions."""
 
     lost: int
-    """What had been sent before was lost between the captures."""
+    """The earlier copy was lost between the captures."""
     late: int
-    """It was not lost: later segments overtook it. And copies that followed from such a one."""
+    """It was not lost: later segments overtook it. Further copies that followed from this count, too."""
     dropped: int
-    """It arrived, and the receiver's host never acknowledged it."""
+    """It arrived, but the receiver's host did not acknowledge it."""
     needless: int
-    """It arrived, and its ACK came too late or not at all."""
+    """It arrived, but its ACK came too late or not at all."""
     overtaken: int
     """Segments that later ones overtook, whether they were sent again or not."""
     overtaken_s: float
-    """How late the last of these came at most."""
+    """The longest time by which one of these was late."""
     duplicated: int
     """Segments that arrived more often than they were sent."""
     acks: int
-    """Packets of the receiver."""
+    """Packets that the receiver sent."""
     acks_lost: int
     """Of these, lost between the captures."""
 
     @property
     def again(self) -> int:
-        """Segments sent again."""
+        """Retransmitted segments."""
         return self.lost + self.late + self.dropped + self.needless
 
 
 @dataclass(frozen=True)
 class Between:
-    """All of it; times in s, None where they are not known."""
+    """All of the evidence; times in s, None if they are not known."""
 
     fates: Fates | None
-    """None where packets are missing from a capture."""
+    """None if packets are missing from a capture."""
     there_s: float | None
-    """What data waited on its way to the receiver, on average, beyond the least delay."""
+    """How long data waited on its way to the receiver, on average, beyond the least delay."""
     answer_s: float | None
-    """From the data that an ACK is for to the ACK, on average: the receiver's host, delayed ACKs included."""
+    """Mean time from data to its ACK at the receiver's host, delayed ACKs included."""
     back_s: float | None
-    """What ACKs waited on their way back, on average."""
+    """How long ACKs waited on their way back, on average."""
     capacity_bps: float | None
-    """Of the bottleneck: how far apart it let go of segments that were sent at once."""
+    """Capacity of the bottleneck, from the spacing of segments that were sent together."""
     pairs: int
-    """Pairs of segments that show it."""
+    """Pairs of segments that show the capacity."""
 
     def document(self) -> dict[str, Any]:
         """For JSON."""

@@ -1,8 +1,8 @@
-"""Why each segment was sent again, by what arrived of it; pure.
+"""Why each segment was retransmitted, judged by what arrived of it; pure.
 
-A copy cannot arrive before the least delay has passed. Hence what arrived earlier than that is of a copy
-that was sent before, which was not lost. How far the clocks of the two hosts are apart does not matter: the
-least delay is measured by the same two clocks.
+A copy cannot arrive before the least delay has passed. Hence data that arrived earlier than that belongs to
+an earlier copy, which was not lost. The offset of the two hosts' clocks does not matter: the least delay is
+measured by the same two clocks.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 SLACK: Final = 0.05
-"""Of the least round trip, and ``SLACK_NS``: a short segment may be so much faster than the least delay."""
+"""A short segment may be faster than the least delay by this share of the minimum RTT, and ``SLACK_NS``."""
 SLACK_NS: Final = 200_000
 AT_ONCE: Final = 3.0
-"""Least round trips until the next copy, which follows from the one before."""
+"""Minimum RTTs within which the next copy follows from the one before."""
 ANSWERED_BY: Final = 2
-"""Segments with data: at the latest the second one is acknowledged at once (RFC 5681 section 4.2)."""
+"""Segments with data: the second one, at the latest, is acknowledged at once (RFC 5681 section 4.2)."""
 _NEVER: Final = np.iinfo(np.int64).max
 
 
 def fates(sender: Leg, receiver: Leg, there_ns: float, back_ns: float) -> Fates:
-    """What became of all segments; both captures are whole.
+    """What happened to all segments; both captures must be whole.
 
     ``there_ns``, ``back_ns``: the least delay from the sender's capture to the receiver's, by their clocks,
     and that of ACKs on their way back.
     """
-    # However far the clocks are apart, both delays together are right.
+    # However far the clocks are apart, the sum of both delays is right.
     least_ns = there_ns - SLACK * (there_ns + back_ns) - SLACK_NS
     again = np.flatnonzero(sender.new_bytes < sender.payload_bytes)
     if len(receiver.seq) == 0:
@@ -45,7 +45,7 @@ def fates(sender: Leg, receiver: Leg, there_ns: float, back_ns: float) -> Fates:
     byte = sender.seq[again]
     sent, came = _copies(sender, byte), _copies(receiver, byte)
     arrived = came.count > 0
-    # What arrived before this copy could have was an earlier one; so was it where none is missing.
+    # What arrived before this copy could have was an earlier copy; so it was if no copy is missing.
     earlier = arrived & (
         (came.first_ns < _arrives(sender.data_ns[again], least_ns)) | (came.count >= sent.count)
     )
@@ -70,9 +70,9 @@ def fates(sender: Leg, receiver: Leg, there_ns: float, back_ns: float) -> Fates:
 
 @dataclass(frozen=True)
 class _Copies:
-    """Of bytes: in how many segments of a capture each is; in which first, and when; ``second`` likewise.
+    """For each byte: how many segments of a capture contain it, and the first two of these with their times.
 
-    Without such a segment its number is 0 and its time never.
+    If there is no such segment, its number is 0 and its time is ``_NEVER``.
     """
 
     count: Ints
@@ -89,7 +89,7 @@ def _copies(leg: Leg, byte: Ints) -> _Copies:
         order = np.argsort(leg.seq, kind="stable")
         begins, ends = leg.seq[order], leg.ends[order]
         behind = np.searchsorted(begins, byte, side="right")
-        # No segment is longer, so that none which begins earlier reaches that far.
+        # No segment is longer, so none that begins earlier reaches this far.
         before = np.searchsorted(begins, byte - int(leg.payload_bytes.max()), side="right")
         for back in range(1, int((behind - before).max(initial=0)) + 1):
             at = np.maximum(behind - back, 0)
@@ -108,22 +108,22 @@ def _when(leg: Leg, number: Ints) -> tuple[Ints, Ints]:
 
 
 def _arrives(sent_ns: Ints, least_ns: float) -> NDArray[np.float64]:
-    """The earliest that what was sent then may be captured at the receiver."""
+    """The earliest times at which data sent then may be captured at the receiver."""
     return np.asarray(sent_ns + least_ns, dtype=np.float64)
 
 
 def _overtaken(leg: Leg) -> Bools:
-    """By segment: one that ends behind it was there before."""
+    """By segment: whether one that ends after it arrived before it."""
     return np.asarray(leg.ends < np.maximum.accumulate(leg.ends))
 
 
 def _late(sender: Leg, receiver: Leg, least_ns: float) -> tuple[int, int]:
-    """How many segments were overtaken, and how much later one came than what overtook it, at most; ns."""
+    """How many segments were overtaken, and the longest time by which one was late, ns."""
     at = np.flatnonzero(_overtaken(receiver) & (receiver.new_bytes > 0))
     if len(at) == 0:
         return 0, 0
     sent = _copies(sender, receiver.ends[at] - receiver.new_bytes[at])
-    # What was sent again comes behind others without having been overtaken.
+    # A retransmission arrives after others without having been overtaken.
     at = at[receiver.data_ns[at] < _arrives(sent.second_ns, least_ns)]
     if len(at) == 0:
         return 0, 0
@@ -133,8 +133,8 @@ def _late(sender: Leg, receiver: Leg, least_ns: float) -> tuple[int, int]:
 
 
 def _ignored(leg: Leg, byte: Ints, came: _Copies) -> Bools:
-    """Whether the receiver's host acknowledged bytes only when they had come once more, although nothing
-    before them was missing and enough came after them.
+    """Whether the receiver's host acknowledged bytes only after their second copy, although nothing before
+    them was missing and enough came after them.
     """
     if len(leg.ack) == 0:
         return np.zeros(len(byte), dtype=bool)
@@ -147,7 +147,7 @@ def _ignored(leg: Leg, byte: Ints, came: _Copies) -> Bools:
 
 
 def _followed(late: Bools, needless: Bools, sent_ns: Ints, near_ns: float) -> Bools:
-    """``late``, and the needless copies right behind: without SACK, the copy of a late segment brings a
+    """``late``, and the needless copies right after: without SACK, the copy of a late segment causes a
     duplicate ACK, which looks like one more loss.
     """
     found = late.copy()
@@ -157,6 +157,6 @@ def _followed(late: Bools, needless: Bools, sent_ns: Ints, near_ns: float) -> Bo
 
 
 def _duplicated(sender: Leg, receiver: Leg) -> int:
-    """Segments of which nothing was new and more copies came than were sent."""
+    """The number of segments without new bytes of which more copies arrived than were sent."""
     byte = receiver.seq[receiver.new_bytes < receiver.payload_bytes]
     return int((_copies(receiver, byte).count > _copies(sender, byte).count).sum())

@@ -1,7 +1,7 @@
-"""The capacity of a bottleneck from pairs of segments: sent at once, it lets go of them one after the other.
+"""The capacity of a bottleneck from pairs of segments that were sent together.
 
-Whatever others send, most pairs stay together in its queue. So the usual distance of their arrivals is the
-time that the bottleneck takes for the second one, whichever part of the capacity this transfer gets
+Whatever others send, most pairs stay together in the queue. So the usual gap between their arrivals is the
+time that the bottleneck takes for the second one, whatever share of the capacity this transfer gets
 (Dovrolis, Ramanathan, Moore: Packet-dispersion techniques and a capacity-estimation methodology, IEEE/ACM
 ToN 12(6), 2004).
 """
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 AT_ONCE: Final = 0.5
-"""Of the distance at the receiver: what left the sender closer together was drawn apart on its way."""
+"""Share of the gap at the receiver: a pair that left the sender closer together was spread on its way."""
 LEAST_PAIRS: Final = 30
 NEAR: Final = 0.1
-"""Of the usual distance."""
+"""Share of the usual gap."""
 ALIKE: Final = 0.3
-"""Share of the pairs that must be so near to it; a busy host scatters arrivals."""
+"""Share of the pairs that must be this near to it; a busy host scatters arrivals."""
 
 
 def capacity(sender: Leg, receiver: Leg) -> tuple[float | None, int]:
-    """Payload in bytes per second, and the number of pairs that show it; None where they do not."""
+    """Payload in bytes per second, and the number of pairs that show it; None if they do not."""
     gaps, payload = _gaps(sender, receiver)
     if len(gaps) < LEAST_PAIRS:
         return None, 0
@@ -41,11 +41,11 @@ def capacity(sender: Leg, receiver: Leg) -> tuple[float | None, int]:
 
 
 def _gaps(sender: Leg, receiver: Leg) -> tuple[Floats, int]:
-    """Between the arrivals of two full segments that were sent once, one right behind the other; in ns."""
+    """Gaps in ns between arrivals of two full segments that were sent once, one right after the other."""
     none = np.empty(0)
     if len(receiver.seq) < 2 or len(sender.seq) == 0:
         return none, 0
-    # The usual one: cards join some.
+    # The most common size: network cards join some segments.
     sizes, counts = np.unique(receiver.payload_bytes, return_counts=True)
     full = int(sizes[np.argmax(counts * sizes)])
     whole = (receiver.payload_bytes == full) & (receiver.new_bytes == full)

@@ -1,7 +1,8 @@
 """The captures at both ends of a connection as one timeline of its sender, with what they show together.
 
-The capture at the sender tells when it sent what; the one at the receiver, what became of it. So queues are
-known by way, each retransmission by its reason, and the bottleneck by the segments that left together.
+The capture at the sender shows when it sent what; the one at the receiver shows what happened to it. So the
+direction of queues is known, the reason for each retransmission, and the capacity of the bottleneck from
+segments that left together.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ class Look:
     connection: Connection
     sender: SideName
     shift_ns: int = 0
-    """To be added to its times for those of the other capture's clock, or of one that both are put onto."""
+    """What to add to its times to convert them to the clock of the other capture, or to a common one."""
     whole: bool = True
-    """Nothing is missing from it."""
+    """No packets are missing from it."""
 
     def leg(self) -> Leg:
-        """What comparisons need of it."""
+        """The columns for comparisons."""
         import polars as pl
 
         rows = (
@@ -79,7 +80,7 @@ def read(
 ) -> Diagnosis | None:
     """Why a connection that was captured at both ends, from its beginning, was not faster.
 
-    ``legs`` are those of the two looks, where they are known already. None where there is too little data.
+    ``legs`` are those of the two looks, if they are known already. Returns None if there is too little data.
     """
     seen = tracing.timeline(sender.trace, sender.connection, sender.sender, "sender")
     if seen is None:
@@ -91,7 +92,7 @@ def read(
     if between.fates is not None:
         needless = between.fates.late + between.fates.needless
         facts = replace(facts, retransmitted=between.fates.again, spurious=needless)
-    # The receiver's times are put onto the sender's clock, which is that of the timeline.
+    # The receiver's times are converted to the sender's clock, which is that of the timeline.
     begun_ns = seen.timeline.begun_ns + sender.shift_ns
     at_s = seen.timeline.start_s
     timeline = replace(
@@ -123,7 +124,7 @@ def found(sender: Leg, receiver: Leg, there: Delays, back: Delays) -> Between:
 
 
 def waits(at_s: Floats, known_s: Floats, delays: Delays) -> Floats:
-    """What packets wait at each time, s: as long as the last one that is known, less the time since."""
+    """How long packets wait at each time, s: the last known wait, less the time since."""
     if len(known_s) == 0:
         return np.full(len(at_s), np.nan)
     waited = (delays.delay_ns - delays.delay_ns.min()) / 1e9
@@ -133,13 +134,13 @@ def waits(at_s: Floats, known_s: Floats, delays: Delays) -> Floats:
 
 
 def _answer_s(leg: Leg) -> float | None:
-    """How long the receiver's host kept ACKs of new data back, on average: since the data was complete."""
+    """How long the receiver's host held ACKs of new data back after the data was complete, on average."""
     if len(leg.ack) == 0 or len(leg.seq) == 0:
         return None
     new = np.flatnonzero(np.diff(np.maximum.accumulate(leg.ack), prepend=-1) > 0)
     since = np.searchsorted(leg.complete(), leg.ack[new])
     known = since < len(leg.data_ns)
     waited = leg.ack_ns[new][known] - leg.data_ns[since[known]]
-    # What a capture has in another order is none.
+    # Packets that a capture has in another order do not count.
     waited = waited[waited >= 0]
     return float(waited.mean()) / 1e9 if len(waited) else None

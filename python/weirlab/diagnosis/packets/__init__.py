@@ -1,1 +1,1 @@
-"""What captured packets show of their sender: when they left, what let them out, how much was in flight."""
+"""What captured packets show of their sender: when they left, what released them, how much was in flight."""

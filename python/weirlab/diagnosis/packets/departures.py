@@ -1,7 +1,7 @@
 """When packets left their sender, by the sender's own clock in the time-stamp option (RFC 7323).
 
-Away from the sender a capture shows when a packet came by. TSval tells when it left, to a tick: how much
-later it came than the least delayed packet is the queue before the point of capture.
+Away from the sender a capture shows when a packet passed. TSval shows when it left, to a tick. Its delay
+beyond that of the least delayed packet was spent in queues before the point of capture.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 TICKS_NS: Final = (1e3, 1e6, 1e9 / 300, 4e6, 10e6)
-"""Of clocks in use: Linux since 6.7 with ``tcp_usec_ts``; Linux since 4.13, Windows and BSD; older Linux by
-its HZ. Slower ones show no queue worth the name.
+"""Ticks of clocks in use: Linux since 6.7 with ``tcp_usec_ts``; Linux since 4.13, Windows and BSD; older
+Linux by its HZ. Slower clocks are too coarse to show a queue.
 """
 NEAR: Final = 0.08
-"""So far a measured tick may be from one of these: a queue that grows makes a clock seem slow."""
+"""A measured tick may differ from these by this share: a growing queue makes a clock seem slow."""
 LEAST_TICKS: Final = 20
 MOSTLY: Final = 0.9
-"""Share of the packets that must have one; a RST may have none."""
+"""Share of the packets that must have a time stamp; a RST may have none."""
 DRIFT: Final = 2e-4
-"""More no two clocks drift apart: then it is a queue that grows or shrinks."""
+"""Two clocks drift no faster than this: a greater change is a queue that grows or shrinks."""
 PARTS: Final = 64
-"""Of the time; the least delay of each shows the drift."""
+"""Parts of the time; the least delay in each shows the drift."""
 
 
 @dataclass(frozen=True)
 class Departures:
     """By packet of the sender: when it left, in ns on the capture's axis, as if no queue had held it up.
 
-    True to ``tick_ns``, and never too early; to the ns where no queue held the packet up.
+    Accurate to ``tick_ns``, and never too early; exact if no queue held the packet up.
     """
 
     left_ns: Ints
     tick_ns: float
 
     def waited_ns(self, came_ns: Ints) -> Ints:
-        """In queues before the point of capture."""
+        """The time spent in queues before the point of capture."""
         return np.asarray(np.maximum(came_ns - self.left_ns, 0))
 
 
@@ -57,12 +57,12 @@ def departures(came_ns: Ints, tsval: Floats) -> Departures | None:
     came_ns
         When each packet of the sender was captured.
     tsval
-        As sent, 32 bits; NaN without the option.
+        TSval as sent, 32 bits; NaN without the option.
 
     Returns
     -------
     Departures or None
-        None without time stamps, or if they are of no known clock.
+        None without time stamps, or if their clock is unknown.
     """
     there = np.flatnonzero(np.isfinite(tsval))
     if len(there) < max(LEAST_TICKS, MOSTLY * len(tsval)):
@@ -76,7 +76,7 @@ def departures(came_ns: Ints, tsval: Floats) -> Departures | None:
     left = ticks * tick_ns
     late = since - left
     drifted = _drift(since, late) * since
-    # A packet that leaves right after a tick is the one that seems least delayed.
+    # A packet that leaves right after a tick seems the least delayed.
     earliest = left + drifted + float((late - drifted).min())
     left_ns = came_ns.copy()
     left_ns[there] = np.rint(np.minimum(since, earliest + tick_ns)).astype(np.int64) + came[0]
@@ -84,7 +84,7 @@ def departures(came_ns: Ints, tsval: Floats) -> Departures | None:
 
 
 def _carried_on(tsval: Floats) -> Floats:
-    """Beyond 32 bits, from 0; those that were overtaken go back."""
+    """TSval continued beyond 32 bits, from 0; for packets that were overtaken it goes back."""
     whole = tsval.astype(np.int64)
     steps = np.concatenate([[0], whole[1:] - whole[:-1]])
     return np.cumsum(np.mod(steps + (1 << 31), 1 << 32) - (1 << 31)).astype(np.float64)

@@ -1,8 +1,8 @@
-"""Whether a sender paced its segments, by when they left.
+"""Whether a sender paced its segments, judged by when they left.
 
-A pacer lets a burst go, waits for as long as the burst takes at its rate, and lets the next one go, whenever
-ACKs come. Linux makes bursts of a millisecond, or of two segments (``tcp_tso_autosize``). An application that
-writes evenly hardly ever writes whole segments, and so few; what ACKs let out leaves right behind them.
+A pacer sends a burst, waits for as long as the burst takes at its rate, and sends the next one, independently
+of ACKs. Linux makes bursts of a millisecond, or of two segments (``tcp_tso_autosize``). An application that
+writes evenly hardly ever writes whole segments, and so few; what ACKs release leaves right after them.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
 
 APART_S: Final = 0.0002
-"""Between bursts."""
+"""Least time between bursts."""
 BURSTS: Final = 32
-"""That are looked at together."""
+"""Bursts that are examined together."""
 BURST_S, BURST_SEGMENTS, ROOMY = 0.001, 2, 1.5
-"""A pacer's burst: the longer of the two, and how much more it may be."""
+"""A pacer's burst: the longer of the two, and the factor by which it may be larger."""
 MOSTLY: Final = 0.9
-"""Share of the bursts that are of whole segments."""
+"""Share of the bursts that must consist of whole segments."""
 NEAR: Final = 0.3
 EVENLY: Final = 0.6
-"""Share of the bursts whose time per byte is within ``NEAR`` of the usual one."""
+"""Share of the bursts whose time per byte must be within ``NEAR`` of the usual one."""
 LASTING: Final = 0.5
-"""Share of the time that those take: what the path spreads is even, too, within each flight."""
+"""Share of the time that those must take: data that the path spreads is even, too, within each flight."""
 SOON: Final = 0.15
-"""Of the time from burst to burst: so soon behind an ACK it may have been let out by it."""
+"""Share of the time between bursts: a burst this soon after an ACK may have been released by it."""
 FASTER: Final = 1.5
-"""Than bursts follow each other, what is in one must come."""
+"""Factor by which the rate within a burst must exceed that of the bursts."""
 FEW: Final = 0.2
-"""Share of the bursts that may have found a queue."""
+"""Share of the bursts that may have met a queue."""
 MOST_CHANCE: Final = 0.75
-"""Where ACKs come all the time, none says anything."""
+"""Share of the time near ACKs above which they come too often to show anything."""
 
 
 def paced(events: Events, mss: int, waited_s: Floats | None) -> Bools:
-    """By event: the sender kept a pace of its own.
+    """By event: whether the sender paced itself.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ def paced(events: Events, mss: int, waited_s: Floats | None) -> Bools:
     mss
         In bytes.
     waited_s
-        By event, in queues before the point of capture; None beside the sender. Only there it is seen whether
-        ACKs let segments out. Elsewhere they must have found no queue, and their bursts must have come faster
-        than they follow each other: else the path has spread them.
+        By event, the time in queues before the point of capture; None at the sender. Only there can be seen
+        whether ACKs released segments. Elsewhere the segments must have met no queue, and the rate within
+        bursts must be higher than that of the bursts: otherwise the path has spread them.
     """
     found = np.zeros(len(events.at_ns), dtype=bool)
     before = np.concatenate([[np.iinfo(np.int64).min], events.sent[:-1]])
@@ -83,7 +83,7 @@ def paced(events: Events, mss: int, waited_s: Floats | None) -> Bools:
 
 
 def _is_even(sizes: Floats, gaps: Floats, mss: int) -> bool:
-    """Small bursts of whole segments, each as far behind the one before as that was long."""
+    """Whether these are small bursts of whole segments, with gaps in proportion to their sizes."""
     if float((sizes % mss == 0).mean()) < MOSTLY or (sizes <= 0).any():
         return False
     rate = float(sizes.sum() / gaps.sum())
@@ -96,7 +96,7 @@ def _is_even(sizes: Floats, gaps: Floats, mss: int) -> bool:
 
 
 def _follows(at_s: Floats, gaps: Floats, acks_s: Floats) -> bool:
-    """Whether ACKs may have let the bursts out: many more are right behind one than would be by chance."""
+    """Whether ACKs may have released the bursts: many more follow one closely than would by chance."""
     soon = SOON * float(np.median(gaps))
     within = acks_s[(acks_s >= at_s[0]) & (acks_s <= at_s[-1])]
     near = float(np.minimum(np.diff(within), soon).sum()) + soon if len(within) else 0.0

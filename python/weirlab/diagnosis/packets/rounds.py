@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
 
 GROWS: Final = 1.5
-"""In two round trips; slow start does it in one, with delayed ACKs (RFC 5681 section 3.1)."""
+"""Growth in two round trips; slow start does it in one, with delayed ACKs (RFC 5681 section 3.1)."""
 FLAT_ROUNDS: Final = 6
-"""Round trips in which a congestion window that is used grows by as many segments at least."""
+"""Round trips in which a congestion window in use grows by at least this number of segments."""
 FLAT_AGAIN: Final = 12
-"""The same after a loss: CUBIC adds half a segment per round trip then (RFC 9438 section 4.3)."""
+"""The same after a loss: then CUBIC adds half a segment per round trip (RFC 9438 section 4.3)."""
 GROWN_PER_TRIP: Final = 0.5
 REGAINED: Final = 1.2
 """Round trips per segment of the window: twice what that growth takes for the 30 % that a loss costs."""
@@ -22,13 +22,13 @@ SAME_SEGMENTS: Final = 2.5
 FEW_SEGMENTS: Final = 4
 LEVEL_ROUNDS: Final = 12
 LEVEL_TRIPS: Final = 2.5
-"""Round trips that each lasts: an application that a busy host wakes late has a burst in most of them."""
+"""Round trips in each of these rounds: if a busy host wakes the application late, most still have a burst."""
 LEVEL_RATIO: Final = 1.6
-"""Between the greatest flights of round trips whose mean stays the same."""
+"""Greatest ratio between the largest flights of rounds whose mean stays the same."""
 REACHED: Final = 2 / 3
-"""Share of the round trips in which the flight comes up to a mark."""
+"""Share of the rounds in which the flight must reach a mark."""
 LEVEL: Final = 0.1
-"""Of the mean, from one half of the round trips to the other."""
+"""Greatest change of the mean from one half of the rounds to the other, as a share of it."""
 MOST_ROUNDS: Final = 1 << 20
 
 
@@ -41,7 +41,7 @@ def _most(start_s: Floats, flight_bytes: Floats, round_s: float) -> tuple[Floats
 
 
 def growing_until(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float) -> float:
-    """When slow start was over, in s on the same axis: the flight grew no more, or something was lost."""
+    """When slow start was over, in s on the same axis: the flight stopped growing, or something was lost."""
     if len(start_s) == 0:
         return 0.0
     most, _ = _most(start_s, flight_bytes, round_s)
@@ -56,8 +56,8 @@ def growing_until(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: 
 def is_flat(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float, mss: int) -> Bools:
     """By piece: the greatest flight stayed the same for :data:`FLAT_ROUNDS`, and nothing had been lost.
 
-    After a loss only where a congestion window that is used would have grown meanwhile (:func:`_free`). A few
-    segments are no limit of anything: they are little to send.
+    After a loss, only if a congestion window in use would have grown meanwhile (:func:`_free`). A few
+    segments do not indicate a limit: there was little to send.
     """
     flat = np.zeros(len(start_s), dtype=bool)
     if len(start_s) == 0:
@@ -79,9 +79,9 @@ def is_flat(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float,
 def is_level(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float, mss: int) -> Bools:
     """By piece: the greatest flight varied for :data:`LEVEL_ROUNDS` round trips, and did not grow.
 
-    Or it came up to the same mark in most of them, and never beyond: what a busy host let out late in the
-    others says nothing of a limit. After a loss as in :func:`is_flat`, and if growth would be seen in what it
-    varies by.
+    Or it reached the same mark in most of them, and never exceeded it: what a busy host sent late in the
+    others does not indicate a limit. After a loss as in :func:`is_flat`, and only if growth would show
+    despite the variation.
     """
     level = np.zeros(len(start_s), dtype=bool)
     if len(start_s) == 0:
@@ -109,12 +109,11 @@ def is_level(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float
 
 
 def _free(so_far: Floats, segments: Floats, length: int, trips: float, after_loss: bool) -> Bools:
-    """By window of ``length`` rounds, of so many ``trips`` each: nothing was lost in it, nor before.
+    """By window of ``length`` rounds, each of ``trips`` round trips: nothing was lost in it, nor before.
 
-    ``after_loss``: or so long ago that the congestion window has regained what the loss took, and grows.
-    CUBIC stays where it was for seconds, unless Reno would be beyond that by then (RFC 9438 section 4.3).
-    ``so_far``: losses until the end of each round; 0 where nothing was sent in it. ``segments``: in flight at
-    most.
+    ``after_loss``: or so long ago that the congestion window has regained what the loss cost, and grows.
+    CUBIC stays at its former size for seconds, unless Reno would exceed that by then (RFC 9438 section 4.3).
+    ``so_far``: losses until the end of each round; 0 if nothing was sent in it. ``segments``: most in flight.
     """
     so_far = np.maximum.accumulate(so_far)
     before = np.concatenate([[0.0], so_far[: len(so_far) - length]])

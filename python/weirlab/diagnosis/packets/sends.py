@@ -1,8 +1,8 @@
-"""Whether data waited in a sender, inferred from what let new data out: an ACK, or the application.
+"""Whether data waited in a sender, inferred from what released new data: an ACK, or the application.
 
-Data that leaves right behind an ACK had waited for it. Data that leaves without an ACK before it had not been
-there earlier, unless the sender's host was late. What one segment says by chance is set right by those
-around it.
+Data that leaves right after an ACK had waited for it. Data that leaves without an ACK before it was not
+available earlier, unless the sender's host was late. If one segment misleads by chance, those around it
+correct it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ABLE_TRIPS: Final = 3
-"""Round trips for which what was in flight shows what the congestion window allows."""
+"""Round trips for which past data in flight shows what the congestion window allows."""
 NEIGHBOURS: Final = 4
-"""Bursts before and after one that say whether the ACK before it was there by chance."""
+"""Bursts before and after one that show whether the ACK before it was there by chance."""
 MOSTLY: Final = 0.5
 LEAST_ROOM: Final = 3
 """Segments, and ``MOST_ROOM`` of the congestion window, that TCP may leave unused to send larger bursts."""
@@ -33,36 +33,36 @@ _FAR_BITS: Final = 34
 """More than is ever in flight."""
 LEAST_BURSTS: Final = 6
 CLOCKED: Final = 0.5
-"""Share of the bursts that must follow an ACK soon if ACKs let them out: a busy host is late for some."""
+"""Share of the bursts that must follow an ACK soon if ACKs release them: a busy host is late for some."""
 SOON: Final = 0.15
-"""Of the time from burst to burst: so soon behind an ACK."""
+"""Share of the time between bursts that counts as soon after an ACK."""
 BEYOND_CHANCE: Final = 2.5
-"""Times as many must follow one as would if they came at any time. Where ACKs come all the time, none says
-anything.
+"""Factor by which more bursts must follow an ACK than would by chance. If ACKs come all the time, they show
+nothing.
 """
 REFILLS: Final = 0.5
-"""Of what bursts differ in size, the flight after them may differ, and by a segment. A full buffer is filled
-up to the same mark again, however late the application is woken and however much ACKs have freed until then;
-an application that writes at a pace of its own leaves a flight that differs as much as what it writes.
+"""Share of the variation in burst sizes by which the flight after bursts may vary, besides a segment. A full
+buffer is filled up to the same mark again, however late the application is woken and however much ACKs have
+freed until then; an application that writes at its own pace leaves a flight that varies like its writes.
 """
 DELAYED_SEGMENTS: Final = 2
-"""That one ACK may acknowledge (RFC 5681, 4.2): a mark is known no more exactly."""
+"""Segments that one ACK may acknowledge (RFC 5681, 4.2): a mark cannot be known more exactly."""
 FEW_SEGMENTS: Final = 4
-"""What is left in flight at such a mark; less is the end of a message."""
+"""Least segments in flight at such a mark; fewer are the end of a message."""
 BEYOND: Final = 0.05
 """Share of the bursts that may begin with more in flight than that: their ACKs were lost or overtaken."""
 EMPTIED: Final = 0.85
-"""Share of the flight that is left before a burst: an application sleeps until a third of its send buffer is
-free (``sk_stream_is_writeable``), a congestion window is filled again by each ACK.
+"""Greatest share of the flight left before a burst: an application sleeps until a third of its send buffer is
+free (``sk_stream_is_writeable``), while a congestion window is filled again by each ACK.
 """
 
 
 @dataclass(frozen=True)
 class Events:
-    """Packets in the order of the sender, a value each.
+    """Packets in the order of the sender, with one value each per column.
 
-    ``at_ns``; data, or ACK; ``payload_bytes``; sent and acknowledged so far; ``anew``: what was in flight
-    before says no longer what the congestion window allows.
+    ``at_ns``; data, or ACK; ``payload_bytes``; sent and acknowledged so far; ``anew``: past data in flight no
+    longer shows what the congestion window allows.
     """
 
     at_ns: Floats
@@ -76,9 +76,9 @@ class Events:
 
 @dataclass(frozen=True)
 class Sight:
-    """How well a place sees the sender: what follows an ACK within ``close_s`` was let out by it.
+    """How well a place sees the sender: what follows an ACK within ``close_s`` was released by it.
 
-    ``least_s``: the least round trip. ``timed`` (by event): it is known when ACKs reach the sender.
+    ``least_s``: the least round trip. ``timed`` (by event): whether it is known when ACKs reach the sender.
     """
 
     close_s: float
@@ -88,7 +88,7 @@ class Sight:
 
 @dataclass(frozen=True)
 class Bursts:
-    """By new data but the first: ``one`` is the event before, ``other`` its own."""
+    """For all new data but the first: ``one`` is the event of the data before, ``other`` its own."""
 
     one: Ints
     other: Ints
@@ -97,13 +97,13 @@ class Bursts:
     fresh: Bools
     """There was an ACK since the data before."""
     bare: Bools
-    """The last packet of the receiver had no data of its own."""
+    """The last packet of the receiver carried no data."""
     short: Bools
     """The data before ended with less than a segment."""
     tail: Bools
     """Less than a segment, and nothing right after it: what Nagle's algorithm kept back until then."""
     left: Floats
-    """Of the data that was in flight after the data before, the share that is still in flight."""
+    """The share of the data in flight after the data before that is still in flight."""
     close_s: float
 
     @property
@@ -112,7 +112,7 @@ class Bursts:
 
     @property
     def begins(self) -> Bools:
-        """It does not follow the data before at once."""
+        """It does not follow immediately after the data before."""
         return self.gap_s > self.close_s
 
     @property
@@ -123,7 +123,7 @@ class Bursts:
 
 @dataclass(frozen=True)
 class Sends:
-    """By event: nothing was there to send until the next new data, or less than a segment waited."""
+    """By event: there was nothing to send until the next new data, or less than a segment waited."""
 
     idle: Bools
     held: Bools
@@ -138,12 +138,12 @@ def sends(events: Events, mss: int, sight: Sight) -> Sends:
     idle, held = np.zeros(len(at), dtype=bool), np.zeros(len(at), dtype=bool)
     if len(new) < 2:
         return Sends(idle, held, None)
-    # Of nobody's packets there are more than numbers of 32 bits.
+    # No capture has more packets than 32-bit numbers.
     last_ack = last_known(np.where(events.acks, np.arange(len(at), dtype=np.int32), np.int32(-1)))
     bursts = _bursts(events, new, last_ack, mss, sight.close_s)
     del last_ack, rises
     one, other = bursts.one, bursts.other
-    # An ACK of everything, without data of its own, that came late, set the next one free.
+    # A late ACK of everything, without data, released the next segment.
     little = sent[one] - acked[one] <= 2 * mss
     everything = acked[np.maximum(other - 1, 0)] >= sent[one]
     late = bursts.gap_s > sight.least_s + DELAYED_S
@@ -151,7 +151,7 @@ def sends(events: Events, mss: int, sight: Sight) -> Sends:
     # Nagle's algorithm may keep less than a segment back for a round trip: there was hardly anything to send.
     freely = (bursts.restarted | _by_chance(bursts)) & sight.timed[other]
     pauses = ((bursts.short & ~(bursts.answered & bursts.bare)) | freely | bursts.tail) & ~waited
-    # Each event belongs to the new data before it; what the last one is followed by is not known.
+    # Each event belongs to the new data before it; what follows the last one is not known.
     ends_short = bool(events.payload_bytes[new[-1]] % mss != 0)
     pauses = np.append(pauses, ends_short)
     after = np.searchsorted(new, np.arange(len(at)), side="right") - 1
@@ -164,10 +164,10 @@ def sends(events: Events, mss: int, sight: Sight) -> Sends:
 
 
 def clocked(events: Events, bursts: Bursts | None, stretch: Bools, mss: int) -> Bools:
-    """``stretch`` (by event) where ACKs let the data out, though the host may have been late to answer them.
+    """``stretch`` (by event) where ACKs released the data, though the host may have been late to answer them.
 
     An application that is woken by the ACK that makes room in its send buffer sends a moment later, and fills
-    the buffer up again; one that sends by a clock of its own does not care for ACKs.
+    the buffer up again; one that sends by its own clock does not depend on ACKs.
     """
     found = np.zeros(len(stretch), dtype=bool)
     if bursts is None:
@@ -224,7 +224,7 @@ def _may_be_let_out(bursts: Bursts, mine: Bools) -> bool:
 
 def _fills_up(events: Events, begin: Ints, behind: int, mss: int) -> bool:
     """Whether bursts, which begin at these events, are as large as what ACKs have freed: however much they
-    differ, the flight comes up to one mark, or never beyond the usual one.
+    vary, the flight reaches one mark, or never exceeds the usual one.
     """
     sizes, peaks = _sizes_and_peaks(events, begin, behind)
     if _scatter(peaks) + _scatter(sizes) > 0 and _scatter(peaks) <= REFILLS * _scatter(sizes):
@@ -233,34 +233,34 @@ def _fills_up(events: Events, begin: Ints, behind: int, mss: int) -> bool:
 
 
 def _comes_back(events: Events, begin: Ints, behind: int, mss: int) -> bool:
-    """Whether the flight comes up to about one mark."""
+    """Whether the flight reaches about the same mark each time."""
     sizes, peaks = _sizes_and_peaks(events, begin, behind)
     return _scatter(peaks) <= max(REFILLS * _scatter(sizes), mss)
 
 
 def _starts_anew(events: Events, begin: Ints, mss: int) -> bool:
-    """Whether bursts begin when the flight has come down to one mark.
+    """Whether bursts begin when the flight has fallen to one mark.
 
-    An application that writes in large pieces fills its buffer beyond the brim, by more or less, but always
-    sleeps until the same share of it is free.
+    An application that writes in large pieces overfills its buffer by varying amounts, but always sleeps
+    until the same share of it is free.
     """
     before = np.maximum(begin - 1, 0)
     left = events.sent[before] - events.acked[before]
-    # Where ACKs come together, late, it is woken with less left.
+    # If ACKs come together, late, it is woken with less left.
     mark, near = float(np.quantile(left, 0.75)), DELAYED_SEGMENTS * mss
     reached, beyond = float((left >= mark - near).mean()), float((left > mark + near).mean())
     return mark >= FEW_SEGMENTS * mss and reached >= MOSTLY and beyond <= BEYOND
 
 
 def _sizes_and_peaks(events: Events, begin: Ints, behind: int) -> tuple[Ints, Ints]:
-    """Of bursts, in bytes: how much each is, and how much is in flight at most until the next."""
+    """The size of each burst, and the most data in flight until the next one, in bytes."""
     peaks = np.maximum.reduceat((events.sent - events.acked)[:behind], begin)
     sizes = np.diff(np.append(events.sent[np.maximum(begin - 1, 0)], events.sent[behind - 1]))
     return sizes, peaks
 
 
 def _scatter(values: Ints) -> float:
-    """Between the quartiles."""
+    """The interquartile range."""
     low, high = np.quantile(values, (0.25, 0.75))
     return float(high - low)
 
@@ -276,7 +276,7 @@ def _is_clocked(events: Events, bursts: Bursts, mine: Bools, stretch: slice) -> 
 
 
 def _by_chance(bursts: Bursts) -> Bools:
-    """Bursts behind an ACK, most of whose neighbours began without one: they would have begun anyway."""
+    """Bursts after an ACK, most of whose neighbours began without one: they would have begun anyway."""
     found = np.zeros(len(bursts.one), dtype=bool)
     at = np.flatnonzero(bursts.begins & ~bursts.tail)
     if len(at) <= 2 * NEIGHBOURS:
@@ -301,7 +301,7 @@ def _unused(events: Events, bursts: Bursts, mss: int, sight: Sight) -> Bools:
     after[bursts.other] = flight[bursts.other]
     recent_ns = max(ABLE_TRIPS * sight.least_s * 1e9, 1.0)
     lost = np.cumsum(events.anew, dtype=np.int32)
-    # Each forgets at the end of its periods, and the other one still knows.
+    # Each one forgets at the end of its periods, when the other one still remembers.
     able = _greatest(after, _epochs(at, 2 * recent_ns, 0.0, lost))
     np.maximum(able, _greatest(after, _epochs(at, 2 * recent_ns, 0.5, lost)), out=able)
     del after, lost
@@ -314,7 +314,7 @@ def _unused(events: Events, bursts: Bursts, mss: int, sight: Sight) -> Bools:
 
 
 def _epochs(at: Floats, length_ns: float, shift: float, lost: NDArray[np.int32]) -> Ints:
-    """By event: the number of its period, and of what was lost; one that grows where either does."""
+    """By event: the number of its period plus the losses so far, which grows when either does."""
     found = at - at[0]
     found /= length_ns
     found += shift
@@ -335,7 +335,7 @@ def _greatest(values: Ints, epochs: Ints) -> Ints:
 def _whole(at: Floats, bursts: Bursts, idle: Bools) -> Bools:
     """``idle``, and all of the time from a burst to the next one if it is idle for most of that.
 
-    The burst belongs to it: it left at once, and only the bottleneck may have drawn it out.
+    The burst belongs to it: it left at once, and only the bottleneck may have spread it.
     """
     lasts = np.append(np.diff(at), 0.0)
     first = np.zeros(len(at), dtype=bool)

@@ -1,4 +1,4 @@
-"""The rules in the order in which they are asked: each takes its part of the time that is left."""
+"""The rules in the order in which they are tried: each takes its part of the time that is left."""
 
 from __future__ import annotations
 

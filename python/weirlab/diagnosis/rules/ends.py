@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
 
 BUFFER_FULL: Final = 1.0
-"""Of the send buffer: an application is blocked only by one that was full to the last byte."""
+"""Fill of the send buffer: only a completely full one blocks the application."""
 UNSCALED: Final = 65_535
 REST: Final = 0.05
-"""Share of the time without a cause, from which on it shows what the transfer does without it."""
+"""Least share of the time outside a cause that shows what the transfer does without it."""
 SHRUNK: Final = 0.5
-"""Of the greatest window: what is missing then lies unread in the buffer."""
+"""Share of the largest window. Below it, the missing part of the window is unread data in the buffer."""
 KEEPS_PACE: Final = 0.5
-"""Of the pace that is set: what leaves slower than that is held up by the host."""
+"""Share of the pacing rate. Data that leaves more slowly is held up by the host."""
 STARVED: Final = 0.25
-"""Share of the time in which a thread waited for a CPU from which on that is what kept it."""
+"""Share of the time that a thread waited for a CPU, from which on the wait counts as the cause."""
 
 
-_UNTIMED: Final = "that much per round trip, whose time is not known"
+_UNTIMED: Final = "that much per round trip (the RTT is not known)"
 
 
 def seconds(value: float) -> str:
@@ -36,12 +36,12 @@ def seconds(value: float) -> str:
 
 
 def at_rtt(bps: float, rtt_s: float) -> str:
-    """A throughput, and at which round-trip time; where that is not known, words that say so."""
+    """A throughput and its round-trip time, or a phrase for an RTT that is not known."""
     return f"{bit_rate(bps)} at an RTT of {seconds(rtt_s)}" if rtt_s > 0 else _UNTIMED
 
 
 def _window(view: View, part: Floats) -> tuple[float, float, float]:
-    """Usual window, usual round trip, and what both allow in bit/s."""
+    """The usual window, the usual round trip, and the throughput in bit/s that both allow."""
     t = view.timeline
     window = view.usual(t.window_bytes, part)
     rtt = view.usual(t.rtt_s, part)
@@ -50,7 +50,7 @@ def _window(view: View, part: Floats) -> tuple[float, float, float]:
 
 
 def wanted(view: View, allowed_bps: float) -> float | None:
-    """The throughput that was asked for, or else what the path carries, in bit/s; None if that is no more."""
+    """The target throughput, else the path's capacity, in bit/s; None if it is not above ``allowed_bps``."""
     target = view.target_bps
     if target is None and view.capacity is not None and view.capacity * 8 > 1.2 * allowed_bps:
         target = view.capacity * 8
@@ -58,7 +58,7 @@ def wanted(view: View, allowed_bps: float) -> float | None:
 
 
 def needed(view: View, allowed_bps: float, rtt_s: float, what: str) -> str:
-    """What a faster transfer would need."""
+    """A phrase: what a faster transfer would need."""
     target = wanted(view, allowed_bps)
     if target is None:
         return f"twice the throughput needs twice the {what}"
@@ -66,7 +66,7 @@ def needed(view: View, allowed_bps: float, rtt_s: float, what: str) -> str:
 
 
 def got_through(view: View, part: Floats) -> tuple[float, float | None]:
-    """Bit/s on average in a part of the time; and the usual rate in the rest, if that is long and faster."""
+    """The mean bit/s in a part of the time; and the usual rate in the rest, if that is long and faster."""
     t = view.timeline
     inside = float((part * t.lasts_s).sum())
     mean = float((view.rate * part * t.lasts_s).sum()) / inside if inside > 0 else 0.0
@@ -95,12 +95,12 @@ def _buffer(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     )
     if t.source != "kernel":
         return why, (
-            f"the data in flight came up to {size(flight)} again and again: it filled what ACKs had freed",
+            f"the data in flight rose to {size(flight)} again and again: it filled what ACKs had freed",
             "the receiver's window was open, nothing was lost and no queue built up",
-            "a fixed congestion window, or a limit of the application's own, would look the same",
+            "a fixed congestion window, or a limit in the application, would look the same",
         )
     return why, (
-        "everything written had been sent, and its memory filled the send buffer",
+        "all written data had been sent, and its memory filled the send buffer",
         f"the receiver's window had room for {size(view.usual(t.window_bytes - t.flight_bytes, part))} more",
     )
 
@@ -112,9 +112,9 @@ def _unwritten(view: View) -> Bools:
 def _writing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     empty = view.share(part * (t.flight_bytes <= 0))
-    evidence = [f"{percent(empty)} of the time not a byte was in flight"]
+    evidence = [f"{percent(empty)} of the time no data was in flight"]
     if t.source == "kernel":
-        evidence.insert(0, "the send queue held nothing unsent, and the send buffer had room")
+        evidence.insert(0, "the send queue held no unsent data, and the send buffer had room")
     else:
         evidence.insert(
             0, "a segment shorter than the MSS, or new data without an ACK before it, ended each pause"
@@ -181,8 +181,8 @@ APPLICATION_RULES: Final = (
 
 
 def _limited(view: View) -> Bools:
-    # Where the bottleneck is busy anyway, a larger window would only make the queue longer. But while the
-    # window is closed nothing stands in a queue, however long the last round trip was.
+    # If the bottleneck is busy anyway, a larger window would only make the queue longer. But while the window
+    # is closed, nothing waits in a queue, however long the last round trip was.
     opened = view.window_full & (view.timeline.window_bytes >= view.facts.mss_bytes)
     return view.window_full & ~view.behind_queue(opened)
 
@@ -193,7 +193,7 @@ def _most_window(view: View) -> Floats:
 
 
 def _unread(view: View) -> Bools:
-    """What is missing in the window lies in the buffer."""
+    """The missing part of the window is unread data in the buffer."""
     t = view.timeline
     shrunk = t.window_bytes < SHRUNK * _most_window(view)
     unread = t.unread_bytes > np.maximum(t.window_bytes, view.facts.mss_bytes)
@@ -206,8 +206,8 @@ def _starved(view: View) -> Bools:
 
 def _waiting(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     waited = view.usual(view.timeline.cpu_wait, part)
-    why = f"it was ready to run and had no CPU for {percent(waited)} of that time, while its buffer was full"
-    return why, ("the kernel's scheduler says so (schedstat)", *_reading(view, part)[1])
+    why = f"it was ready to run but had no CPU for {percent(waited)} of that time, while its buffer was full"
+    return why, ("the kernel's scheduler counted the wait (schedstat)", *_reading(view, part)[1])
 
 
 def _reading(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -216,10 +216,10 @@ def _reading(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     closed = view.share(part * (t.window_bytes < view.facts.mss_bytes))
     evidence = [
         f"the window fell from {size(most)} to {size(window)}",
-        f"closed {percent(closed)} of the time",
+        f"it was closed {percent(closed)} of the time",
     ]
     if t.knows("unread_bytes"):
-        evidence.append(f"{size(view.usual(t.unread_bytes, part))} lay unread at the receiver")
+        evidence.append(f"{size(view.usual(t.unread_bytes, part))} was unread at the receiver")
     why = f"unread data filled its buffer, and its window fell to {size(window)}"
     _, reached = got_through(view, part)
     if reached is not None:
@@ -240,7 +240,7 @@ def _full(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     )
     flight = view.usual(t.flight_bytes, part)
     return why, (
-        f"{size(flight)} were in flight, and the window was {size(window)}",
+        f"{size(flight)} was in flight, and the window was {size(window)}",
         f"the window was at most {size(float(np.nanmax(t.window_bytes)))} at any time",
     )
 
@@ -252,12 +252,12 @@ def _scaling(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     more = "" if target is None else f"; {size(target * rtt / 8, 2)} would be needed for {bit_rate(target)}"
     return (
         f"without it no window exceeds 65.5 kB, which allows {at_rtt(allowed, rtt)}{more}",
-        ("the handshake did not agree on window scaling (RFC 7323)", *evidence),
+        ("the ends did not agree on window scaling in the handshake (RFC 7323)", *evidence),
     )
 
 
 _READER: Final = (
-    "whether the application did not read or had no CPU: both leave data unread in the receiver's buffer"
+    "an application that does not read and one without a CPU both leave data unread in the receiver's buffer"
 )
 
 WINDOW_RULES: Final = (
@@ -307,22 +307,22 @@ def _pacing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     t, limit = view.timeline, view.facts.pacing_limit_bytes_per_s
     rate, _ = got_through(view, part)
     if t.source != "kernel":
-        acks = ", and not as ACKs came" if t.source == "sender" else ", and found no queue"
+        acks = ", and not right after ACKs" if t.source == "sender" else ", and met no queue"
         return f"segments left evenly, at {bit_rate(rate)}{acks}", (
-            "small bursts of whole segments left one as far behind the other as each was long",
-            "the congestion control (such as BBR), or a limit of the socket, sets the pace",
-            "whether the path carries more cannot be seen: no queue stood",
+            "small bursts of whole segments left, with gaps in proportion to their sizes",
+            "the congestion control (such as BBR), or a limit on the socket, sets the pace",
+            "whether the path carries more cannot be seen, because there was no standing queue",
         )
     room = f"both windows had room for {size(view.usual(t.cwnd_room_bytes, part))} more, and data waited"
     if limit is not None and view.share(part * view.at_limit) > view.share(part) / 2:
         return (
             f"the socket's limit of {bit_rate(limit * 8)} (SO_MAX_PACING_RATE) was reached",
-            (room, f"{bit_rate(rate)} were delivered meanwhile"),
+            (room, f"{bit_rate(rate)} was delivered meanwhile"),
         )
     pace, estimate = (view.usual(each, part) * 8 for each in (t.pacing_bytes_per_s, t.estimate_bytes_per_s))
-    by = f", by its estimate of what the path carries ({bit_rate(estimate)})" if estimate > 0 else ""
+    by = f", from its estimate of the path's capacity ({bit_rate(estimate)})" if estimate > 0 else ""
     why = f"{view.facts.pacing} sent at {bit_rate(pace)}{by}"
-    return why, (room, f"{bit_rate(rate)} were delivered meanwhile")
+    return why, (room, f"{bit_rate(rate)} was delivered meanwhile")
 
 
 def _late(view: View) -> Bools:
@@ -332,7 +332,7 @@ def _late(view: View) -> Bools:
 def _hosting(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     waited = view.usual(view.timeline.unsent_bytes, part)
     return f"{size(waited)} waited although both windows had room", (
-        "neither window, nor pacing, nor a recovery kept the data back: CPU, interface or queues of the host",
+        "no window, pacing or recovery held the data back: the CPU, interface or queues of the host did",
     )
 
 
@@ -342,8 +342,8 @@ def _flat(view: View) -> Bools:
     return flat & ~view.behind_queue(flat) & ~view.acks_queued & ~others
 
 
-_PACE: Final = "a pace that the sender keeps and an application that writes evenly look alike on the wire"
-_HOST: Final = "a host without CPU looks like an application that does not write"
+_PACE: Final = "a sender that paces and an application that writes evenly look alike on the wire"
+_HOST: Final = "a host without a CPU looks like an application that does not write"
 _WRITES: Final = (causes.APPLICATION_WRITE.key, causes.SEND_BUFFER.key, causes.UNKNOWN.key)
 
 FLAT_RULES: Final = (Rule(causes.SEND_BUFFER, _flat, _buffer),)

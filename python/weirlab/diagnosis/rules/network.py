@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
 
 NEEDLESS: Final = 0.5
-"""Share of retransmissions that were spurious, from which on reordering was mistaken for loss."""
+"""Share of spurious retransmissions from which on reordering was mistaken for loss."""
 MATHIS: Final = 1.22
 """Mathis et al., ACM CCR 27(3), 1997: throughput is at most ``1.22 MSS / (RTT sqrt(p))``."""
 
@@ -33,7 +33,7 @@ def _growth(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     rtt = view.usual(t.rtt_s, part)
     lasted = view.share(part) * t.seconds
     trips = lasted / rtt if rtt > 0 else float("nan")
-    return f"for {seconds(lasted)}, some {count(trips)} round trips of {seconds(rtt)}", (
+    return f"for {seconds(lasted)}, about {count(trips)} round trips of {seconds(rtt)}", (
         "nothing had been lost yet, and the data in flight grew from round trip to round trip",
     )
 
@@ -49,8 +49,8 @@ def _shared_by_pairs(view: View) -> Bools:
 def _sharing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     rate, rtt = view.usual(view.rate, part), view.usual(view.timeline.rtt_s, part)
     capacity = bit_rate((view.capacity or float("nan")) * 8)
-    stood = f"a queue stood: the least RTT was {seconds(view.facts.min_rtt_s)}"
-    alone = f"at other times this transfer alone had {capacity}"
+    stood = f"there was a standing queue: the minimum RTT was {seconds(view.facts.min_rtt_s)}"
+    alone = f"at other times this transfer alone got {capacity}"
     return f"this transfer got {bit_rate(rate * 8)} of {capacity}, at an RTT of {seconds(rtt)}", (
         (stood, alone) if view.paired is None else (_waited(view, part), _by_pairs(view))
     )
@@ -61,19 +61,19 @@ def _by_pairs(view: View) -> str:
     assert between is not None
     return (
         f"the bottleneck carries {bit_rate(between.capacity_bps or 0.0)}: {plural(between.pairs, 'pair')} of "
-        "segments that left at once arrived so far apart"
+        "segments that left together arrived as far apart as that takes"
     )
 
 
 def _waited(view: View, part: Floats) -> str:
-    """Between the two captures."""
+    """How long data waited between the two captures."""
     t = view.timeline
     assert t.queue_s is not None
     return f"between the captures data waited {seconds(view.usual(t.queue_s, part))} in a queue"
 
 
 def _saturated(view: View) -> Floats:
-    """All of the time in which a queue stands; else the share of the capacity that is used."""
+    """All of the time with a standing queue; otherwise the share of the capacity that is used."""
     if view.capacity is None:
         return np.zeros(len(view.rate))
     used = np.clip(view.rate / view.capacity, 0.0, 1.0)
@@ -85,12 +85,12 @@ def _saturation(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     rtt = view.usual(view.timeline.rtt_s, part * view.queued)
     least = view.facts.min_rtt_s
     if not view.share(part * view.queued) > 0:
-        return f"it carries {bit_rate(capacity)}, as the probes of BBR found", (
+        return f"it carries {bit_rate(capacity)}, as BBR's probes found", (
             "BBR sends a quarter more in one of eight round trips, and no more was delivered",
-            f"no queue stood: the RTT stayed near {seconds(least)}",
+            f"there was no standing queue: the RTT stayed near {seconds(least)}",
         )
     evidence = [
-        f"while a queue stood, {bit_rate(capacity)} were delivered"
+        f"while there was a standing queue, {bit_rate(capacity)} was delivered"
         if view.paired is None
         else _by_pairs(view),
         f"the RTT rose from {seconds(least)} to {seconds(rtt)}",
@@ -100,7 +100,7 @@ def _saturation(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     if view.facts.retransmitted:
         evidence.append(f"{plural(view.facts.retransmitted, 'segment')} were retransmitted")
     if view.share(part * view.queued) > view.share(part) / 2:
-        return f"it carries {bit_rate(capacity)}, and a queue stood in front of it", tuple(evidence)
+        return f"it carries {bit_rate(capacity)}, with a standing queue in front of it", tuple(evidence)
     used = view.usual(view.rate, part) * 8 / capacity
     return f"it carries {bit_rate(capacity)}, of which this transfer used {percent(used)}", tuple(evidence)
 
@@ -110,11 +110,11 @@ def _acks_wait(view: View) -> Bools:
 
 
 def _ways_are_told(view: View) -> bool:
-    """Nothing that was named could be a queue on the way back."""
+    """Whether no cause that was found could be a queue on the way back."""
     t = view.timeline
     if t.back_s is not None:
         return True
-    # The receiver sees by the data alone whether a queue stands in front of them.
+    # At the receiver, the data alone shows whether it waited in a queue.
     return not t.paced.any() if t.source == "receiver" else view.capacity is None
 
 
@@ -123,7 +123,7 @@ def _ack_queue(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     assert t.back_s is not None
     waited, rtt = view.usual(t.back_s, part), view.usual(t.rtt_s, part)
     evidence = [
-        f"between the captures ACKs waited {seconds(waited)}, and data hardly",
+        f"between the captures ACKs waited {seconds(waited)}, and data hardly waited",
         f"the RTT rose from {seconds(view.facts.min_rtt_s)} to {seconds(rtt)}",
     ]
     if (fates := _fates(view)) is not None and fates.acks_lost:
@@ -141,23 +141,23 @@ def _knows_fates(view: View) -> bool:
 
 
 def _most_are(view: View, name: str) -> bool:
-    """Of what was sent again."""
+    """Whether most retransmitted segments have this fate."""
     fates = _fates(view)
     return fates is not None and fates.again > 0 and getattr(fates, name) >= NEEDLESS * fates.again
 
 
 def _fated(view: View) -> list[str]:
-    """What captures at both ends show of what was sent again."""
+    """What captures at both ends show about the retransmissions."""
     fates = _fates(view)
     if fates is None:
         return []
     told = (
         (fates.lost, "lost between the captures"),
-        (fates.late, "late: others overtook what had been sent before"),
-        (fates.dropped, "dropped by the receiver's host, where they had arrived"),
+        (fates.late, "late: later segments overtook the earlier copy"),
+        (fates.dropped, "dropped by the receiver's host after they had arrived"),
         (
             fates.needless,
-            "not needed: what had been sent before arrived, and its ACK came late or not at all",
+            "not needed: the earlier copy arrived, and its ACK came late or not at all",
         ),
     )
     said = [f"{count(number)} {what}" for number, what in told if number]
@@ -172,8 +172,8 @@ def _dropping(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     fates = _fates(view)
     assert fates is not None
     why = (
-        f"{count(fates.dropped)} of {plural(fates.again, 'retransmitted segment')} had arrived there, and "
-        "were not acknowledged until they came once more"
+        f"{count(fates.dropped)} of {plural(fates.again, 'retransmitted segment')} had arrived there, but "
+        "were not acknowledged until they arrived again"
     )
     return why, (
         *_fated(view),
@@ -198,14 +198,14 @@ def _disorder(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     if fates is not None:
         return f"{count(fates.late)} of {plural(fates.again, 'retransmitted segment')} had not been lost", (
             *_fated(view),
-            f"{plural(fates.overtaken, 'segment')} came behind later ones, by up to "
+            f"{plural(fates.overtaken, 'segment')} arrived after later ones, by up to "
             f"{seconds(fates.overtaken_s)}",
         )
     again = plural(facts.retransmitted, "retransmitted segment")
     why = f"{count(facts.spurious)} of {again} had arrived already: they were late, not lost"
     evidence = ["the receiver reported them by DSACK (RFC 2883)"]
     if facts.reordered:
-        evidence.append(f"segments out of order were seen {count(facts.reordered)} times")
+        evidence.append(f"reordering was seen {count(facts.reordered)} times")
     return why, tuple(evidence)
 
 
@@ -222,17 +222,15 @@ def _reduction(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     evidence = [
         f"{plural(facts.retransmitted, 'segment')} of {count(facts.segments)} were retransmitted, "
         f"{count(facts.spurious)} of them spuriously",
-        f"{percent(view.share(part * t.recovery))} of the time went into the recoveries themselves",
-        f"at this loss and RTT TCP of the Reno kind gets some {bit_rate(allowed)} (Mathis)"
+        f"the recoveries themselves took {percent(view.share(part * t.recovery))} of the time",
+        f"at this loss and RTT, Reno gets about {bit_rate(allowed)} (Mathis)"
         if rtt > 0
-        else "the RTT is not known: no data was acknowledged that was sent once",
+        else "the RTT is not known: no data that was sent only once was acknowledged",
         _before(view),
     ]
     evidence = [*_fated(view), *evidence]
     if _most_are(view, "needless"):
-        return f"nothing much was lost, but ACKs came late or not at all: near {size(flight)}", tuple(
-            evidence
-        )
+        return f"little was lost, but late or missing ACKs held it near {size(flight)}", tuple(evidence)
     why = f"{percent(ratio)} of the segments were lost, which held it near {size(flight)}"
     if rtt > 0:
         why += f" ({at_rtt(flight * 8 / rtt, rtt)}){_bearable(view, flight * 8 / rtt, rtt)}"
@@ -240,7 +238,7 @@ def _reduction(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
 
 
 def _bearable(view: View, allowed_bps: float, rtt_s: float) -> str:
-    """The loss at which a wanted throughput can be had, by the same formula."""
+    """The loss that would allow the wanted throughput, by the same formula."""
     target = wanted(view, allowed_bps)
     if target is None:
         return ""
@@ -254,18 +252,18 @@ def _before(view: View) -> str:
     if math.isnan(ratio):
         return "the RTT before the losses is not known"
     full = "a queue had filled up" if view.overflowed else "no queue had filled up"
-    return f"before losses the RTT was {ratio:.2f} times the least: {full}"
+    return f"before losses the RTT was {ratio:.2f} times the minimum: {full}"
 
 
 def _unfilled(view: View) -> Bools:
-    """Held by the congestion window, which no loss made small."""
+    """The congestion window is the limit, and no loss has reduced it."""
     t = view.timeline
     return np.asarray(~view.lossy & np.isfinite(t.cwnd_room_bytes) & ~view.has_room)
 
 
 _OTHERS: Final = (
-    "own or foreign congestion, unless the transfer had the path to itself for a while: the packets of "
-    "others are not seen"
+    "own and foreign congestion look alike, unless the transfer had the path to itself for a while: other "
+    "traffic is not seen"
 )
 
 _ONE_PLACE: Final[tuple[Source, ...]] = ("kernel", "sender", "between", "receiver")
@@ -283,11 +281,9 @@ PATH_RULES: Final = (
         _ack_queue,
         {"both": "high"},
         {
-            **dict.fromkeys(
-                _ONE_PLACE, "a round trip does not show on which of its two ways the queue stands"
-            ),
-            "receiver": "the way back of the ACKs is not seen, and what they let out one by one looks like a "
-            "pace that the sender keeps",
+            **dict.fromkeys(_ONE_PLACE, "a round trip does not show in which direction the queue is"),
+            "receiver": "the return path of the ACKs is not seen, and segments that ACKs release one by one "
+            "arrive as evenly as paced ones",
         },
         (causes.BOTTLENECK.key, causes.FOREIGN.key, causes.PACING.key),
         _ways_are_told,
@@ -305,7 +301,7 @@ PATH_RULES: Final = (
         {"kernel": "medium", "sender": "medium", "between": "medium", "receiver": "medium"},
         {"kernel": _OTHERS, "sender": _OTHERS, "between": _OTHERS, "receiver": _OTHERS},
         (causes.BOTTLENECK.key, causes.LOSS.key),
-        # Loss in front of which no queue fills up is no congestion.
+        # Loss without a full queue before it is not congestion.
         lambda view: view.paired is not None or not (view.capacity is not None or view.overflowed),
     ),
     Rule(
@@ -322,7 +318,8 @@ LOSS_RULES: Final = (
         _dropping,
         {"both": "high"},
         dict.fromkeys(
-            _ONE_PLACE, "what the path loses and what the receiver's host drops is sent again alike"
+            _ONE_PLACE,
+            "segments lost on the path and segments dropped by the receiver's host are retransmitted alike",
         ),
         (causes.LOSS.key,),
         _knows_fates,

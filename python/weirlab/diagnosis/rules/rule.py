@@ -13,34 +13,34 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
 
 Holds = Callable[[View], "Bools | Floats"]
-"""By piece of time: whether the cause holds, or to what part (0 to 1)."""
+"""By piece of time: whether the cause applies, or to what degree (0 to 1)."""
 Explains = Callable[[View, "Floats"], tuple[str, tuple[str, ...]]]
-"""From the part that the rule got: why, as the end of a sentence; and the evidence."""
+"""For the share of each piece that the rule got: why, as the end of a sentence; and the evidence."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A cause: when it holds, how it is explained, how sure that is, and from where it cannot be told."""
+    """A cause: when it applies, how it is explained, how sure that is, and where it cannot be seen."""
 
     cause: Cause
     holds: Holds
     explains: Explains
     confidence: Mapping[Source, Confidence] = field(default_factory=dict)
-    """``medium`` where nothing is said."""
+    """By source; ``medium`` for one that is not listed."""
     blind: Mapping[Source, str] = field(default_factory=dict)
-    """Why it cannot be told."""
+    """By source: why the cause cannot be told from there."""
     looks_like: tuple[str, ...] = ()
-    """Causes that it would be taken for: without any of them there is nothing to be blind for."""
+    """Causes that it would be mistaken for. If none of them is found, it is not listed as blind."""
     told: Callable[[View], bool] = lambda view: False
-    """It can be told all the same."""
+    """Whether the cause can be told nevertheless."""
 
     def sure(self, source: Source) -> Confidence:
-        """How sure it is; at both ends at least as sure as at the sender alone."""
+        """The confidence; with captures at both ends it defaults to that at the sender."""
         usual = self.confidence.get("sender", "medium") if source == "both" else "medium"
         return self.confidence.get(source, usual)
 
     def unseen(self, view: View) -> str | None:
-        """Why it cannot be told, if so; what the sender's packets do not tell, those at both ends do not."""
+        """Why the cause cannot be told, or None. Captures at both ends are as blind as one at the sender."""
         source = view.timeline.source
         why = self.blind.get("sender" if source == "both" else source)
         return None if self.told(view) else why

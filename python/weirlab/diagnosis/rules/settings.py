@@ -13,7 +13,7 @@ SMALL_MSS: Final = 1_200
 """Bytes. Tunnels leave more; less is a setting, or a path with a very small MTU."""
 SMALL_SEGMENT: Final = 0.5
 MANY: Final = 100
-"""Segments from which on their mean size says something."""
+"""Least number of segments whose mean size is meaningful."""
 HEADERS: Final = 40
 """Bytes of IPv4 and TCP headers without options."""
 
@@ -36,14 +36,14 @@ def _scaling(view: View) -> str | None:
 def _sack(view: View) -> str | None:
     if view.facts.sack is not False:
         return None
-    return f"SACK is off{_by(view, 'sack')}: each round trip repairs one loss only (RFC 2018)"
+    return f"SACK is off{_by(view, 'sack')}: only one loss is repaired per round trip (RFC 2018)"
 
 
 def _timestamps(view: View) -> str | None:
     if view.facts.timestamps is not False:
         return None
     off = f"time stamps are off{_by(view, 'timestamps')}"
-    return f"{off}: spurious retransmissions are noticed late (RFC 7323, RFC 3522)"
+    return f"{off}: spurious retransmissions are detected late (RFC 7323, RFC 3522)"
 
 
 def _mss(view: View) -> str | None:
@@ -70,5 +70,5 @@ _CHECKS: Final[tuple[Check, ...]] = (_scaling, _sack, _timestamps, _mss, _small)
 
 
 def notes(view: View) -> list[str]:
-    """What should be set otherwise."""
+    """Settings that should be changed."""
     return [said for check in _CHECKS if (said := check(view)) is not None]

@@ -1,4 +1,4 @@
-"""TCP: bulk transfers between two hosts, why one is slow, and what the kernel tells of any connection."""
+"""TCP: bulk transfers between two hosts, why one is slow, and what the kernel reports of any connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TcpStudy(Study["TcpScenario", "Ground[Begun | None]", "TcpFindings"]):
-    """A transfer measured from all sides; ``live`` is how a command goes along with it."""
+    """A transfer measured from all sides; ``live`` is what a command does during it."""
 
     key = "tcp"
     title = "a TCP transfer from all sides, and why it was not faster"

@@ -119,7 +119,7 @@ class SampleOptions:
         """``--every`` in ns; None with ``--events``."""
         if self.events:
             if self.every is not None:
-                raise InputError("--every and --events exclude each other: events come when they happen")
+                raise InputError("--every and --events exclude each other: events are not periodic")
             return None
         return _period_ns(DEFAULT_EVERY if self.every is None else self.every)
 
@@ -130,13 +130,13 @@ class SampleOptions:
         if self.by is not None and self.events:
             raise InputError("--by and --events exclude each other: events are never sampled")
         if self.by not in (None, *WAYS):
-            raise InputError(f"--by {quoted(self.by)}: there are {', '.join(WAYS)}")
+            raise InputError(f"--by {quoted(self.by)}: expected {', '.join(WAYS)}")
         return self.by or AUTO
 
 
 @dataclass(frozen=True)
 class FieldOptions:
-    """What is shown of them, and kept."""
+    """What is shown and stored of the connections."""
 
     PANEL: ClassVar = "Output"
 
@@ -233,7 +233,7 @@ def watch(
         if again.count:
             shown_tables.append(tables.retransmissions(again))
         session.finish(document, conclusion, shown_tables)
-        # An event that did not happen tells nothing.
+        # A field may be absent just because its event did not happen.
         if fields is not None and fields != names.ALL and outcome.absent and not settings.by_events:
             session.say(names.absent_sentence(outcome.absent))
         if out is not None:

@@ -1,4 +1,4 @@
-"""The TCP connections of this network namespace, and which of them are meant."""
+"""The TCP connections of this network namespace, and how to select them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weirlab.quoting import quoted
 from weirlab.trace import flows
 
 IDLE: Final = ("listen", "time-wait", "close")
-"""States of sockets that are no connection yet, or no longer; listed only where they are asked for."""
+"""States of sockets that are not a connection yet, or no longer; listed only on request."""
 MOST_NAME: Final = 15
 """Characters of a program's name that the kernel keeps (``TASK_COMM_LEN``)."""
 _HIGHEST_PID: Final = 1 << 22
@@ -21,7 +21,7 @@ _HIGHEST_PID: Final = 1 << 22
 
 @dataclass(frozen=True)
 class Connection:
-    """One socket; ``pid`` and ``process`` are None where this user may not see the owner."""
+    """One socket; ``pid`` and ``process`` are None if this user may not see the owner."""
 
     local: tuple[str, int]
     remote: tuple[str, int]
@@ -37,14 +37,14 @@ class Connection:
 
 @dataclass(frozen=True)
 class Target:
-    """What connections have in common: their ends, in any order, and their process."""
+    """What to match connections by: their ends, in any order, and their process."""
 
     ends: tuple[flows.End, flows.End] = (flows.End(), flows.End())
     pid: int | None = None
     program: str | None = None
 
     def fits(self, connection: Connection) -> bool:
-        """Everything that is given holds."""
+        """Whether ``connection`` matches everything that is given."""
         return (
             self._ends_fit(connection)
             and self.pid in (None, connection.pid)
@@ -80,12 +80,12 @@ def target(
     address: str | None = None,
     process: str | None = None,
 ) -> Target:
-    """What the filters of ``weir tcp list`` mean.
+    """The target that the filters of ``weir tcp list`` describe.
 
     Raises
     ------
     InputError
-        ``address`` is none.
+        ``address`` is not an IP address.
     """
     end = flows.End("" if address is None else parse_address(address, "--address"), port or 0)
     if process is None:
@@ -101,7 +101,7 @@ def listed() -> list[Connection]:
     Raises
     ------
     MissingCapability
-        This kernel cannot be asked.
+        This kernel cannot be queried.
     """
     from weirlab._engine import tcp_connections
 
@@ -110,7 +110,7 @@ def listed() -> list[Connection]:
 
 
 def select(connections: Sequence[Connection], wanted: Target, states: Sequence[str] = ()) -> list[Connection]:
-    """Those that fit ``wanted`` and are in one of ``states``; without any, all but :data:`IDLE`.
+    """The connections that match ``wanted`` and are in one of ``states``; without any, all but :data:`IDLE`.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def select(connections: Sequence[Connection], wanted: Target, states: Sequence[s
     known = tcp_states()
     for state in states:
         if state not in known:
-            raise InputError(f"--state {quoted(state)}: there is no such state, but {', '.join(known)}")
+            raise InputError(f"--state {quoted(state)}: no such state; known are {', '.join(known)}")
     return [
         each
         for each in connections

@@ -1,4 +1,4 @@
-"""What a watch by events finds: the segments that were sent again."""
+"""The retransmitted segments that a watch by events finds."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ CONGESTION_STATES: Final = ("open", "disorder", "CWR", "recovery", "loss")
 """By number (``enum tcp_ca_state`` of the kernel)."""
 
 _SPACE: Final = 1 << 32
-"""Sequence numbers begin again there."""
+"""Sequence numbers wrap around here."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment that was sent again; ``at_s`` since the first event of all."""
+    """A retransmitted segment; ``at_s`` counts from the first event of all."""
 
     at_s: float
     connection: str
@@ -34,17 +34,17 @@ class Segment:
 
 @dataclass
 class SentAgain:
-    """Counts the segments that were sent again, and keeps the first of them."""
+    """Counts the retransmitted segments, and keeps the first of them."""
 
     count: int = 0
     kept: list[Segment] = field(default_factory=list)
     _first_ns: int = 0
 
     def waiting(self) -> None:
-        """Nothing was sent yet."""
+        """Nothing has been sent yet."""
 
     def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
-        """Look through what happened."""
+        """Take the retransmissions among these events."""
         if not len(samples):
             return
         self._first_ns = self._first_ns or int(samples.time_ns[0])

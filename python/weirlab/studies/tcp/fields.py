@@ -1,4 +1,4 @@
-"""What the kernel tells of a TCP connection: names and units, from the one table in ``crates/tcp``."""
+"""What the kernel reports about a TCP connection: names and units, from the one table in ``crates/tcp``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ USUAL: Final = (
     "snd_wnd_bytes", "rcv_wnd_bytes", "delivery_rate_bytes_per_s", "pacing_rate_bytes_per_s", "busy_time_us",
     "rwnd_limited_us", "sndbuf_limited_us",
 )  # fmt: skip
-"""Shown unless others are asked for: those by which transfers are usually judged."""
+"""Shown unless others are requested: those by which transfers are usually judged."""
 
 EVENT_USUAL: Final = (
     "state", "old_state", "seq", "end_seq", "ack_seq", "rtt_us", "rttvar_us", "snd_cwnd", "snd_ssthresh",
     "ca_state", "unacked", "lost", "retrans", "total_retrans", "bytes_acked", "bytes_received", "bytes_sent",
     "snd_wnd_bytes", "rcv_wnd_bytes",
 )  # fmt: skip
-"""The same of events."""
+"""The same for events."""
 
 ALL: Final = "all"
 
@@ -39,12 +39,12 @@ class Field:
     since: str
     about: str
     by_bpf: bool
-    """Samples by BPF have it, too; otherwise only those by ``INET_DIAG``."""
+    """Whether samples by BPF have it; if not, only those by ``INET_DIAG`` do."""
 
 
 @cache
 def fields() -> tuple[Field, ...]:
-    """All of them, in the kernel's order."""
+    """All fields, in the kernel's order."""
     from weirlab._engine import tcp_fields
 
     return tuple(Field(**each) for each in tcp_fields())
@@ -52,7 +52,7 @@ def fields() -> tuple[Field, ...]:
 
 @cache
 def event_fields() -> tuple[Field, ...]:
-    """Those that events tell: some of their own, and some of :func:`fields`."""
+    """The fields of events: some exist only there, others are in :func:`fields`."""
     from weirlab._engine import tcp_event_fields
 
     return tuple(Field(**each) for each in tcp_event_fields())
@@ -64,14 +64,14 @@ def chosen(text: str | None, option: str = "--fields", *, events: bool = False) 
     Raises
     ------
     InputError
-        There is no such field, or with ``events`` events do not tell it; the message names ``option``.
+        There is no such field, or events do not have it (``events``); the message names ``option``.
     """
     if text is None:
         return EVENT_USUAL if events else USUAL
     every = event_fields() if events else fields()
     if text.strip() == ALL:
         return tuple(field.name for field in every)
-    # A field's own name counts more than another one's in the kernel.
+    # A field's own name takes precedence over another field's kernel name.
     known = {field.kernel_name: field.name for field in every} | {f.name: f.name for f in every}
     names = [name.strip() for name in text.split(",")]
     for name in names:
@@ -85,16 +85,16 @@ def chosen(text: str | None, option: str = "--fields", *, events: bool = False) 
 
 
 def only_by_inet_diag(names: Sequence[str]) -> tuple[str, ...]:
-    """Those of ``names`` that cannot be sampled by BPF."""
+    """The ``names`` that cannot be sampled by BPF."""
     told = {field.name for field in fields() if field.by_bpf}
     return tuple(name for name in names if name not in told)
 
 
 def absent_sentence(names: Sequence[str]) -> str:
-    """That ``names`` were asked for and not told; empty for none."""
+    """A sentence: ``names`` were requested but not reported; empty without names."""
     if not names:
         return ""
-    return f"not told by this kernel, its congestion control or this way of sampling: {', '.join(names)}"
+    return f"not reported by this kernel, its congestion control or this way of sampling: {', '.join(names)}"
 
 
 def markdown() -> str:

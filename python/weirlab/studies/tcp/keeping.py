@@ -1,4 +1,4 @@
-"""The samples of a watch as a file: Parquet or CSV."""
+"""Writes the samples of a watch to a file: Parquet or CSV."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 SUFFIXES: Final = (".parquet", ".csv")
 _PART_ROWS: Final = 1 << 16
-"""Rows that are kept as they are, before they are compressed."""
+"""Rows that are kept uncompressed at most."""
 
 
 class SampleFile:
-    """Keeps the samples, compressed, until :meth:`write` puts all of them into one file in one step.
+    """Keeps the samples, compressed, until :meth:`write` writes all of them to one file in one step.
 
     A row is a sample of one connection: ``time_ns`` (since 1970), ``connection`` (its number in the result),
-    ``local``, ``remote``, ``event`` (what happened, where ``events`` are kept), and a column for each field,
-    empty where the kernel does not tell it.
+    ``local``, ``remote``, ``event`` (what happened, if ``events`` are kept), and a column for each field,
+    empty if the kernel does not report it.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class SampleFile:
         self._rows = 0
 
     def waiting(self) -> None:
-        """Nothing to keep yet: load now what would take time beside the connections."""
+        """Load now what would take time from the connections later; there is nothing to keep yet."""
         import polars as pl  # noqa: F401
 
     def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
-        """Keep these, too."""
+        """Add these samples."""
         if len(samples) == 0 and (self._fresh or self._parts):
             return
         self._ends = [(shown(each["local"]), shown(each["remote"])) for each in progress["connections"]]
@@ -60,7 +60,7 @@ class SampleFile:
         Raises
         ------
         StoreError
-            The disk refuses.
+            The file cannot be written.
         """
         self._pack()
         files.write(self._path, self._fill)

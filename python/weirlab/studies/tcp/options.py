@@ -30,7 +30,7 @@ OptionOption = Annotated[
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Where to send to."""
+    """The server to send to."""
 
     host: Annotated[str, typer.Argument(help="Name or address of the server.", metavar="HOST")]
     port: Annotated[int, typer.Option(min=1, max=65535, help="Server port.", metavar="PORT")] = sending.PORT
@@ -39,7 +39,7 @@ class ServerOptions:
 
 @dataclass(frozen=True)
 class FarOptions:
-    """Another host that is to be the client."""
+    """Another host to be the client."""
 
     PANEL: ClassVar = "Between two other hosts"
 
@@ -106,7 +106,7 @@ class TransferOptions:
         return self.connections if self.reverse or self.bidir else 0
 
     def check(self) -> None:
-        """Raise ``InputError`` for what excludes each other."""
+        """Raise ``InputError`` for options that exclude each other."""
         if (self.duration is not None) + (self.total is not None) + self.forever > 1:
             raise InputError("--time, --bytes and --forever exclude each other; give one")
         if self.reverse and self.bidir:
@@ -118,11 +118,11 @@ class TransferOptions:
 
         found = parse_size(self.block, "--block")
         if not sending.LEAST_BLOCK_BYTES <= found <= sending.MOST_BLOCK_BYTES:
-            raise InputError(f"--block {self.block}: a block has 24 bytes (its header) to 4 MiB")
+            raise InputError(f"--block {self.block}: a block has 24 bytes (its header) or more, up to 4 MiB")
         return found
 
     def lasts_s(self) -> float | None:
-        """How long it lasts; None where that is not what ends it."""
+        """How long the transfer lasts; None if something else ends it."""
         from weirlab.amounts import parse_time
 
         if self.duration is not None:
@@ -154,7 +154,7 @@ class SocketOptions:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """What is reported on the way."""
+    """What is reported during the transfer."""
 
     PANEL: ClassVar = "Output"
 
@@ -181,7 +181,7 @@ class OutputOptions:
 
 @dataclass(frozen=True)
 class SendOptions:
-    """A transfer, as it is asked for."""
+    """A requested transfer."""
 
     server: ServerOptions
     transfer: TransferOptions
@@ -190,7 +190,7 @@ class SendOptions:
     far: FarOptions = FarOptions()
 
     def settings(self, *, as_json: bool) -> sending.Settings:
-        """The same, understood."""
+        """The parsed settings."""
         from weirlab.amounts import parse_line, parse_size
         from weirlab.studies.tcp import fields as names
 
@@ -198,10 +198,10 @@ class SendOptions:
         transfer.check()
         self._check_far()
         if output.every_block and not as_json:
-            raise InputError("--every-block has no place to go; give --json as well")
+            raise InputError("--every-block needs --json; give both")
         ports, first = transfer.up + transfer.down, sockets.local_port
         if first is not None and first + ports - 1 > 65535:
-            raise InputError(f"--local-port {first}: {ports} ports from there on do not exist")
+            raise InputError(f"--local-port {first}: there are fewer than {ports} ports from there on")
         return sending.Settings(
             host=server.host.strip("[]"),
             port=server.port,
@@ -223,7 +223,7 @@ class SendOptions:
         )
 
     def _check_far(self) -> None:
-        """Raise ``InputError`` for what is about this host's sockets, where another one is the client."""
+        """Raise ``InputError`` for options about this host's sockets if another host is the client."""
         if self.far.client is None:
             return
         given = {
@@ -235,7 +235,7 @@ class SendOptions:
         for option, value in given.items():
             if value:
                 raise InputError(
-                    f"{option} is about sockets of this host, and --client has none here; leave it out"
+                    f"{option} is about sockets of this host, but with --client there are none; leave it out"
                 )
 
 
@@ -288,18 +288,18 @@ class LimitOptions:
     ] = None
 
     def captures(self) -> serving.Captures | None:
-        """What may be recorded.
+        """The captures that are allowed; None without ``--allow-capture``.
 
         Raises
         ------
         InputError
-            A limit is not understood, or given without ``--allow-capture``.
+            A limit is invalid, or an interface is given without ``--allow-capture``.
         """
         from weirlab.amounts import parse_size, parse_time
 
         if not self.allow_capture:
             if self.capture_interface is not None:
-                raise InputError("--capture-interface says nothing without --allow-capture; give both")
+                raise InputError("--capture-interface has no effect without --allow-capture; give both")
             return None
         return serving.Captures(
             most_bytes=parse_size(self.capture_bytes, "--capture-bytes"),

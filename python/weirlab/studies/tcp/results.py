@@ -1,7 +1,7 @@
-"""A bulk transfer as both ends saw it, put together; pure.
+"""Merges the reports of both ends of a bulk transfer; pure.
 
-Bytes are those that the receiver read, headers of blocks included; the kernel's state is that of the sender.
-Counters of connections are added up, round-trip times averaged.
+Bytes are those that the receiver read, headers of blocks included. The kernel's state is the sender's.
+Counters of connections are added up, round-trip times are averaged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weirlab.studies.tcp.shares import Shares
 
 Direction = Literal["up", "down"]
 View = Mapping[str, Any]
-"""What an end knows of a connection: ``bytes``, ``blocks``, ``latency``, ``fields``."""
+"""What an end knows about a connection: ``bytes``, ``blocks``, ``latency``, ``fields``."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Interval:
     cwnd_bytes: int | None
     latency: Latency | None
     connections: tuple[dict[str, Any], ...] = ()
-    """By connection: ``connection``, ``received_bytes``, and the sender's fields that were asked for."""
+    """By connection: ``connection``, ``received_bytes``, and the requested fields of the sender."""
 
     @property
     def throughput_bps(self) -> float:
@@ -59,9 +59,9 @@ class Interval:
 class Summary:
     """One direction, or one connection of it, from start to end.
 
-    ``seconds`` is from the start to the last byte, at the end for which it is longer. ``rtt_us`` and
-    ``cwnd_bytes`` are least, mean and greatest of the samples at the ends of intervals; the least round-trip
-    time is the kernel's own.
+    ``seconds`` is from the start to the last byte, at the end where it is longer. ``rtt_us`` and
+    ``cwnd_bytes`` are the least, mean and greatest of the samples at the ends of intervals; the minimum RTT
+    is the kernel's own.
     """
 
     direction: Direction
@@ -83,7 +83,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class _Half:
-    """The report of one end, or several of them as one."""
+    """A report of one end, or several merged."""
 
     at_ns: int
     flows: Sequence[View]
@@ -91,7 +91,7 @@ class _Half:
     """By connection."""
 
     def after(self, before: _Half | None) -> _Half:
-        """This report and those before it that nobody has told yet."""
+        """This report, merged with earlier ones that are not in an interval yet."""
         if before is None:
             return self
         both = zip(before.latencies, self.latencies, strict=True)
@@ -100,9 +100,9 @@ class _Half:
 
 @dataclass
 class Merger:
-    """Takes the reports of both ends as they come, and tells an interval when each has told something new.
+    """Takes the reports of both ends, and yields an interval when both have reported something new.
 
-    ``ups`` tells for each connection whether the client sends; ``names`` are the fields to keep.
+    ``ups``: for each connection, whether the client sends. ``names`` are the fields to keep.
     """
 
     ups: Sequence[bool]
@@ -112,7 +112,7 @@ class Merger:
     _samples: list[list[Mapping[str, int]]] = field(default_factory=list)
 
     def take(self, event: Mapping[str, Any]) -> Iterator[Interval]:
-        """An event ``interval`` of the client; the intervals that are complete now."""
+        """Take an event ``interval`` of the client; yield the intervals that are complete now."""
         end, flows = bool(event["of_server"]), event["flows"]
         report = _Half(event["at_ns"], flows, [[flow["latency"]] for flow in flows])
         self._fresh[end] = report.after(self._fresh.get(end))
@@ -120,18 +120,18 @@ class Merger:
             yield from self._tell(self._fresh[False], self._fresh[True])
 
     def rest(self) -> Iterator[Interval]:
-        """What only one end has told, when no more reports will come."""
+        """Yield what only one end has reported, when no more reports will come."""
         ends = {**self._silent(), **self._fresh}
         if self._fresh and len(ends) == 2:
             yield from self._tell(ends[False], ends[True])
 
     def summary(self, done: Mapping[str, Any]) -> tuple[list[Summary], list[Summary]]:
-        """Each direction, and each connection, of an event ``done``."""
+        """The summaries of each direction and of each connection, from an event ``done``."""
         each = [self._connection(number, up, done) for number, up in enumerate(self.ups)]
         return [_together(d, [one for one in each if one.direction == d]) for d in directions(self.ups)], each
 
     def _silent(self) -> dict[bool, _Half]:
-        """Where ends were when they had last told something; they have nothing new."""
+        """The last state of both ends, without anything new."""
         return {end: replace(half, latencies=[() for _ in self.ups]) for end, half in self._told.items()}
 
     def _tell(self, client: _Half, server: _Half) -> Iterator[Interval]:
@@ -204,7 +204,7 @@ class Merger:
 
 
 def directions(ups: Sequence[bool]) -> list[Direction]:
-    """Those that have connections."""
+    """The directions that have connections."""
     found: list[Direction] = []
     if any(ups):
         found.append("up")
@@ -267,7 +267,7 @@ def _latency(told: Sequence[Mapping[str, int] | None]) -> Latency | None:
 
 
 def joined_latency(parts: Sequence[Latency]) -> Latency | None:
-    """That of all blocks; None of none."""
+    """The latency of all blocks; None if there are none."""
     if not parts:
         return None
     blocks = sum(each.blocks for each in parts)

@@ -20,7 +20,7 @@ Inside = Callable[[Callable[[], Any]], Any]
 PORT: Final = 29100
 """TCP port of ``weir tcp serve`` (``weir_tcp::bulk::PORT``)."""
 MOST_CONNECTIONS: Final = 128
-"""In one direction (``weir_tcp::control::MOST_CONNECTIONS``)."""
+"""Most connections in one direction (``weir_tcp::control::MOST_CONNECTIONS``)."""
 BLOCK_BYTES: Final = 131_072
 LEAST_BLOCK_BYTES: Final = 24
 """The header of a block."""
@@ -32,7 +32,7 @@ _NS: Final = 1_000_000_000
 
 @dataclass(frozen=True)
 class Via:
-    """A server that is to be the client."""
+    """A server that acts as the client."""
 
     host: str
     port: int = PORT
@@ -41,9 +41,9 @@ class Via:
 
 @dataclass(frozen=True)
 class Fetch:
-    """A capture that another host is to make, and the new file that is to have it.
+    """A capture that another host is to make, and the new file to write it to.
 
-    ``must``: no transfer without it. ``most_bytes``: the largest that is taken.
+    ``must``: without it there is no transfer. ``most_bytes``: the largest capture that is accepted.
     """
 
     file: Path
@@ -53,7 +53,7 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Settings:
-    """A transfer. ``lasts_s`` and ``total_bytes`` (of each direction) None: until Ctrl-C."""
+    """A transfer. If ``lasts_s`` and ``total_bytes`` (per direction) are None, it lasts until Ctrl-C."""
 
     host: str
     port: int = PORT
@@ -71,13 +71,13 @@ class Settings:
     local_port: int | None = None
     every_block: bool = False
     names: tuple[str, ...] = ()
-    """Fields of the kernel that intervals and blocks tell."""
+    """Fields of the kernel that intervals and blocks report."""
     via: Via | None = None
-    """Who is the client; None: this host."""
+    """The client; None: this host."""
     fetch: Fetch | None = None
-    """Of the server's capture."""
+    """The server's capture."""
     fetch_via: Fetch | None = None
-    """Of that of ``via``."""
+    """The capture of ``via``."""
 
     @property
     def endless(self) -> bool:
@@ -85,7 +85,7 @@ class Settings:
 
 
 class Observer(Protocol):
-    """Whoever wants to know while it goes on."""
+    """Receives reports during the transfer."""
 
     def started(self, event: Mapping[str, Any]) -> None: ...
 
@@ -96,22 +96,22 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it: each direction, and each connection."""
+    """The result of a transfer: each direction, and each connection."""
 
     directions: list[Summary]
     connections: list[Summary]
     started: Mapping[str, Any] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
-    """Fields that were asked for, and that the sender's kernel does not tell."""
+    """Requested fields that the sender's kernel does not report."""
     interrupted: bool = False
-    """The user ended what had an end of its own."""
+    """The user ended a transfer that would have ended by itself."""
     recorded: Mapping[str, Any] | None = None
-    """What the server recorded, or ``why_not``; None where it was not asked to."""
+    """What the server recorded, or ``why_not``; None if that was not requested."""
     recorded_via: Mapping[str, Any] | None = None
-    """The same of ``via``."""
+    """The same for ``via``."""
 
     def problem(self) -> TrialError | None:
-        """What keeps the numbers from counting."""
+        """The error that makes the numbers invalid, if there is one."""
         failures = [each.failure for each in self.directions if each.failure]
         if failures:
             return TrialError(f"connections broke off: {'; '.join(failures)}")
@@ -124,34 +124,34 @@ def send(
     stop: Stop,
     tell: Tell | None = None,
 ) -> Outcome:
-    """Carry a transfer out; a request to stop ends it in good order.
+    """Carry out a transfer; a request to stop ends it cleanly.
 
-    ``tell`` gets every event of the engine as it came, and then the clocks' as well.
+    ``tell`` gets every event of the engine unchanged; with it, the engine also reports clock exchanges.
 
     Raises
     ------
     InputError
         The host is not known, an option cannot be set, or a token is missing.
     LabError
-        Nobody answers, or no Weir server.
+        There is no answer, or not one from a Weir server.
     TrialError
-        The server refuses, or went away meanwhile.
+        The server refuses, or went away during the transfer.
     """
     return begin(settings, stop, tell).carry(observer, stop)
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """A transfer that has begun; made by :func:`begin`. Whoever forgets it breaks it off."""
+    """A transfer that has begun; made by :func:`begin`. Dropping it breaks the transfer off."""
 
     settings: Settings
     started: Mapping[str, Any]
-    """The event that all connections are there."""
+    """The event that all connections are established."""
     _client: TcpClient
     _tell: Tell | None
 
     def carry(self, observer: Observer, stop: Stop) -> Outcome:
-        """Wait for the end; raises as :func:`send`."""
+        """Wait for the end; raises the errors of :func:`send`."""
         from weirlab.studies.tcp.results import Merger
 
         names = self.settings.names
@@ -191,9 +191,9 @@ class Transfer:
 def begin(
     settings: Settings, stop: Stop, tell: Tell | None = None, inside: Inside = lambda make: make()
 ) -> Transfer:
-    """Begin a transfer: it returns when data flows; raises as :func:`send`.
+    """Begin a transfer, and return when data flows; raises the errors of :func:`send`.
 
-    ``inside`` calls what it is given where the client is to be, such as in a network namespace.
+    ``inside`` calls its argument in the client's place, such as a network namespace.
     """
     from weirlab._engine import TcpClient
 

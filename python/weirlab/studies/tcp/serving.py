@@ -19,18 +19,18 @@ MOST_CLIENTS: Final = 8
 MOST_CAPTURE_BYTES: Final = 100_000_000
 MOST_CAPTURE_S: Final = 300.0
 SNAP_BYTES: Final = 128
-"""Of each packet: its headers."""
+"""Bytes kept of each packet: its headers."""
 _WAIT_S: Final = 0.1
 _FAREWELL_S: Final = 5.0
-"""For clients to be told that the server stops."""
+"""Time for clients to learn that the server stops."""
 _NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Captures:
-    """What a server records for clients that ask for it.
+    """What a server records for clients that request it.
 
-    ``interface``: None is the one over which the client is talked to.
+    ``interface``: None means the one towards the client.
     """
 
     most_bytes: int = MOST_CAPTURE_BYTES
@@ -38,13 +38,13 @@ class Captures:
     interface: str | None = None
 
     def allowed(self, folder: str) -> tuple[str, int, int, int, str | None]:
-        """As ``weirlab._engine.TcpServer`` takes it; files are made in ``folder``, and lose their names."""
+        """The arguments for ``weirlab._engine.TcpServer``; it makes files in ``folder`` and unlinks them."""
         return folder, self.most_bytes, round(self.most_s * _NS), SNAP_BYTES, self.interface
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A server; None: no limit. Without ``token`` only a loopback address is allowed."""
+    """A server; None means no limit. Without ``token`` only a loopback address is allowed."""
 
     address: str = LOOPBACK
     port: int = PORT
@@ -54,16 +54,16 @@ class Settings:
     most_clients: int = MOST_CLIENTS
     options: tuple[tuple[str, str], ...] = ()
     transfers: int | None = None
-    """End after so many."""
+    """End after this number of transfers."""
     errands: bool = False
-    """Be the client of other servers, for whoever knows the token."""
+    """Also be the client of other servers, for anyone who knows the token."""
     captures: Captures | None = None
-    """None: nothing is recorded."""
+    """None: record nothing."""
 
 
 @dataclass
 class Account:
-    """What a server did: transfers that ended, of those that broke off, and clients that were refused."""
+    """What a server did: transfers that ended, how many of them broke off, and clients that were refused."""
 
     transfers: int = 0
     broken_off: int = 0
@@ -98,9 +98,9 @@ def serve(
     InputError
         A token is needed, or an option cannot be set.
     LabError
-        The address cannot be had, or the interface of ``settings.captures`` is not there.
+        The address cannot be bound, or the interface of ``settings.captures`` does not exist.
     MissingCapability
-        Nothing can be recorded here.
+        This host cannot record packets.
     """
     with ExitStack() as stack:
         allowed = None

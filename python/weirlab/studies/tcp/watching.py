@@ -1,4 +1,4 @@
-"""Connections of this host watched: sampled by BPF or ``INET_DIAG``, or event by event; counted, kept."""
+"""Watches connections of this host: sampled by BPF or ``INET_DIAG``, or event by event."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     """Values, and where there are any."""
 
 SHORTEST_NS: Final = 10_000
-"""Of a period: faster than the kernel answers for one connection nothing can be sampled."""
+"""Shortest period: the kernel does not answer faster for one connection."""
 TAKE_S: Final = 0.25
-"""How often samples are taken over from the engine: that takes time from what is watched."""
+"""How often samples are fetched from the engine: each fetch takes time from the watched connections."""
 TAKE_EVENTS_S: Final = 0.1
-"""The same of events: how many there will be is not known."""
+"""The same for events, whose number is not known in advance."""
 TAKE_ROWS: Final = 20_000
-"""Samples that are left with the engine at most: it keeps 65,536."""
+"""Most samples that are left with the engine, which keeps 65,536."""
 BPF: Final = "bpf"
 INET_DIAG: Final = "inet-diag"
 AUTO: Final = "auto"
-"""By BPF where that works."""
+"""By BPF if that works."""
 WAYS: Final = (AUTO, BPF, INET_DIAG)
 """How connections are sampled."""
 MOST_WATCHED: Final = 1024
@@ -45,19 +45,19 @@ _COUNTED: Final = (
     *shares.COUNTERS,
 )  # fmt: skip
 _BEGUN: Final = "data_segs_in"
-"""Told as soon as the kernel tells anything of a connection's numbers."""
+"""Reported as soon as the kernel reports any of a connection's numbers."""
 NEEDED: Final = ("state", "rtt_us", "min_rtt_us", "snd_cwnd", "snd_mss_bytes", *_COUNTED)
-"""Fields that the result is made of, whether they are shown or not."""
+"""Fields that the result is computed from, whether they are shown or not."""
 EVENTS_NEEDED: Final = ("seq", "end_seq", "ca_state")
-"""The same of a watch by events, which finds what was sent again."""
+"""The same for a watch by events, which finds retransmissions."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """What is watched: these fields of each connection, every ``period_ns``; None: at every event.
 
-    ``by`` is one of :data:`WAYS`. ``insists``: the fields were named one by one, so that a way that does not
-    tell all of them is not chosen automatically.
+    ``by`` is one of :data:`WAYS`. ``insists``: the fields were named one by one, so a way that lacks any of
+    them is not chosen automatically.
     """
 
     target: Target
@@ -70,7 +70,7 @@ class Settings:
 
     @property
     def only_by_inet_diag(self) -> tuple[str, ...]:
-        """Fields that keep connections from being sampled by BPF."""
+        """Fields because of which connections are not sampled by BPF."""
         return only_by_inet_diag(self.names) if self.by == AUTO and self.insists else ()
 
     @property
@@ -80,14 +80,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Samples:
-    """What came since the last time: columns of one length."""
+    """What arrived since the last fetch: columns of one length."""
 
     connection: NDArray[np.uint32]
     time_ns: NDArray[np.int64]
     """Since 1970."""
     fields: Mapping[str, Column]
     kind: NDArray[np.uint8] | None = None
-    """What happened, by its number in ``tcp_event_kinds()``; None for samples, which are no events."""
+    """The kind of each event, as its index in ``tcp_event_kinds()``; None for samples."""
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -102,7 +102,7 @@ class Samples:
 
 @dataclass
 class Tally:
-    """What the samples of one connection say so far; ``first`` and ``last`` are those of counters."""
+    """What the samples of one connection show so far; ``first`` and ``last`` hold values of counters."""
 
     first: dict[str, int] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class Tally:
             }
 
         self.first_ns = self.first_ns or int(samples.time_ns[rows[0]])
-        # Until the handshake is over the kernel tells little.
+        # Until the handshake is over, the kernel reports little.
         for row in () if _BEGUN in self.first else rows:
             self.first = {**values(row), **self.first}
             if _BEGUN in self.first:
@@ -140,7 +140,7 @@ class Tally:
             self.rtt_sum_us += float(rtts.sum())
 
     def grown(self, name: str) -> int | None:
-        """What a counter grew by from the first to the last sample; None where the kernel lacks it."""
+        """The growth of a counter from the first to the last sample; None if the kernel lacks it."""
         return self.last[name] - self.first[name] if name in self.first and name in self.last else None
 
     @property
@@ -174,7 +174,7 @@ class Tally:
 
 
 class Observer(Protocol):
-    """Whoever wants to know while it goes on."""
+    """Receives samples during the watch."""
 
     def waiting(self) -> None: ...
 
@@ -183,19 +183,18 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """``progress`` is the engine's at the end: connections, lateness, what was lost."""
+    """The result of a watch. ``progress`` is the engine's at the end: connections, lateness, losses."""
 
     progress: Mapping[str, Any]
     tallies: Sequence[Tally]
     absent: tuple[str, ...] = ()
-    """Fields that were asked for, and that neither this kernel nor a congestion control told, or this way of
-    sampling does not tell."""
+    """Requested fields that this kernel, the congestion control or this way of sampling did not report."""
     why_not: str = ""
-    """Why connections were not sampled by BPF; empty if they were, or were not to be."""
+    """Why connections were not sampled by BPF; empty if they were, or if BPF was not requested."""
 
     @property
     def by(self) -> str:
-        """``bpf`` or ``inet-diag``; ``events``."""
+        """``bpf``, ``inet-diag`` or ``events``."""
         return str(self.progress["by"])
 
     @property
@@ -204,13 +203,13 @@ class Outcome:
 
     @property
     def missed(self) -> int:
-        """Samples that were not taken because the host was late, or not taken over because Weir was; samples
-        by BPF and events that found no room."""
+        """Samples that were not taken because the host was late, or not fetched because Weir was; and samples
+        by BPF and events for which there was no room."""
         return sum(int(each["missed"]) for each in self.progress["connections"]) + int(self.progress["lost"])
 
     @property
     def idle(self) -> int:
-        """Samples by BPF that were due and not taken, because nothing happened to the connection."""
+        """Samples by BPF that were due but not taken, because nothing happened on the connection."""
         return sum(int(each["idle"]) for each in self.progress["connections"])
 
 
@@ -220,13 +219,13 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
     Raises
     ------
     InputError
-        No connection fits, and none is waited for.
+        No connection matches, and ``settings.wait`` is not set.
     MissingCapability
-        This kernel cannot be asked, or does not let this user watch by BPF.
+        This kernel cannot be queried, or does not let this user watch by BPF.
     LabError
-        Asking failed meanwhile.
+        A query failed during the watch.
     """
-    # Loaded now, and not when the first samples come, beside the connections.
+    # Loaded now and not with the first samples, when it would disturb the connections.
     import numpy as np  # noqa: F401
 
     watcher = _watcher(settings)
@@ -241,8 +240,8 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
             over = stop.requested or (ends_s is not None and time.monotonic() >= ends_s)
             if over:
                 watcher.stop()
-            # Asked before samples are taken: when it has ended, none can follow. Asked again afterwards:
-            # samples may be of connections that were found in between.
+            # Read before the samples are fetched: once the watch has ended, none can follow. Read again
+            # afterwards: samples may be of connections that were found in between.
             ended = watcher.progress()["ended"]
             samples = _taken(watcher.take())
             progress = watcher.progress()
@@ -261,19 +260,19 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
     if progress["failure"]:
         raise LabError(progress["failure"])
     if not progress["connections"] and not settings.wait:
-        raise InputError("no connection fits; weir tcp list shows them all, --wait waits for one")
+        raise InputError("no connection matches; weir tcp list shows them all, --wait waits for one")
     absent = tuple(name for name in settings.names if name not in told)
     return Outcome(progress, tallies, absent, _why_not(settings, progress))
 
 
 def _why_not(settings: Settings, progress: Mapping[str, Any]) -> str:
     if lacking := settings.only_by_inet_diag:
-        return f"BPF does not tell {', '.join(lacking)}"
+        return f"BPF does not report {', '.join(lacking)}"
     return progress["why_not"] or ""
 
 
 def _pause_s(settings: Settings, connections: int) -> float:
-    """Until samples are taken over again."""
+    """The time until the next fetch of samples."""
     if settings.period_ns is None:
         return TAKE_EVENTS_S
     return min(TAKE_S, settings.period_ns / 1e9 * TAKE_ROWS / max(1, connections))

@@ -1,4 +1,4 @@
-"""What captures tell."""
+"""What captures show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from weirlab.studies.contract import Study
 
 
 class TraceStudy(Study[Any, Any, Any]):
-    """Commands alone: nothing is sent, and no run is made."""
+    """Commands only: nothing is sent, and no run is made."""
 
     key = "trace"
     title = "what a capture says about TCP connections, voice streams and ESP flows"

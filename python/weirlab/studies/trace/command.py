@@ -47,7 +47,7 @@ Examples:
 
 @dataclass(frozen=True)
 class PacketOptions:
-    """Which packets are looked at."""
+    """Which packets are analysed."""
 
     PANEL: ClassVar = "Packets"
 
@@ -62,7 +62,7 @@ class PacketOptions:
     )
 
     def window(self) -> times.Window:
-        """The time that they are of."""
+        """The time window of the packets."""
         return times.window(
             None if self.start is None else times.parse(self.start, "--from"),
             None if self.end is None else times.parse(self.end, "--to"),
@@ -71,7 +71,7 @@ class PacketOptions:
 
 @dataclass(frozen=True)
 class ShownOptions:
-    """What is shown of them, and written."""
+    """What is shown and written."""
 
     PANEL: ClassVar = "Output"
 
@@ -143,7 +143,7 @@ def trace(
             "filter": packets.filter,
             "window": window,
             "period_ns": times.period_ns(options.period),
-            # Also where few are shown: what is said about the capture is about all of them.
+            # Even if few are shown: sentences about the capture cover all connections.
             "keep": KEEP,
         }
         if report is not None:
@@ -179,7 +179,7 @@ def trace(
         for note in () if json else words.cautions(analysis):
             session.say(note)
         if unsaid is not None:
-            session.say(f"Why it was slow is not told: {unsaid}.")
+            session.say(f"There is no diagnosis: {unsaid}.")
         for what, where in (("Series", series), ("Report", report)):
             if where is not None:
                 session.say(f"{what}: {where}")
@@ -195,7 +195,7 @@ def _chosen(analysis: Analysis, wanted: list[flows.Flow], number: int | None) ->
     found = flows.select(analysis["connections"], wanted)
     if wanted and not found:
         raise InputError(
-            f"none of {len(analysis['connections']):,} TCP connections fits --flow; see them all without it"
+            f"none of {len(analysis['connections']):,} TCP connections matches --flow; omit it to see all"
         )
     if number is None:
         return found
@@ -242,7 +242,7 @@ def _document(found: Diagnosis | None) -> dict[str, Any] | None:
 def _conclusion(
     analysis: Analysis, shown: list[Connection], reasons: dict[int, Diagnosis], number: int | None
 ) -> str:
-    """About the capture, and the connection that was asked for or is the only one."""
+    """Sentences about the capture, and about the connection that was requested or is the only one."""
     said = [words.capture(analysis)]
     if number is not None or len(shown) == 1:
         said += [words.conclusion(each) for each in shown]
@@ -255,7 +255,7 @@ def _conclusion(
 def _tables(
     analysis: Analysis, shown: list[Connection], reasons: dict[int, Diagnosis], options: ShownOptions
 ) -> list[Table]:
-    """The first of the connections ``shown``, and what there is beside TCP."""
+    """Tables of the first connections in ``shown``, and of what there is besides TCP."""
     listed, left_out = shown[: options.limit], analysis["connections_left_out"]
     beside = others.tables(analysis, options.limit)
     if not listed:
@@ -263,7 +263,7 @@ def _tables(
     caption = others.titled("TCP connections", len(shown), options.limit, left_out, "--limit shows more, ")
     start_ns = facts.start_ns(analysis)
     found = [tables.overview(listed, caption, start_ns, absolute=options.absolute)]
-    # The conclusion says it of an only one.
+    # For a single connection, the conclusion says it.
     if len(shown) > 1:
         found.append(tables.conclusions(listed))
         if reasons:

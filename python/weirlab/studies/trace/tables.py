@@ -18,7 +18,7 @@ from weirlab.trace.facts import (
 from weirlab.trace.quantities import bit_rate, count, duration, size
 
 _TOLD: Final = 3
-"""More sentences than these are details."""
+"""Up to this many sentences are shown; more are details."""
 
 SortKey = Literal["bytes", "start", "retransmissions", "rtt", "duration"]
 
@@ -32,12 +32,12 @@ _KEYS: Final[dict[str, Callable[[Connection], float]]] = {
 
 
 def ordered(connections: Sequence[Connection], key: SortKey) -> list[Connection]:
-    """The greatest first, of times of beginning the earliest; equal ones by number."""
+    """The greatest first, or the earliest for the start; equal ones by number."""
     return sorted(connections, key=lambda c: (_KEYS[key](c), c["id"]))
 
 
 def overview(listed: Sequence[Connection], caption: str, start_ns: int, *, absolute: bool = False) -> Table:
-    """A row per connection: who, how much, how fast, and what became of the data of the busier side."""
+    """A row per connection: who, how much, how fast, and what happened to the busier side's data."""
     columns = (
         "#", "a > b", "Duration", "a sent", "b sent", "Throughput", "Retransmitted", "Mean RTT", "End",
         "Start", "Captured",

@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
 
 MOST_BYTES: Final = 256_000_000
-"""Of captures that are read again for it, packet by packet; larger ones if a connection is chosen."""
+"""Largest captures that are read again, packet by packet; larger ones only if a connection is chosen."""
 MOST: Final = 20
-"""Connections that are diagnosed, those that are shown first."""
+"""Most connections that are diagnosed: those that are shown first."""
 
 
 def worth(shown: Sequence[Connection], files: Sequence[Path]) -> list[Connection]:
-    """Those with enough data to say anything, of captures that are still there."""
+    """The connections with enough data for a diagnosis; none if a capture no longer exists."""
     if not all(path.exists() for path in files):
         return []
     return [each for each in shown[:MOST] if worth_it(each)]
 
 
 def reason_not(files: Sequence[Path], shown: Sequence[Connection]) -> str | None:
-    """Why nothing is said although there is something to say; None if it is said."""
+    """Why there is no diagnosis although there is enough data; None if there is one."""
     if any(path.exists() and not path.is_file() for path in files):
-        return "FILE can be read once only"
+        return "FILE can be read only once"
     total = sum(path.stat().st_size for path in files)
     if total > MOST_BYTES and len(shown) > 1:
         return f"the captures have {size(total)}; choose one with --connection"
@@ -44,7 +44,7 @@ def diagnosed(
     settings: Mapping[str, Any],
     target_bps: float | None = None,
 ) -> dict[int, Diagnosis]:
-    """By the number of the connection; reads the captures again unless ``series`` has every packet."""
+    """Diagnoses by connection number; reads the captures again unless ``series`` has every packet."""
     from weirlab import trace
     from weirlab.diagnosis import tracing
 

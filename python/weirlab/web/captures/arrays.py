@@ -1,7 +1,7 @@
 """The points of a direction as arrays on disk, from which any part is drawn at once.
 
 A folder per connection and side: ``index.json`` names the layers, and each has its arrays. They are mapped
-into memory, not read: a look at a part touches little of them.
+into memory, not read: drawing a part touches little of them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ MOST_COLUMNS: Final = 4000
 MOST_EVENTS: Final = 5000
 _INDEX: Final = "index.json"
 _KEPT_OPEN: Final = 8
-"""Folders of which arrays stay mapped."""
+"""Folders whose arrays stay mapped."""
 _opened: Final[OrderedDict[tuple[Path, int], dict[str, Any]]] = OrderedDict()
-"""Arrays that are mapped already, by their folder and the time at which it was made, which tells it from one
-that was there before; the latest in use last.
+"""Mapped arrays, by folder and the time at which it was made, which distinguishes it from an earlier folder
+of that name; the most recently used last.
 """
 _opening: Final = threading.Lock()
 _RATES: Final = (
@@ -50,13 +50,13 @@ _POINTS: Final = {
     "unit": pl.String,
 }
 _BARS: Final = 250
-"""Of throughput, at most about so many."""
+"""Most bars of throughput, approximately."""
 _LEAST_BAR_NS: Final = 100_000
-"""Below that a bar would hold one packet or none, and show a rate that nobody had."""
+"""A shorter bar would contain one packet or none, and show a rate that never occurred."""
 
 
 def name(connection: int, side: SideName) -> str:
-    """Of the folder."""
+    """The name of the folder."""
     return f"{connection}-{side}"
 
 
@@ -96,7 +96,7 @@ def write(trace: Trace, connection: int, side: SideName, parent: Path) -> Path:
 def layers(
     folder: Path, from_ns: int, to_ns: int, origin_ns: int, width: int = MOST_COLUMNS
 ) -> list[dict[str, Any]]:
-    """What is to be drawn from ``from_ns`` to ``to_ns``, in ``width`` columns, as the page takes it.
+    """The layers from ``from_ns`` to ``to_ns`` in ``width`` columns, as the page takes them.
 
     ``origin_ns`` is the time of the capture's first packet.
     """
@@ -115,7 +115,7 @@ def layers(
 def points(
     folder: Path, from_ns: int, to_ns: int, origin_ns: int, chosen: Collection[str] | None = None
 ) -> pl.DataFrame:
-    """Every point from ``from_ns`` to ``to_ns``, not thinned, of the layers in ``chosen``; None: of all.
+    """Every point from ``from_ns`` to ``to_ns`` of the layers in ``chosen``; None: of all layers.
 
     ``chosen`` has texts such as ``rtt/by ACKs (Karn)``. Throughput is in bars, as it is drawn.
 
@@ -195,7 +195,7 @@ def _rates(folder: Path, from_ns: int, to_ns: int, origin_ns: int) -> Iterator[t
 
 def _write_points(folder: Path, number: int, points: pl.DataFrame) -> None:
     low, high = (points[column].cast(pl.Int64).to_numpy() for column in ("low", "high"))
-    # Of most layers both are the same, and kept once.
+    # In most layers both are the same, and stored once.
     ends = {"high": high} if np.array_equal(low, high) else {"low": low, "high": high}
     made = dict(zip(("block-low", "block-high", "block-sum"), columns.blocks(low, high), strict=True))
     time_ns = points["time_ns"]
@@ -229,7 +229,7 @@ def _load(folder: Path, part: str) -> Any:
 
 
 def release(parent: Path) -> None:
-    """Map no array below ``parent`` any longer: a removed file takes room on the disk while it is mapped."""
+    """Unmap all arrays below ``parent``: a removed file uses disk space as long as it is mapped."""
     with _opening:
         for key in [each for each in _opened if each[0].parent == parent]:
             del _opened[key]

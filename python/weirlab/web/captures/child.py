@@ -9,17 +9,17 @@ from typing import Any, BinaryIO, Final
 from weirlab.web.child import serve
 
 CAPTURE: Final = "capture"
-"""The upload, as it came."""
+"""The upload, unchanged."""
 FACTS: Final = "facts.json"
 SERIES: Final = "series"
 GRAPHS: Final = "points"
 """Folder of the arrays that graphs are drawn from; those of earlier layouts have other names."""
 WHY: Final = "why"
-"""Folder of a file for each connection that was asked about: why it was not faster."""
+"""Folder with a file for each connection for which it was requested: why it was not faster."""
 PARTS: Final = "part-"
-"""Begins the name of a file that is made to be sent, and then removed."""
+"""Prefix of the name of a file that is made to be sent, and then removed."""
 KEEP: Final = 2000
-"""Connections that are listed, those with most bytes."""
+"""Most connections that are listed: those with most bytes."""
 PERIOD_NS: Final = 100_000_000
 
 

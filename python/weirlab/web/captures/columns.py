@@ -1,9 +1,9 @@
 """Part of a long series of points, in columns of pixels that keep its extremes; pure.
 
-Points are in order of time. So that all of nine million of them are looked at in milliseconds, least,
-greatest and sum of every 16 in a row are kept beside them. A column takes whole blocks from there, and its
-ends from the points. Where columns hold very many points they begin with a block: then no page of the points
-themselves has to be brought into memory.
+Points are in order of time. To summarise nine million of them in milliseconds, the least, greatest and sum of
+every 16 in a row are stored with them. A column takes whole blocks from there, and its ends from the points.
+Columns with very many points begin with a block, so that no page of the points themselves has to be read into
+memory.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ F64 = NDArray[np.float64]
 
 BLOCK: Final = 16
 MANY: Final = 64 * BLOCK
-"""Points per column, from which on it may begin up to a block too late: by a 64th of its width."""
+"""Points per column from which on it may begin up to a block too late, which is a 64th of its width."""
 
 
 @dataclass(frozen=True)
 class Points:
-    """``time_ns`` in order; from ``low`` to ``high``; ``block_*`` of every ``BLOCK`` in a row.
+    """``time_ns`` in order; from ``low`` to ``high``; ``block_*`` summarise every ``BLOCK`` in a row.
 
     ``block_ns`` is the time of the first of these; None in arrays of earlier versions.
     """
@@ -65,10 +65,10 @@ def blocks(low: I64, high: I64) -> tuple[I64, I64, F64]:
 
 
 def spans(points: Points, from_ns: int, to_ns: int, columns: int) -> Spans:
-    """The points from ``from_ns`` to ``to_ns``, both included, and the one before and behind them.
+    """The points from ``from_ns`` to ``to_ns``, both included, and the ones before and after them.
 
-    Up to ``columns`` points are left as they are; more are put into so many columns of equal time, apart from
-    what :data:`MANY` says.
+    Up to ``columns`` points are left as they are; more are put into ``columns`` columns of equal time, except
+    for the shift that :data:`MANY` allows.
     """
     first = max(int(np.searchsorted(points.time_ns, from_ns, "left")) - 1, 0)
     end = min(int(np.searchsorted(points.time_ns, to_ns, "right")) + 1, len(points))
@@ -87,7 +87,7 @@ def spans(points: Points, from_ns: int, to_ns: int, columns: int) -> Spans:
         inner = np.searchsorted(points.time_ns, edges, "left").clip(first, end)
     else:
         inner = (np.searchsorted(block_ns, edges, "left") * BLOCK).clip(first, end)
-    # Neighbours have columns of their own.
+    # The points before and after have their own columns.
     cuts = np.unique(np.concatenate(([first, min(first + 1, end), max(end - 1, first), end], inner)))
     starts, ends = cuts[:-1], cuts[1:]
     low, high, total = _reduced(points, starts, ends)
@@ -95,7 +95,7 @@ def spans(points: Points, from_ns: int, to_ns: int, columns: int) -> Spans:
 
 
 def thinned(time_ns: I64, from_ns: int, to_ns: int, most: int) -> tuple[I64, int]:
-    """Numbers of the points in the time, or of every n-th where there are more than ``most``; how many are
+    """Indices of the points in the time, or of every n-th if there are more than ``most``; and how many are
     left out.
     """
     first, end = np.searchsorted(time_ns, (from_ns, to_ns + 1), "left")
@@ -107,7 +107,7 @@ def thinned(time_ns: I64, from_ns: int, to_ns: int, most: int) -> tuple[I64, int
 def rates(
     time_ns: I64, total: I64, from_ns: int, to_ns: int, width_ns: int, origin_ns: int
 ) -> tuple[I64, F64]:
-    """Per second, in blocks of ``width_ns`` that are aligned with ``origin_ns``.
+    """Rates per second, in blocks of ``width_ns`` that are aligned with ``origin_ns``.
 
     ``total[n]`` is the sum over the points up to ``n``. Returns the beginning of each block and its rate.
     """
@@ -131,7 +131,7 @@ def round_width(least_ns: float) -> int:
 
 
 def _times(points: Points, at: I64, block_ns: I64 | None) -> I64:
-    """Of these points; of those that begin a block, from ``block_ns`` if it is given."""
+    """Times of these points; for those that begin a block, from ``block_ns`` if it is given."""
     if block_ns is None:
         return np.asarray(points.time_ns[at])
     found, begins = np.empty(len(at), np.int64), at % BLOCK == 0
@@ -148,7 +148,7 @@ def _reduced(points: Points, starts: I64, ends: I64) -> tuple[I64, I64, F64]:
     low = np.full(len(starts), np.iinfo(np.int64).max)
     high = np.full(len(starts), np.iinfo(np.int64).min)
     total = np.zeros(len(starts))
-    # What of a column lies in no whole block: fewer than a block at each end, or all of it.
+    # The part of a column outside whole blocks: fewer than a block at each end, or all of it.
     left = np.concatenate((starts, np.where(long, whole_to * BLOCK, ends)))
     right = np.concatenate((np.where(long, whole_from * BLOCK, ends), ends))
     there = right > left
@@ -163,7 +163,7 @@ def _reduced(points: Points, starts: I64, ends: I64) -> tuple[I64, I64, F64]:
         np.add.at(total, column, np.add.reduceat(highs.astype(np.float64), at))
     if long.any():
         end = whole_to[long][-1]
-        # Every second one is what lies between two columns, which nobody asks for.
+        # Every second one is for what is between two columns, and is dropped.
         between = np.stack((whole_from[long], whole_to[long]), axis=1).ravel()[:-1]
         low[long] = np.minimum(low[long], np.minimum.reduceat(points.block_low[:end], between)[::2])
         high[long] = np.maximum(high[long], np.maximum.reduceat(points.block_high[:end], between)[::2])
@@ -172,6 +172,6 @@ def _reduced(points: Points, starts: I64, ends: I64) -> tuple[I64, I64, F64]:
 
 
 def _ranges(starts: I64, lengths: I64) -> I64:
-    """``starts[0]``, ``starts[0] + 1``, ... so many as ``lengths[0]``, and so on for all."""
+    """``lengths[0]`` numbers from ``starts[0]`` on, and so on for all."""
     shift = np.repeat(starts - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
     return np.asarray(shift + np.arange(len(shift)), dtype=np.int64)

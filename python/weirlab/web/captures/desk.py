@@ -1,4 +1,4 @@
-"""Captures from upload to graph: what is done when, and by which child process."""
+"""Captures from upload to graph: what happens when, and in which child process."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from weirlab.web.measurements import Measurement, Measurements
 from weirlab.web.settings import Settings
 
 _REMEMBERED: Final = 4
-"""Answers of the engine that are kept in memory: some MB each."""
+"""Answers of the engine that are kept in memory: a few MB each."""
 
 
 @dataclass
 class Tally:
-    """What came of uploads since the service began."""
+    """Counts of uploads since the service began."""
 
     received: int = 0
     received_bytes: int = 0
@@ -40,7 +40,7 @@ class Tally:
 
 @dataclass
 class Desk:
-    """Takes captures, and keeps what is made of them. Every method may be called from any thread."""
+    """Takes captures, and keeps their results. Every method may be called from any thread."""
 
     settings: Settings
     measurements: Measurements
@@ -52,7 +52,7 @@ class Desk:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def go_on(self) -> None:
-        """Take up what an earlier service did not come to; uploads that broke off then are removed."""
+        """Continue what an earlier service left undone; uploads that broke off are removed."""
         for one in self.measurements.all():
             match one.state.stage:
                 case "receiving" if one.state.kind == "capture":
@@ -63,7 +63,7 @@ class Desk:
                 left.unlink(missing_ok=True)
 
     async def take(self, name: str, chunks: AsyncIterator[bytes]) -> Measurement:
-        """Keep an upload and put it in the queue; nothing stays of one that breaks off."""
+        """Store an upload and put it in the queue; an upload that breaks off is removed."""
         one = self.measurements.create("capture", name or "capture")
         try:
             number = await receiving.receive(
@@ -84,7 +84,7 @@ class Desk:
         return one
 
     def adopt(self, name: str, file: Path) -> Measurement:
-        """Take a file of the service's own as if it had been uploaded; it is moved, on the same disk."""
+        """Take one of the service's own files as if it had been uploaded; it is moved, on the same disk."""
         one = self.measurements.create("capture", name)
         file.rename(one.path / child.CAPTURE)
         one.change(stage="queued", size_bytes=(one.path / child.CAPTURE).stat().st_size)
@@ -92,21 +92,21 @@ class Desk:
         return one
 
     def forget(self, one: Measurement) -> None:
-        """Hold nothing of a measurement that was removed."""
+        """Release everything about a measurement that was removed."""
         with self._lock:
             self._facts.pop(one.data_id, None)
         arrays.release(one.path / child.GRAPHS)
 
     def ahead(self, one: Measurement) -> int:
-        """How many captures are analysed before this one."""
+        """The number of captures that are analysed before this one."""
         with self._lock:
             return self._queued.index(one.data_id) if one.data_id in self._queued else 0
 
     def facts(self, one: Measurement) -> Analysis:
-        """What the engine said; raises ``InputError`` as long as it has not."""
+        """The engine's analysis; raises ``InputError`` until it is ready."""
         state = one.state
         if state.kind != "capture" or state.stage != "ready":
-            raise InputError("This is not a capture that has been analysed.")
+            raise InputError("This is not an analysed capture.")
         with self._lock:
             if (found := self._facts.get(one.data_id)) is not None:
                 self._facts.move_to_end(one.data_id)
@@ -119,7 +119,7 @@ class Desk:
         return read
 
     def connection(self, one: Measurement, number: int) -> Connection:
-        """One of its connections; raises ``InputError`` where there is none of this number."""
+        """One of its connections; raises ``InputError`` if there is none with this number."""
         for each in self.facts(one)["connections"]:
             if each["id"] == number:
                 return each
@@ -138,7 +138,7 @@ class Desk:
         return self._made(one.path / child.WHY / f"{number}.json", lambda: self._ask(one, request))
 
     def part(self, one: Measurement, request: Mapping[str, Any]) -> Future[BinaryIO]:
-        """A file that a child process makes, open for reading; nothing of it stays on the disk.
+        """A file that a child process makes, open for reading and already removed from the disk.
 
         ``request`` names what the child does.
         """
@@ -154,7 +154,7 @@ class Desk:
         return self.children.submit(make, urgent=True)
 
     def _made(self, path: Path, make: Callable[[], object]) -> Future[Path]:
-        """``path`` as soon as ``make`` has made it, once for all who ask."""
+        """``path`` as soon as ``make`` has made it; it is made once for all requests."""
         done: Future[Path] = Future()
         with self._lock:
             if path.exists():
@@ -186,7 +186,7 @@ class Desk:
         with self._lock:
             self._queued.remove(one.data_id)
         state = one.change(stage="working")
-        # Of an attempt that was cut short.
+        # What an interrupted attempt left.
         shutil.rmtree(one.path / child.SERIES, ignore_errors=True)
         try:
             told = self._ask(one, {"do": "analyse", "name": state.name})
@@ -203,7 +203,7 @@ class Desk:
         one.change(stage="ready", facts={**told, "conclusion": words.capture(read)})
 
     def _draw_greatest(self, one: Measurement, read: Analysis) -> None:
-        """So that the graphs of the first connection are there when the page asks for them."""
+        """Draw the largest connection, so that its graphs are ready when the page requests them."""
         if listed := read["connections"]:
             first = max(listed, key=lambda each: each["a"]["link_bytes"] + each["b"]["link_bytes"])
             try:
@@ -211,7 +211,7 @@ class Desk:
             except Interrupted:
                 raise
             except Refusal:
-                # Whoever asks for the graphs is told; the numbers are there.
+                # A request for the graphs will get the error; the numbers are there.
                 return
 
     def _draw(self, one: Measurement, number: int, side: SideName) -> None:

@@ -14,7 +14,7 @@ from weirlab.errors import InputError
 from weirlab.trace.quantities import size
 
 _PART_BYTES: Final = 1 << 20
-"""Written at once: one step to a thread per part."""
+"""Written at once, with one switch to a thread per part."""
 
 
 class TooLarge(InputError):
@@ -22,7 +22,7 @@ class TooLarge(InputError):
 
 
 def refuse_beyond(limit: int, announced: str | None) -> None:
-    """Raise for an upload that says itself that it is too large, before it is sent."""
+    """Raise for an upload that announces too large a size, before it is sent."""
     if announced is not None and announced.isdecimal() and int(announced) > limit:
         raise too_large(limit)
 
@@ -42,7 +42,7 @@ async def receive(path: Path, chunks: AsyncIterator[bytes], limit: int) -> int:
     TooLarge
         There are more than ``limit``.
     StoreError
-        The disk refuses.
+        The file cannot be written.
     """
     written, part = 0, bytearray()
     with files.telling(path, "write"):

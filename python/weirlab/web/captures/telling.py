@@ -1,4 +1,4 @@
-"""What the page is told of a capture: the same words and tables as ``weir trace`` and its report."""
+"""What the page shows of a capture: the same words and tables as ``weir trace`` and its report."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def capture(facts: Analysis) -> dict[str, Any]:
 
 
 def connection(facts: Analysis, one: Connection) -> dict[str, Any]:
-    """All about one connection but why it was not faster, which takes longer."""
+    """All about one connection except why it was not faster, which takes longer."""
     begin_ns = start_ns(facts)
     return {
         "id": one["id"],

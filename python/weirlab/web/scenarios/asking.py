@@ -1,4 +1,4 @@
-"""What the page asks for, and the ready-made scenarios that it offers."""
+"""What the page requests, and the ready-made scenarios that it offers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_NAME: Final = 100
 
 
 class Asked(BaseModel):
-    """A scenario file as ``text``. ``name`` stands before line numbers in messages; ``lab`` None: its own."""
+    """A scenario file as ``text``. Messages put ``name`` before line numbers; ``lab`` None: the file's."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -37,13 +37,13 @@ def offered() -> list[dict[str, str]]:
 
 
 def understood(asked: Asked) -> Root:
-    """The scenario that is asked for.
+    """The requested scenario.
 
     Raises
     ------
     InputError
         With one line per problem, each beginning ``name:line:column``. A scenario that names a file of this
-        host is refused, too: whoever may start one may not read or write there.
+        host is refused, too: users who may start one may not read or write files here.
     """
     read = document.parse(asked.text, asked.name or "scenario")
     what = scenarios.check(read, no_files="a scenario from the page names no file")

@@ -1,7 +1,7 @@
-"""The child process that carries a scenario out, and tells of it a line of JSON at a time; see :mod:`desk`.
+"""The child process that carries out a scenario and reports on it in lines of JSON; see :mod:`desk`.
 
-Its first line of standard input is the request. SIGINT, or the end of standard input, ends it in good order:
-finished trials stay, and the test bed is removed.
+Its first line of standard input is the request. SIGINT, or the end of standard input, ends it cleanly:
+finished trials are kept, and the test bed is removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from weirlab.web.tables import for_page
 FILE: Final = "scenario.yaml"
 """The scenario in the folder of the measurement, as it was sent."""
 COMMAND: Final = "weir web"
-"""What manifests have in place of a command."""
+"""What manifests have instead of a command."""
 
 Tell = Callable[..., None]
 
@@ -55,7 +55,7 @@ class _Progress:
 
 
 class _Telling(Store):
-    """A store that tells under which ID the run of a scenario is kept."""
+    """A store that reports the ID of a scenario's run when it creates it."""
 
     def __init__(self, root: Path, kind: str, tell: Tell) -> None:
         super().__init__(root)
@@ -78,7 +78,7 @@ class _Telling(Store):
 
 
 def main() -> None:
-    """Read the request, carry it out, and tell the end."""
+    """Read the request, carry it out, and report the end."""
     tell = _teller()
     interrupts.catch()
     try:
@@ -123,7 +123,7 @@ def _explain(error: BaseException, tell: Tell) -> None:
 
 
 def _teller() -> Tell:
-    """Writes events to what was standard output; what anything else prints goes nowhere."""
+    """A function that writes events to the original standard output; anything else printed is discarded."""
     target = os.dup(1)
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
@@ -140,7 +140,7 @@ def _teller() -> Tell:
 
 
 def _line() -> bytes:
-    """A line of standard input, without a buffer, whose lock would be in the way at the end."""
+    """A line of standard input, read without a buffer, whose lock would be in the way at the end."""
     read = bytearray()
     while (byte := os.read(0, 1)) not in (b"", b"\n"):
         read += byte

@@ -1,4 +1,4 @@
-"""Scenarios from their start to their end: a queue, and a child process for the one at work."""
+"""Scenarios from start to end: a queue, and a child process for the running one."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from weirlab.web.scenarios import asking, child
 RESULT: Final = "result.json"
 _LOOK_S: Final = 0.2
 _GRACE_S: Final = 60.0
-"""For removing a test bed."""
+"""Time for removing a test bed."""
 _MOST_NOTES: Final = 200
-"""Messages that are kept; of more the last ones count."""
+"""Most messages that are kept: the last ones."""
 
 
 class Forbidden(WeirError):
@@ -35,17 +35,17 @@ class Forbidden(WeirError):
 
 @dataclass(frozen=True)
 class Progress:
-    """What the page is told of a scenario: ``done`` of ``total`` trials of the stage ``title``, and so on."""
+    """What the page shows of a scenario: ``done`` of ``total`` trials of the stage ``title``, and so on."""
 
     stage: str
     waiting: int = 0
-    """How many scenarios come before this one."""
+    """The number of scenarios before this one."""
     title: str = ""
     done: int = 0
     total: int = 0
     what: str = ""
     left: str = ""
-    """How long the stage still takes."""
+    """How much longer the stage takes."""
     notes: tuple[str, ...] = ()
     run_id: str = ""
     message: str = ""
@@ -54,26 +54,26 @@ class Progress:
     remark: str = ""
     tables: tuple[dict[str, Any], ...] = ()
     problem: str = ""
-    """What keeps the result from counting."""
+    """What makes the result invalid."""
 
 
 @dataclass
 class Job:
-    """A scenario that waits or is at work."""
+    """A scenario that is waiting or running."""
 
     one: Measurement
     progress: Progress
     taken: bool = False
-    """It waits no more."""
+    """It is no longer waiting."""
     cancelled: bool = False
     process: programs.Program[Any] | None = None
 
 
 @dataclass
 class Scenarios:
-    """Starts scenarios, one at a time, and keeps what came of them. Callable from any thread.
+    """Starts scenarios, one at a time, and keeps their results. Callable from any thread.
 
-    ``bench`` is held by whoever measures on this host.
+    ``bench`` is held while anything measures on this host.
     """
 
     store: Path
@@ -84,13 +84,13 @@ class Scenarios:
     begun: int = 0
     failed: int = 0
     _jobs: list[Job] = field(default_factory=list)
-    """The one at work first, then those that wait, in order."""
+    """The running one first, then the waiting ones in order."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _closing: bool = False
     _thread: threading.Thread | None = None
 
     def go_on(self) -> None:
-        """Take up what an earlier service left: a run that was begun is resumed, not begun again."""
+        """Continue what an earlier service left: a run that was begun is resumed, not repeated."""
         if not self.allowed:
             return
         for one in self.measurements.all():
@@ -104,9 +104,9 @@ class Scenarios:
         Raises
         ------
         Forbidden
-            The service has not been given the right.
+            The service does not allow it.
         InputError
-            It is not a scenario that can be carried out; with lines and columns.
+            The scenario cannot be carried out; with lines and columns.
         """
         self._require()
         what = asking.understood(asked)
@@ -119,31 +119,31 @@ class Scenarios:
         return one
 
     def resume(self, one: Measurement) -> None:
-        """Go on with one that was stopped: what has a valid attempt is not repeated.
+        """Resume a scenario that was stopped: trials with a valid attempt are not repeated.
 
         Raises
         ------
         Forbidden, InputError
-            It may not be, or was not stopped.
+            The service does not allow it, or the scenario was not stopped.
         """
         self._require()
         if one.state.stage != "stopped":
-            raise InputError("Only a scenario that was stopped can be gone on with.")
+            raise InputError("Only a scenario that was stopped can be resumed.")
         one.change(stage="queued", message="")
         self._queue(one)
 
     def stop(self, one: Measurement) -> None:
-        """End it in good order, or take it out of the queue.
+        """End a scenario cleanly, or take it out of the queue.
 
         Raises
         ------
         InputError
-            It is neither at work nor waiting.
+            It is neither running nor waiting.
         """
         with self._changed:
             job = self._job(one)
             if job is None:
-                raise InputError("This scenario is not at work.")
+                raise InputError("This scenario is not running.")
             job.cancelled = True
             if not job.taken:
                 self._end(job, "stopped", "It was cancelled before it began.")
@@ -152,7 +152,7 @@ class Scenarios:
             _interrupt(job)
 
     def told(self, one: Measurement) -> dict[str, Any]:
-        """How far it is, or what came of it."""
+        """The progress of a scenario, or its result."""
         with self._changed:
             job = self._job(one)
             if job is not None:
@@ -162,20 +162,20 @@ class Scenarios:
         return {**asdict(Progress(state.stage)), **kept, "stage": state.stage, "message": state.message}
 
     async def events(self, one: Measurement, closing: Callable[[], bool]) -> AsyncIterator[dict[str, Any]]:
-        """What :meth:`told` tells, whenever it has changed, until the end."""
+        """What :meth:`told` returns, whenever it has changed, until the end."""
         last: dict[str, Any] | None = None
         while not closing():
             told = self.told(one)
             if told != last:
                 yield told
             last = told
-            # Without the right to go on nothing changes any more.
+            # If the service does not run scenarios, nothing changes any more.
             if told["stage"] not in ("queued", "working") or not self.allowed:
                 return
             await asyncio.sleep(_LOOK_S)
 
     def close(self) -> None:
-        """End the one at work in good order; it and those that wait are gone on with by the next service."""
+        """End the running scenario cleanly; the next service continues it and those that wait."""
         with self._changed:
             self._closing = True
             for job in self._jobs:
@@ -210,13 +210,13 @@ class Scenarios:
             try:
                 self._carry_out(job)
             except Exception as error:
-                # Whatever one of them ran into, the next ones are carried out.
+                # A failure of one must not keep the next ones from running.
                 self._end(job, "failed", failures.explain(error).message)
             finally:
                 self.bench.release()
 
     def _next(self) -> Job | None:
-        """The next one, as soon as the bench is free, which is held from here on; None: the service ends."""
+        """The next job, with the bench held, as soon as it is free; None if the service ends."""
         with self._changed:
             while not self._closing:
                 if self._jobs and self.bench.acquire(blocking=False):
@@ -256,14 +256,14 @@ class Scenarios:
             target.write(json.dumps(request).encode() + b"\n")
             target.flush()
             for line in source:
-                # Of one that is killed the last line may be cut.
+                # If the child was killed, its last line may be cut.
                 with suppress(ValueError):
                     last = json.loads(line)
                     self._hear(job, last)
         self._conclude(job, last, process.wait())
 
     def _hear(self, job: Job, event: dict[str, Any]) -> None:
-        """What the child tells; it may quote what somebody supplied, and is only text here."""
+        """Take an event of the child. It may quote what a user supplied, so it is only text here."""
         with self._changed:
             told = job.progress
             match event.get("event"):
@@ -311,7 +311,7 @@ class Scenarios:
         job.progress = replace(job.progress, stage=stage, message=message, what="", left="", title="")
         self.failed += stage == "failed"
         one, told = job.one, job.progress
-        # On a disk that refuses, the run itself says how far it came.
+        # If the disk fails, the run itself says how far it came.
         with self._changed, suppress(WeirError):
             self._jobs.remove(job)
             one.keep(RESULT, asdict(told))

@@ -1,4 +1,4 @@
-"""What a form asks for, as settings of a transfer."""
+"""The form of a transfer, and its settings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Asked(BaseModel):
     """Record the packets at both ends, where that is allowed."""
 
     def name(self) -> str:
-        """Of the test."""
+        """The name of the test."""
         return f"TCP test from {self.client} to {self.host}" if self.client else f"TCP test to {self.host}"
 
     def public(self) -> dict[str, Any]:
@@ -50,18 +50,18 @@ class Asked(BaseModel):
 
 
 def settings(asked: Asked, most_s: float) -> sending.Settings:
-    """What ``weir tcp send`` would be given.
+    """The settings that ``weir tcp send`` would get.
 
     Raises
     ------
     InputError
-        It would last longer than ``most_s``, or the rate is not understood.
+        The transfer would last longer than ``most_s``, or the rate is invalid.
     """
     if asked.lasts_s is not None and asked.total_bytes is not None:
         raise InputError("A transfer ends after a time or after some bytes; give one of them.")
     lasts_s = asked.lasts_s
     if lasts_s is not None and lasts_s > most_s:
-        raise InputError(f"A transfer lasts {most_s:g} s at most here.")
+        raise InputError(f"A transfer may last at most {most_s:g} s here.")
     return sending.Settings(
         host=asked.host.strip("[]"),
         port=asked.port,

@@ -1,4 +1,4 @@
-"""All that is known of a test on one axis of time: both kernels, and each capture; pure."""
+"""All that is known about a test on one time axis: both kernels, and each capture; pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from weirlab.studies.tcp.measure.measuring import Measured
 
 MOST_CONNECTIONS: Final = 4
-"""Of more there are too many lines."""
+"""More would draw too many lines."""
 _MOST_PERIODS: Final = 2000
 
 
 class _Chart(NamedTuple):
-    """What is drawn together: ``values`` divided by ``scale`` are in ``unit``."""
+    """Lines that are drawn together: their values divided by ``scale`` are in ``unit``."""
 
     title: str
     unit: str
@@ -26,7 +26,7 @@ class _Chart(NamedTuple):
 
 
 _WINDOW: Final = _Chart("Receiver's window", "bytes")
-_AGAIN: Final = _Chart("Sent again so far", "segments")
+_AGAIN: Final = _Chart("Retransmitted so far", "segments")
 _CHARTS: Final[Mapping[str, _Chart]] = {
     "throughput_bps": _Chart("Throughput", "bit/s"),
     "rtt_us": _Chart("Round trip", "ms", 1e3),
@@ -54,8 +54,8 @@ _SOURCES: Final[Mapping[str, str]] = {
 def drawn(measured: Measured, period_s: float, packets: pl.DataFrame | None = None) -> dict[str, Any] | None:
     """``time_s`` since the start, and ``charts``: ``title``, ``unit``, ``lines`` (``source``, ``values``).
 
-    ``packets`` is what captures show, if there are any. None for too many connections, or where nothing
-    was told.
+    ``packets`` is what captures show, if there are any. Returns None for too many connections, or if nothing
+    was reported.
     """
     import polars as pl
 

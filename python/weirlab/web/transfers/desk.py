@@ -1,4 +1,4 @@
-"""Transfers at work and done: one at a time, so that none spoils another one's numbers."""
+"""Transfers, running and finished: one at a time, so that none spoils another's numbers."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ INTERVALS: Final = "intervals.json"
 AXIS: Final = "axis.json"
 _LOOK_S: Final = 0.1
 _GRACE_S: Final = 5.0
-"""Beyond the longest transfer, before one that ends by bytes is ended."""
+"""Added to the longest time before a transfer that ends by bytes is stopped."""
 _MOST_DETAILED: Final = 4
-"""Connections up to which each one's fields are kept: of more they would take much memory."""
+"""Most connections whose fields are kept one by one: more would take much memory."""
 
 _TOO_MUCH: Final = (
-    "So many connections for so long are not explained: what both kernels report would not be kept."
+    "There is no diagnosis: with so many connections for so long, the kernels' reports are too many to keep."
 )
 
 
 class Busy(WeirError):
-    """Another transfer is at work, or a scenario."""
+    """Another transfer or a scenario is running."""
 
 
 @dataclass
 class Moved:
-    """What all transfers moved so far, by direction."""
+    """What all transfers have moved so far, by direction."""
 
     received_bytes: Counter[str] = field(default_factory=lambda: Counter(up=0, down=0))
     retransmissions: Counter[str] = field(default_factory=lambda: Counter(up=0, down=0))
@@ -56,7 +56,7 @@ class Moved:
 
 @dataclass
 class Transfer:
-    """One at work. ``events`` only grows; browsers are told those that they do not have yet."""
+    """A running transfer. ``events`` only grows; browsers get the events that they do not have yet."""
 
     one: Measurement
     settings: sending.Settings
@@ -66,9 +66,9 @@ class Transfer:
     events: list[dict[str, Any]] = field(default_factory=list)
     intervals: list[Interval] = field(default_factory=list)
     sent: bool = False
-    """Nothing more is sent: what may last is the reading of captures."""
+    """Nothing more is sent; reading the captures may still take time."""
     unread: bool = False
-    """Whoever asked for the end wants no capture to be read."""
+    """The captures are not to be read, because the user stopped the transfer after it had sent."""
     over: bool = False
     _coarser: Coarser = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -77,7 +77,7 @@ class Transfer:
         self._coarser = Coarser(self.settings.interval_s)
 
     def ask_to_end(self) -> bool:
-        """Ask for the end in good order, or for that of the reading; False where it is over."""
+        """Request a clean end of the transfer, or of the reading; False if it is over."""
         with self._lock:
             if not self.over:
                 self.stop.request()
@@ -85,18 +85,18 @@ class Transfer:
             return not self.over
 
     def end_sending(self) -> None:
-        """It has lasted as long as it may."""
+        """End sending at the time limit."""
         with self._lock:
             if not self.sent:
                 self.stop.request()
 
     def has_sent(self) -> None:
-        """Whoever asks for the end from here on does not want the captures to be read."""
+        """Record that all is sent: from here on, a request to end skips reading the captures."""
         with self._lock:
             self.sent = True
 
     def close(self) -> None:
-        """It is over. From here on nobody asks for the end: what that is written to may be another file's."""
+        """End it. From here on no end is requested: its file descriptor may belong to another file."""
         with self._lock:
             self.sent = self.over = True
             self.stop.__exit__(None, None, None)
@@ -109,19 +109,19 @@ class Transfer:
             self._drawn(whole)
 
     def rest(self) -> None:
-        """No more intervals come."""
+        """Report the rest when no more intervals come."""
         for whole in self._coarser.rest():
             self._drawn(whole)
 
     def blocks(self, event: Mapping[str, Any]) -> None:
-        """Not asked for."""
+        """Not requested."""
 
     def reading(self) -> None:
-        """No more is sent; the captures are read."""
+        """Report that the captures are being read."""
         self._tell("reading", {})
 
     def end(self, document: dict[str, Any]) -> None:
-        """The last event."""
+        """Report the last event."""
         self._tell("done", document)
 
     def _drawn(self, interval: Interval) -> None:
@@ -135,7 +135,7 @@ class Transfer:
 
 @dataclass
 class Transfers:
-    """Begins transfers, and keeps what came of them. ``bench`` is held by whoever measures on this host."""
+    """Begins transfers, and keeps their results. ``bench`` is held while anything measures on this host."""
 
     measurements: Measurements
     most_s: float
@@ -149,10 +149,10 @@ class Transfers:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def go_on(self) -> None:
-        """A transfer that an earlier service was at is lost, and says so."""
+        """Mark transfers that an earlier service left unfinished as failed."""
         for one in self.measurements.all():
             if one.state.kind == "transfer" and one.state.stage == "working":
-                one.change(stage="failed", message="The service ended while this transfer was at work.")
+                one.change(stage="failed", message="The service ended during this transfer.")
 
     def start(self, asked: asking.Asked) -> Measurement:
         """Begin a transfer.
@@ -160,14 +160,14 @@ class Transfers:
         Raises
         ------
         InputError
-            It cannot be what is asked for.
+            The request is invalid.
         Busy
-            There is one at work, or a scenario.
+            Another transfer or a scenario is running.
         """
         settings = asking.settings(asked, self.most_s)
         with self._lock:
             if not self.bench.acquire(blocking=False):
-                raise Busy("Another test is at work here. Try again when it has ended, or stop it.")
+                raise Busy("Another test is running here. Try again when it has ended, or stop it.")
             try:
                 one = self.measurements.create("transfer", asked.name())
                 one.change(stage="working", facts={"asked": asked.public()})
@@ -182,13 +182,13 @@ class Transfers:
         return one
 
     def stop(self, one: Measurement) -> None:
-        """End it in good order."""
+        """End a transfer cleanly."""
         transfer = self._at_work.get(one.data_id)
         if transfer is None or not transfer.ask_to_end():
-            raise InputError("This transfer is not at work.")
+            raise InputError("This transfer is not running.")
 
     async def events(self, one: Measurement, closing: Callable[[], bool]) -> AsyncIterator[dict[str, Any]]:
-        """What happened so far, and what happens until it is over."""
+        """All events so far, then new ones until the transfer is over."""
         transfer = self._at_work.get(one.data_id)
         if transfer is None:
             for interval in one.read(INTERVALS) if one.has(INTERVALS) else ():
@@ -206,26 +206,26 @@ class Transfers:
             await asyncio.sleep(_LOOK_S)
 
     def axis(self, one: Measurement) -> dict[str, Any]:
-        """All sources on one axis of time, as :func:`axis.drawn` has them."""
+        """All sources on one time axis, as :func:`axis.drawn` returns them."""
         if not one.has(AXIS):
-            raise InputError("Of this test there is no such axis.")
+            raise InputError("This test has no common time axis.")
         return dict(one.read(AXIS))
 
     def result(self, one: Measurement) -> dict[str, Any]:
-        """What came of it."""
+        """The result of a transfer."""
         state = one.state
         kept = one.read(RESULT) if one.has(RESULT) else {}
         return {"stage": state.stage, "message": state.message, **kept}
 
     def close(self) -> None:
-        """End what is at work."""
+        """End the running transfer, if there is one."""
         for transfer in self._at_work.values():
             transfer.ask_to_end()
         if self._thread is not None:
             self._thread.join()
 
     def _run(self, transfer: Transfer) -> None:
-        # Bytes may take longer than anybody waits.
+        # A transfer that ends by bytes may last too long.
         latest = threading.Timer(self.most_s + _GRACE_S, transfer.end_sending)
         latest.start()
         message, result = "", {}
@@ -257,7 +257,7 @@ class Transfers:
     def _carried_out(
         self, transfer: Transfer, settings: sending.Settings
     ) -> tuple[sending.Outcome, measuring.Measured | None]:
-        """What came of it, and what both kernels reported, unless that would be too much to keep."""
+        """The outcome, and what both kernels reported unless that would be too much to keep."""
         every_s = explaining.period_s(settings, self.most_s)
         if every_s is None:
             outcome = sending.send(settings, transfer, transfer.stop)
@@ -274,9 +274,9 @@ class Transfers:
 
     @staticmethod
     def _explained(transfer: Transfer, measured: measuring.Measured | None, tapes: Tapes) -> dict[str, Any]:
-        """``why`` it was not faster, or why that is not told (``unexplained``).
+        """``why`` it was not faster, or the reason that there is no diagnosis (``unexplained``).
 
-        ``unread``: why the captures have no part in it.
+        ``unread``: why the captures were not used.
         """
         if measured is None:
             return {"unexplained": _TOO_MUCH}
@@ -288,7 +288,7 @@ class Transfers:
         except Exception as error:
             unread = failures.explain(error).message
         try:
-            # A child process computes this, too, where it has read captures.
+            # If a child process has read captures, it has computed this, too.
             period_s = transfer.settings.interval_s
             drawn = axis.drawn(measured, period_s) if seen is None else seen.axis
             if drawn is not None:
@@ -296,7 +296,7 @@ class Transfers:
             why = explaining.why(measured, [] if seen is None else seen.connections)
             return {"why": why, "unread": unread, "on_one_axis": drawn is not None}
         except Exception as error:
-            # The numbers of the transfer count all the same.
+            # The numbers of the transfer are valid nevertheless.
             return {"unexplained": failures.explain(error).message}
 
     def _keep(self, transfer: Transfer, message: str, result: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Why a transfer was not faster, from what both kernels reported, and from captures where there are any."""
+"""Why a transfer was not faster, from what both kernels reported, and from captures if there are any."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
 
 _EVERY_S: Final = 0.01
-"""Between two reports of a kernel, where that is not too much."""
+"""Between two reports of a kernel, if that is not too much."""
 MOST_REPORTS: Final = 20_000
-"""Of all connections and both ends, kept until the end: some 8 kB each."""
+"""Most reports of all connections and both ends that are kept until the end: about 8 kB each."""
 
 
 def period_s(settings: sending.Settings, most_s: float) -> float | None:
-    """How often both kernels report; None where that would be too much to keep, so that nobody explains.
+    """How often both kernels report; None if that would be too much to keep, so that there is no diagnosis.
 
-    Of a transfer that ends by bytes nobody knows before how long it lasts: it may turn out to be too much.
+    How long a transfer lasts that ends by bytes is not known in advance: it may turn out to be too much.
     """
     lasts_s = most_s if settings.lasts_s is None else settings.lasts_s
     least_s = 2 * (settings.up + settings.down) * lasts_s / MOST_REPORTS
@@ -38,10 +38,10 @@ def period_s(settings: sending.Settings, most_s: float) -> float | None:
 
 
 def why(measured: Measured, seen: Sequence[Seen] = ()) -> list[dict[str, Any]]:
-    """By connection: its ends, a ``sentence``, ``tables`` and ``remarks``. Short of data one is left out.
+    """By connection: its ends, a ``sentence``, ``tables`` and ``remarks``; left out without enough data.
 
-    With what captures have ``seen``, the sentence is of the place that knows most, and all of them are
-    beside: ``compared`` in tables, and each of the ``places`` by itself.
+    With what captures have ``seen``, the sentence is from the place that shows most, and all places are
+    added: ``compared`` in tables, and each of the ``places`` by itself.
     """
     kernels = measuring.diagnoses(measured)
     told = []

@@ -31,7 +31,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Together:
-    """What captures show, by connection, and all sources on one axis as :func:`axis.drawn` has it."""
+    """What captures show, by connection, and all sources on one axis as :func:`axis.drawn` returns them."""
 
     connections: list[Seen]
     axis: dict[str, Any] | None
@@ -57,7 +57,7 @@ class Reader:
         Raises
         ------
         Refusal
-            A capture cannot be read within the limits, is ``unwanted`` meanwhile, or the service ends.
+            A capture cannot be read within the limits, becomes ``unwanted``, or the service ends.
         """
 
         def put(file: BinaryIO) -> None:

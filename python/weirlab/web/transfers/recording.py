@@ -1,6 +1,6 @@
-"""The packets of a test, recorded at both ends: each capture becomes one like those that are uploaded.
+"""The packets of a test, recorded at both ends: each capture is then kept like an uploaded one.
 
-They are read by child processes with limits, because the one of the other host is foreign.
+Child processes with limits read them, because the other host's capture is foreign.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Adopt = Callable[[str, Path], Measurement]
 
 @dataclass
 class Tapes:
-    """What is recorded of one test."""
+    """The captures of one test."""
 
     settings: sending.Settings
-    """Of the test, with the wish for the captures of other hosts."""
+    """Settings of the test, with the request for the captures of other hosts."""
     adopt: Adopt
     reader: Reader
     folder: Path
@@ -42,10 +42,10 @@ class Tapes:
     stop: Callable[[], None]
     """Ends the capture of this host, if there is one."""
     captures: dict[End, Capture] = field(default_factory=dict)
-    """Those that have ended; none where nothing was asked for."""
+    """The captures that have ended; empty if none was requested."""
 
     def ended(self, outcome: sending.Outcome) -> None:
-        """The test is over."""
+        """End the captures when the test is over."""
         self.stop()
         if (fetch := self.settings.fetch) is not None:
             server = capturing.fetched(outcome.recorded, fetch.file, capturing.AUTO)
@@ -55,7 +55,7 @@ class Tapes:
             self.captures = {"client": client, "server": server}
 
     def seen(self, measured: Measured, unwanted: Callable[[], bool]) -> Together | None:
-        """What the captures show; None without any. Otherwise as :meth:`Reader.read`."""
+        """What the captures show; None without any. Raises the errors of :meth:`Reader.read`."""
         if all(each.path is None for each in self.captures.values()):
             return None
         told = measured.outcome.recorded
@@ -110,7 +110,7 @@ class Recording:
                 for end in _ENDS
             )
             wishes = replace(settings, fetch=server, fetch_via=None if settings.via is None else client)
-            # Between two other hosts, this one sees nothing, or no more than it forwards.
+            # Of a test between two other hosts, this one sees at most what it forwards.
             interface = capturing.AUTO if settings.via is None else capturing.NONE
             here = recorder.enter_context(
                 capturing.capturing(settings.host, settings.port, folder, interface, most_bytes=most_bytes)

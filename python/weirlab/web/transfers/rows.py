@@ -63,7 +63,7 @@ def interval(one: Interval) -> dict[str, Any]:
 
 
 def _sum(one: Interval, value: Callable[[dict[str, Any]], int]) -> int | None:
-    """Of all connections at the end of the interval; None where a kernel does not tell."""
+    """The sum over all connections at the end of the interval; None if a kernel does not report it."""
     try:
         return sum(map(value, one.connections)) if one.connections else None
     except KeyError:

@@ -82,4 +82,4 @@ def test_what_the_server_says_of_its_capture_is_kept() -> None:
     found = capturing.fetched({**told, "bytes": 900, "since_1970_ns": 1}, file, "auto")
     assert (found.path, found.interface, found.packets, found.whole) == (file, "eth0", 9, False)
     assert capturing.fetched({"why_not": "not here"}, file, "auto").why_not == "not here"
-    assert capturing.fetched(None, None, "none").why_not == "it was not wanted"
+    assert capturing.fetched(None, None, "none").why_not == "it was not requested"

@@ -185,9 +185,9 @@ def test_without_json_the_axis_the_diagnosis_and_the_clock_are_shown(
         *("--rate", "200Mbit/s", "--every", "1ms", "--capture", "none", "--target", "1Gbit/s"),
     )
     assert answer.code == 0, answer.err
-    for text in ("One axis", "Where the time went", "Both ends have one clock.", "To the server: "):
+    for text in ("One axis", "Where the time went", "Both ends share one clock.", "To the server: "):
         assert text in answer.out
-    assert "No capture: it was not wanted." in answer.err
+    assert "No capture: it was not requested." in answer.err
 
 
 def test_options_that_exclude_each_other_are_refused(weir: Weir) -> None:
@@ -225,7 +225,7 @@ def test_an_end_that_must_be_captured_and_cannot_ends_the_measurement(
     assert not list(tmp_path.rglob("manifest.json"))
     wrong = weir(*common, "--capture", "auto,receiver")
     assert wrong.code == 2
-    assert "expected is auto, none, or" in wrong.err
+    assert "expected auto, none, or" in wrong.err
 
 
 def test_a_capture_at_the_server_is_put_onto_the_clients_clock() -> None:

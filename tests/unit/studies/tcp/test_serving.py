@@ -200,7 +200,7 @@ def test_a_server_that_may_not_record_does_not_start_and_says_what_to_do(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--capture-interface", "eth0"), "says nothing without --allow-capture"),
+        (("--capture-interface", "eth0"), "has no effect without --allow-capture"),
         (("--allow-capture", "--capture-bytes", "much"), "--capture-bytes"),
         (("--allow-capture", "--capture-time", "long"), "--capture-time"),
     ],

@@ -68,7 +68,7 @@ def outcome(store: Store) -> Outcome[Any]:
         ("tcp: {host: a, lasts: 3s, total: 1MB}", "excludes 'lasts'"),
         ("tcp: {host: a, server_options: {SO_RCVBUF: 1}}", "can be set with 'path' only"),
         ("tcp: {path: {}, capture: eth0}", "with 'path' names no interface"),
-        ("tcp: {host: a, capture: 'auto,receiver'}", "expected is auto, none, or"),
+        ("tcp: {host: a, capture: 'auto,receiver'}", "expected auto, none, or"),
         ("tcp: {path: {up: {delay: soon}}}", "is no time"),
         ("tcp: {path: {both: {speed: 1}}}", "'speed' is not known"),
         ("tcp: {path: {up: {queue: 10pkts}}}", "needs rate or trace"),

@@ -244,18 +244,18 @@ def test_a_field_that_bpf_does_not_tell_chooses_inet_diag(weir: Weir) -> None:
         result = answer.lines[-1]
     assert answer.code == 0, answer.err
     assert (result["sampled_by"], result["absent_fields"]) == (INET_DIAG, [])
-    assert result["why_not_bpf"] == "BPF does not tell timer, ato_us"
+    assert result["why_not_bpf"] == "BPF does not report timer, ato_us"
     assert "samples every 100 ms by INET_DIAG" in result["conclusion"]
-    assert "locks, was used: BPF does not tell timer, ato_us." in result["conclusion"]
+    assert "locks, was used: BPF does not report timer, ato_us." in result["conclusion"]
 
 
 def test_what_cannot_be_watched_is_told(weir: Weir, free_port: int, tmp_path: Path) -> None:
     for arguments, told in [
-        ((f"127.0.0.1:{free_port}",), "no connection fits"),
+        ((f"127.0.0.1:{free_port}",), "no connection matches"),
         ((), "CONNECTION is missing"),
         (("1.2.3.4:99999",), "CONNECTION"),
         ((":443", "--every", "1us"), "--every"),
-        ((":443", "--by", "magic"), "there are auto, bpf, inet-diag"),
+        ((":443", "--by", "magic"), "expected auto, bpf, inet-diag"),
         ((":443", "--by", "bpf", "--events"), "--by and --events exclude each other"),
         ((":443", "--fields", "nosuch"), "nosuch"),
         ((":443", "--out", tmp_path / "x.json"), ".parquet or .csv"),
@@ -282,7 +282,7 @@ def test_a_duration_ends_waiting_and_leaves_an_empty_table(
         "tcp", "watch", f":{free_port}", "--wait", "--time", "1ms", "--json", "--out", out, "--fields", "rtt"
     )
     assert answer.code == 0, answer.err
-    assert answer.json["conclusion"] == "No connection came."
+    assert answer.json["conclusion"] == "No connection appeared."
     frame = pl.read_parquet(out) if suffix == "parquet" else pl.read_csv(out)
     assert (frame.columns, len(frame)) == (["time_ns", "connection", "local", "remote", "rtt_us"], 0)
 

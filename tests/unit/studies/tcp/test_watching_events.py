@@ -100,7 +100,7 @@ def test_what_was_sent_again_is_listed_with_its_sequence_numbers(settings: Setti
         "21.0 ms",
     ]
     conclusion = tables.watch_conclusion(outcome, settings)
-    assert "3 events, 4 lost for want of room." in conclusion
+    assert "3 events, 4 lost for lack of room." in conclusion
     document = tables.watch_document(outcome, settings, ":1", None)
     assert (document["by"], document["period_ns"], document["lateness"]) == ("events", None, None)
 

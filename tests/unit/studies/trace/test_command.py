@@ -38,7 +38,7 @@ def test_the_table_tells_of_every_connection_and_a_sentence_of_each(weir: Weir, 
     assert shown.out.startswith("3,002 packets (3.00 MB) in 2.10 s: 2 TCP connections, 5 of 2,000 segments")
     for text in ("10.0.0.1:40000", "192.0.2.1:5201", "11.6 Mbit/s", "5 (0.25 %)", "6.44 ms"):
         assert text in shown.out
-    assert "Nobody answered: 3 SYNs from 10.0.0.9:5.\n" in shown.out
+    assert "No answer: 3 SYNs from 10.0.0.9:5.\n" in shown.out
     whole = weir("trace", "made.pcap", "--wide", "--details").out
     for text in ("at a", "12.8 ms", "673 kB"):
         assert text in whole
@@ -81,7 +81,7 @@ def test_connections_are_sorted_limited_and_selected(weir: Weir, answer: Answer)
     assert first("--sort", "retransmissions") == "1"
     assert first("--flow", ":1") == "1"
     assert "1 of 2, --limit shows more" in weir("trace", "made.pcap", "--limit", "1").out
-    assert "fits --flow" in weir("trace", "made.pcap", "--flow", ":9999").err
+    assert "matches --flow" in weir("trace", "made.pcap", "--flow", ":9999").err
 
 
 def test_json_is_one_document_with_everything(weir: Weir, answer: Answer) -> None:
@@ -119,7 +119,7 @@ def test_what_no_answer_has_is_counted(weir: Weir, answer: Answer) -> None:
     shown = weir("trace", "made.pcap", "--limit", "1").out
     assert "7 TCP connections, 4 voice streams and 3 ESP flows" in shown
     assert "TCP connections: 1 of 7, --limit shows more, --json has 2 of them\n" in shown
-    assert "weir quality tells how they were heard): 1 of 4, --json has 1 of them\n" in shown
+    assert "weir quality rates them): 1 of 4, --json has 1 of them\n" in shown
     assert "ESP flows: 1 of 3, --json has 2 of them\n" in shown
 
 
@@ -127,7 +127,7 @@ def test_what_the_capture_missed_is_said_however_few_are_shown(weir: Weir, answe
     missed = made.connection(1, a=made.sender(port=1, link_bytes=1, unseen_bytes=900))
     answer(made.analysis([made.connection(0), missed]))
     asked = weir("trace", "made.pcap", "--limit", "1")
-    assert "900 B were acknowledged and never seen" in asked.err
+    assert "900 B was acknowledged but never seen" in asked.err
 
 
 @pytest.mark.parametrize("linked", [False, True])

@@ -1,1 +1,1 @@
-"""A transfer with both ends watched and captured, on one axis of time, and why it was not faster."""
+"""A transfer with both ends watched and captured, on one time axis, and why it was not faster."""

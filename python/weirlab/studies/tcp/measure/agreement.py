@@ -1,4 +1,4 @@
-"""The same quantities from the kernel and from captures, and why they differ where they do; pure."""
+"""The same quantities from the kernel and from captures, and why they differ, if they do; pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Unit = Literal["segments", "bytes", "us"]
 Place = Literal["sender", "receiver"]
 
 LEAST_RTT: Final = 0.1
-"""Least round trips may differ by so much, or by ``SCATTER_US``: what a host takes between the two places."""
+"""Minimum RTTs may differ by this share, or by ``SCATTER_US``: the host's delay between the two places."""
 MEAN_RTT: Final = 0.2
-"""The same of mean ones, which are weighted differently."""
+"""The same for mean RTTs, which are weighted differently."""
 SCATTER_US: Final = 200.0
 
 
@@ -35,22 +35,22 @@ class Pair:
     capture: float
     agrees: bool
     why: str
-    """Why they differ, or may; empty for nothing to say."""
+    """Why they differ, or may differ; empty if there is nothing to say."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A connection in a capture: its sender is ``sender``; packets ``missing`` from it by its own account."""
+    """A connection in a capture, its sender, and the number of packets that the capture reports missing."""
 
     connection: Connection
     sender: SideName
     missing: int
     whole: bool
-    """It lasts from the beginning to the end."""
+    """The capture covers the connection from beginning to end."""
 
 
 def pairs(rows: pl.DataFrame, places: Mapping[Place, Seen]) -> Iterator[Pair]:
-    """Everything that both sources tell of a connection; ``rows`` are the reports of the sender's kernel."""
+    """Everything that both sources report about a connection; ``rows``: reports of the sender's kernel."""
     told = _told(rows)
     for place, seen in places.items():
         yield from _counted(told, place, seen)
@@ -59,12 +59,12 @@ def pairs(rows: pl.DataFrame, places: Mapping[Place, Seen]) -> Iterator[Pair]:
 
 
 def _told(rows: pl.DataFrame) -> dict[str, int]:
-    """Counters at the end; a connection that is gone tells none."""
+    """Counters at the end; a connection that is gone has none."""
     found = {}
     for name in ("total_retrans", "bytes_retrans", "bytes_sent", "min_rtt_us", "snd_mss_bytes"):
         known = rows[name].drop_nulls() if name in rows.columns else pl.Series([], dtype=pl.UInt64)
         if known.len():
-            # The last report of what only grows is the greatest; of the others the last one counts.
+            # What only grows is greatest in the last report; for the others, the last report counts, too.
             found[name] = int(known[-1])
     return found
 
@@ -76,13 +76,13 @@ def _counted(told: Mapping[str, int], place: Place, seen: Seen) -> Iterator[Pair
     if "bytes_sent" in told and "bytes_retrans" in told:
         once = told["bytes_sent"] - told["bytes_retrans"]
         yield _exact("Bytes, each counted once", "bytes", place, once, sent["unique_bytes"], missing)
-    arrived = "of what was sent again, some was lost on its way here" if place == "receiver" else ""
+    arrived = "some retransmissions were lost on their way here" if place == "receiver" else ""
     if "bytes_retrans" in told:
         why = missing or arrived
-        yield _exact("Bytes sent again", "bytes", place, told["bytes_retrans"], again["bytes"], why)
+        yield _exact("Bytes retransmitted", "bytes", place, told["bytes_retrans"], again["bytes"], why)
     if "total_retrans" in told:
         why = missing or arrived or _joined(told, sent["payload_max"])
-        yield _exact("Segments sent again", "segments", place, told["total_retrans"], again["total"], why)
+        yield _exact("Segments retransmitted", "segments", place, told["total_retrans"], again["total"], why)
 
 
 def _timed(rows: pl.DataFrame, told: Mapping[str, int], seen: Seen) -> Iterator[Pair]:
@@ -90,8 +90,8 @@ def _timed(rows: pl.DataFrame, told: Mapping[str, int], seen: Seen) -> Iterator[
     least, mean = rtt["min_ns"], rtt["mean_ns"]
     if least is not None and told.get("min_rtt_us"):
         yield _near(
-            "Least round trip", told["min_rtt_us"], least / 1e3, LEAST_RTT,
-            "the kernel's begins before, and ends after, what the capture sees",
+            "Minimum round trip", told["min_rtt_us"], least / 1e3, LEAST_RTT,
+            "the kernel's begins before, and ends after, the one that the capture sees",
         )  # fmt: skip
     known = rows["rtt_us"].drop_nulls() if "rtt_us" in rows.columns else pl.Series([], dtype=pl.UInt64)
     known = known.filter(known > 0)
@@ -99,7 +99,7 @@ def _timed(rows: pl.DataFrame, told: Mapping[str, int], seen: Seen) -> Iterator[
         yield _near(
             "Mean round trip", float(known.mean()), mean / 1e3, MEAN_RTT,  # type: ignore[arg-type]
             "the kernel's is smoothed (RFC 6298) and averaged over time; the capture's is averaged over ACKs "
-            "of what was sent once, so it counts busy times more",
+            "of data that was sent once, so busy times weigh more",
         )  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def _exact(quantity: str, unit: Unit, place: Place, kernel: int, capture: int, w
     return Pair(quantity, unit, place, float(kernel), float(capture), agrees, said)
 
 
-_AFTERWARDS: Final = "the last report of the kernel is older than the last packet"
+_AFTERWARDS: Final = "the kernel's last report is older than the last packet"
 
 
 def _near(quantity: str, kernel: float, capture: float, part: float, why: str) -> Pair:
@@ -119,7 +119,7 @@ def _near(quantity: str, kernel: float, capture: float, part: float, why: str) -
 
 def _missing(seen: Seen) -> str:
     if not seen.whole:
-        return "the capture does not have all of the transfer"
+        return "the capture does not cover the whole transfer"
     if seen.missing:
         return f"{count(seen.missing)} packets came too fast to be captured"
     return ""
@@ -129,5 +129,5 @@ def _joined(told: Mapping[str, int], payload_max: int) -> str:
     """The network card splits what the kernel sends at once."""
     mss = told.get("snd_mss_bytes", 0)
     if mss and payload_max > mss:
-        return "one captured packet has several segments: the network card splits it later"
+        return "one captured packet holds several segments: the network card splits it later"
     return ""

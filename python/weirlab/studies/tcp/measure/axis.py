@@ -18,7 +18,7 @@ CAPTURES: Final[Mapping[str, str]] = {
     "server": "server_capture",
     "between": "between_capture",
 }
-"""What captures are called, by the end at which they were made."""
+"""The names of captures, by the end at which they were made."""
 
 
 def axis(
@@ -32,7 +32,7 @@ def axis(
     Parameters
     ----------
     sources
-        Tables with ``time_ns`` and characteristics, by name. Of a period the last value counts;
+        Tables with ``time_ns`` and characteristics, by name. The last value in a period counts;
         ``app_bytes`` and ``acked_bytes`` become ``throughput_bps``.
     chosen
         Which characteristics of which source, in order.
@@ -40,8 +40,8 @@ def axis(
     Returns
     -------
     polars.DataFrame
-        ``time_ns`` (the beginning of the period, since 1970), then ``source.characteristic``; null where a
-        source told nothing within a period.
+        ``time_ns`` (the beginning of the period, since 1970), then ``source.characteristic``; null if a
+        source reported nothing in a period.
     """
     parts = [
         _periods(rows, name, chosen.get(name, ()), period_ns, start_ns) for name, rows in sources.items()
@@ -52,7 +52,7 @@ def axis(
     for part in parts[1:]:
         found = found.join(part, on="period", how="full", coalesce=True)
     found = found.sort("period").with_columns((pl.col("period") * period_ns + start_ns).alias("time_ns"))
-    # A handshake lies before the start.
+    # The handshake is before the start.
     found = found.filter(pl.col("period") >= 0)
     names = [name for name in found.columns if name not in ("period", "time_ns")]
     return found.select("time_ns", *names)
@@ -74,7 +74,7 @@ def within(table: pl.DataFrame, window: Window, start_ns: int) -> pl.DataFrame:
 
 
 def coarser(table: pl.DataFrame, period_ns: int, start_ns: int) -> pl.DataFrame:
-    """``table`` with one row per ``period_ns``: throughput is averaged, else the last value counts."""
+    """``table`` with one row per ``period_ns``: throughput is averaged, otherwise the last value counts."""
     names = [name for name in table.columns if name != "time_ns"]
     merged = [
         pl.col(name).mean() if name.endswith("_bps") else pl.col(name).drop_nulls().last() for name in names
@@ -102,7 +102,7 @@ def _periods(
     found = rows.sort("time_ns").group_by(period, maintain_order=True).agg(wanted)
     if "counted" not in found.columns:
         return found
-    # Periods in which nothing was told lie between, and those in which something else was.
+    # There are gaps: periods without any report, or with a report of something else.
     counted = pl.col("counted").cast(pl.Int64).forward_fill().fill_null(0)
     grown = counted.diff().fill_null(counted)
     lasted = pl.col("period").diff().fill_null(1) * period_ns

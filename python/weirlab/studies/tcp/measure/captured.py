@@ -30,15 +30,15 @@ At = Literal["sender", "between", "receiver"]
 Section = Literal["all", "before", "behind"]
 
 ORDER: Final = ("both", "sender", "between", "receiver")
-"""Of diagnoses: the one that knows most first."""
+"""The order of diagnoses: the one that shows most comes first."""
 ENDS: Final[tuple[End, ...]] = ("client", "server", "between")
-"""In the order in which captures are read."""
+"""The order in which captures are read."""
 SECTIONS: Final[Mapping[Section, tuple[At, At]]] = {
     "all": ("sender", "receiver"),
     "before": ("sender", "between"),
     "behind": ("between", "receiver"),
 }
-"""Of the path, between two captures."""
+"""Sections of the path, each between two captures."""
 
 SHOWN: Final[dict[str, Any]] = {
     "time_ns": pl.Int64,
@@ -51,24 +51,24 @@ SHOWN: Final[dict[str, Any]] = {
     "connection": pl.Int64,
     "end": pl.String,
 }
-"""Characteristics packet by packet; ``delay_us``: how long what arrives here has taken from the other end."""
+"""Characteristics packet by packet; ``delay_us``: the one-way delay from the other end to here."""
 
 
 @dataclass(frozen=True)
 class Captured:
-    """All of it, by connection. ``diagnoses`` as in :data:`ORDER` as well."""
+    """What captures show, by connection; ``diagnoses`` are also by place, in the order of :data:`ORDER`."""
 
     packets: pl.DataFrame
     """See :data:`SHOWN`."""
     diagnoses: Mapping[int, Mapping[str, Diagnosis]]
     crossings: Mapping[int, Mapping[Section, Crossing]]
-    """Of connections that were captured at two places from their beginning."""
+    """For connections that were captured at two places from their beginning."""
     pairs: Mapping[int, tuple[Pair, ...]]
 
 
 @dataclass
 class _Found:
-    """What was found so far, by connection."""
+    """What has been found so far, by connection."""
 
     parts: list[pl.DataFrame] = field(default_factory=list)
     diagnoses: dict[int, dict[str, Diagnosis]] = field(default_factory=dict)
@@ -79,11 +79,11 @@ class _Found:
 def captured(
     captures: Mapping[End, Capture], measured: Measured, target_bps: float | None = None
 ) -> Captured:
-    """Read what there is; captures that do not have a connection say nothing of it."""
+    """Read all captures. A capture that lacks a connection contributes nothing to it."""
     found = _Found()
     crossings: dict[int, dict[Section, Crossing]] = {}
     with ExitStack() as stack:
-        # What was captured in between is put onto the clock of the ends.
+        # The capture in between is read last, and its times are converted to the clock of the ends.
         for end, capture in sorted(captures.items(), key=lambda each: ENDS.index(each[0])):
             if capture.path is not None:
                 read = stack.enter_context(trace.read(capture.path, series=True))
@@ -110,7 +110,7 @@ def captured(
 def _take(
     read: Trace, capture: Capture, end: End, measured: Measured, target_bps: float | None, found: _Found
 ) -> None:
-    """What one capture shows of each connection."""
+    """Add what one capture shows of each connection."""
     ends = {(each["a"]["addr"], each["a"]["port"]): each for each in read.facts["connections"]}
     for number, one in enumerate(measured.outcome.started["connections"]):
         connection = ends.get(tuple(one["local"]))
@@ -146,8 +146,9 @@ def _place(end: End, up: bool) -> At:
 
 
 def _shift_ns(look: Look, others: Mapping[At, Look]) -> int | None:
-    """What puts a capture in between onto the clock of one at an end: packets take some time both ways, and
-    the least of both ways is taken for the same.
+    """What to add to times of a capture in between to get those of a capture at an end.
+
+    The least delays in the two directions are assumed to be equal.
     """
     leg = look.leg()
     for place, other in others.items():
@@ -160,7 +161,7 @@ def _shift_ns(look: Look, others: Mapping[At, Look]) -> int | None:
 
 
 def _sections(legs: Mapping[At, Leg]) -> dict[Section, Crossing]:
-    """What became of a connection's data from each capture to the next one, and all the way."""
+    """What happened to a connection's data from each capture to the next one, and all the way."""
     return {
         section: crossing.cross(legs[one], legs[other])[0]
         for section, (one, other) in SECTIONS.items()
@@ -176,7 +177,7 @@ def _both(
     target_bps: float | None,
     found: _Found,
 ) -> None:
-    """What the captures at both ends show of a connection."""
+    """Add what the captures at both ends show of a connection."""
     ends = legs["sender"], legs["receiver"]
     _, there, back = crossing.cross(*ends)
     found.parts.append(_delays(there, number, "server" if up else "client"))
@@ -198,7 +199,7 @@ def _delays(found: Delays, number: int, end: End) -> pl.DataFrame:
 
 
 def _shown(read: Trace, connection: int, name: SideName, shift_ns: int) -> pl.DataFrame:
-    """Characteristics of one connection as the capture has them, packet by packet."""
+    """Characteristics of one connection in the capture, packet by packet."""
     rows = read.scan_segments().filter(pl.col("connection") == connection)
     ours = pl.col("from_side") == name
     again = pl.col("meaning").is_in(["timeout", "fast", "tail_probe", "unexplained"]) & ours

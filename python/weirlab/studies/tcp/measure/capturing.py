@@ -14,7 +14,7 @@ from weirlab.quoting import quoted
 End = Literal["client", "server", "between"]
 
 SNAP_BYTES: Final = 128
-"""Headers."""
+"""Bytes kept of each packet: its headers."""
 FILES: Final[Mapping[End, str]] = {
     "client": "capture.pcapng",
     "server": "server-capture.pcapng",
@@ -22,7 +22,7 @@ FILES: Final[Mapping[End, str]] = {
 }
 """Names of the files in a run."""
 MOST_BYTES: Final = 1 << 30
-"""The largest capture that is taken from a server."""
+"""The largest capture that is accepted from a server."""
 AUTO: Final = "auto"
 NONE: Final = "none"
 MUST: Final = "must"
@@ -33,8 +33,8 @@ BETWEEN: Final = "between:"
 
 @dataclass(frozen=True)
 class Ends:
-    """What is captured: at the client ``auto`` (where it is allowed), ``none``, ``must`` or an interface; at
-    the server one of the first three; in between ``none`` or an interface of this host.
+    """What is captured. At the client: ``auto`` (if it is allowed), ``none``, ``must`` or an interface.
+    At the server: one of the first three. In between: ``none`` or an interface of this host.
     """
 
     client: str = AUTO
@@ -57,9 +57,9 @@ class Capture:
     ended_early: bool = False
     """A limit of time was reached before the end."""
     shift_ns: int = 0
-    """To be added to its times for those of the client's clock."""
+    """What to add to its times to get those of the client's clock."""
     unclocked: bool = False
-    """How its clock differs from the client's is not known yet."""
+    """The offset of its clock from the client's is not known yet."""
 
     @property
     def whole(self) -> bool:
@@ -68,7 +68,7 @@ class Capture:
 
 
 def ends(text: str, *, reverse: bool) -> Ends:
-    """What ``--capture`` asks for, where the server sends (``reverse``) or the client.
+    """The captures that ``--capture`` requests; with ``reverse`` the server sends, otherwise the client.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def ends(text: str, *, reverse: bool) -> Ends:
     for name in both:
         if name in ("", AUTO, NONE):
             raise InputError(
-                f"--capture {quoted(text)}: expected is auto, none, or one or more of sender, receiver, an "
+                f"--capture {quoted(text)}: expected auto, none, or one or more of sender, receiver, an "
                 "interface of this host, and between:INTERFACE"
             )
         server = name == ("sender" if reverse else "receiver")
@@ -94,7 +94,7 @@ def ends(text: str, *, reverse: bool) -> Ends:
         found[end] = MUST if name in ("sender", "receiver") else name
     between = [name.removeprefix(BETWEEN).strip() for name in names if name.startswith(BETWEEN)]
     if len(between) > 1 or "" in between:
-        raise InputError(f"--capture {quoted(text)}: expected is one interface behind between:")
+        raise InputError(f"--capture {quoted(text)}: expected one interface after between:")
     return Ends(found.get("client", NONE), found.get("server", NONE), *between)
 
 
@@ -116,10 +116,10 @@ def capturing(
     Raises
     ------
     InputError, LabError, MissingCapability
-        It must be recorded, and cannot.
+        Packets must be recorded, but cannot be.
     """
     if wanted == NONE:
-        yield Capture(None, why_not="it was not wanted")
+        yield Capture(None, why_not="it was not requested")
         return
     from weirlab.link import bindings
     from weirlab.link.settings import Recording
@@ -150,7 +150,7 @@ def capturing(
             found.packets = sum(each["written"] for each in counts)
             found.lost_packets = sum(each["lost"] for each in counts)
             not_written = sum(each["not_written"] for each in counts)
-            # A disk that is full is no limit that anybody set.
+            # A full disk is not a limit that was set.
             if most_bytes is None or recorded["failure"]:
                 found.lost_packets += not_written
             else:
@@ -160,7 +160,7 @@ def capturing(
 def fetched(told: Mapping[str, Any] | None, path: Path | None, wanted: str) -> Capture:
     """The capture of another host, from the event ``recorded`` of the engine; by that host's clock."""
     if told is None or path is None:
-        return Capture(None, why_not="it was not wanted" if wanted == NONE else "nothing was heard of it")
+        return Capture(None, why_not="it was not requested" if wanted == NONE else "it was not delivered")
     if told["why_not"] is not None:
         return Capture(None, why_not=told["why_not"])
     return Capture(
@@ -178,7 +178,7 @@ def _first_clause(error: WeirError) -> str:
 
 
 def _towards(host: str, port: int) -> str:
-    """The interface by which packets to ``host`` leave."""
+    """The interface through which packets to ``host`` leave."""
     import socket
 
     from pyroute2 import IPRoute
@@ -191,4 +191,4 @@ def _towards(host: str, port: int) -> str:
             index = route.get_attr("RTA_OIF")
         return socket.if_indextoname(index)
     except (OSError, NetlinkError, IndexError, TypeError) as error:
-        raise LabError(f"the interface towards {host} cannot be told ({error})") from error
+        raise LabError(f"the interface towards {host} cannot be determined ({error})") from error

@@ -1,9 +1,9 @@
-"""By how much two hosts' clocks differ, from questions and answers; pure.
+"""By how much two hosts' clocks differ, from requests and replies; pure.
 
-A question is sent at ``sent`` and its answer heard at ``heard``, both by the clock here. The clock there
-said ``at`` in between. Hence what it is ahead of the one here lies from ``at - heard`` to ``at - sent``,
-whatever the path does and however unlike its two directions are (RFC 5905 section 8 has the same bounds).
-All exchanges together leave what all of them allow.
+A request is sent at ``sent`` and its reply received at ``heard``, both by the local clock. The remote clock
+read ``at`` in between. Hence the remote clock is ahead of the local one by ``at - heard`` to ``at - sent``,
+whatever the path does and however different its two directions are (RFC 5905 section 8 has the same bounds).
+The offset must satisfy the bounds of all exchanges.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Exchange:
-    """A question and its answer, ns."""
+    """A request and its reply, ns."""
 
     sent_ns: int
     at_ns: int
@@ -31,19 +31,19 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Offset:
-    """The clock there is ahead of the one here by ``ns``, give or take ``bound_ns``."""
+    """The remote clock is ahead of the local one by ``ns``, give or take ``bound_ns``."""
 
     ns: int
     bound_ns: int
     exchanges: int
     drifted: bool = False
-    """No single offset fits all exchanges: the clocks ran apart meanwhile, or one was set."""
+    """No single offset fits all exchanges: the clocks drifted apart meanwhile, or one was set."""
 
 
 def offset(exchanges: Sequence[Exchange]) -> Offset | None:
-    """What all exchanges allow; None without any.
+    """The offset that all exchanges allow; None without any.
 
-    Where they contradict each other, the bound is so wide that it holds all of them.
+    If they contradict each other, the bound is wide enough for all of them.
     """
     if not exchanges:
         return None

@@ -1,4 +1,4 @@
-"""Reports of a transfer that come often, as the longer intervals that are shown; pure."""
+"""Joins frequent reports of a transfer into the longer intervals that are shown; pure."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ _SLACK: float = 1e-9
 
 
 class Coarser:
-    """Takes intervals in order; gives those of about ``period_s`` by direction, or all if that is 0."""
+    """Takes intervals in order; yields longer ones of about ``period_s`` by direction, or all if it is 0."""
 
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
         self._parts: dict[Direction, list[Interval]] = {}
 
     def take(self, interval: Interval) -> Iterator[Interval]:
-        """One more; the interval that is whole by it, if one is."""
+        """Take one more; yield the interval that it completes, if any."""
         if not self._period_s:
             yield interval
             return
         parts = self._parts.setdefault(interval.direction, [])
         parts.append(interval)
-        # Ends lie at multiples, or the first one behind: then no drift adds up.
+        # An interval ends at a multiple of the period, or just after it, so that no drift adds up.
         if interval.to_s // self._period_s > (parts[0].from_s + _SLACK) // self._period_s:
             yield self._joined(interval.direction)
 
     def rest(self) -> Iterator[Interval]:
-        """What is left at the end."""
+        """Yield what is left at the end."""
         yield from [self._joined(direction) for direction in tuple(self._parts)]
 
     def _joined(self, direction: Direction) -> Interval:
@@ -54,7 +54,7 @@ def joined(parts: Sequence[Interval]) -> Interval:
 
 
 def _rows(parts: Sequence[Interval]) -> Iterator[dict[str, Any]]:
-    """By connection what the kernel said last, and all bytes."""
+    """By connection: the kernel's last report, and the sum of the bytes."""
     received: dict[int, int] = {}
     for row in (row for part in parts for row in part.connections):
         received[row["connection"]] = received.get(row["connection"], 0) + row["received_bytes"]

@@ -1,4 +1,4 @@
-"""A measurement from its start to its end."""
+"""A measurement from start to end."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ PACED: Final = ("bbr",)
 
 @dataclass
 class Watched:
-    """Takes everything that both ends report: at most ``most_reports`` of all connections, or none at all."""
+    """Collects all reports of both ends; if there are more than ``most_reports``, it keeps none."""
 
     observer: sending.Observer
     print_s: float
     most_reports: int | None = None
     too_many: bool = False
-    """There were more: none is kept."""
+    """There were more than ``most_reports``, so none is kept."""
     reports: list[Mapping[str, Any]] = field(default_factory=list)
     exchanges: list[Exchange] = field(default_factory=list)
     began: Mapping[str, Any] = field(default_factory=dict)
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """Any event of the engine."""
+        """Take any event of the engine."""
         match event["event"]:
             case "clock":
                 self.exchanges.append(Exchange(event["sent_ns"], event["at_ns"], event["heard_ns"]))
@@ -49,7 +49,7 @@ class Watched:
         if self.too_many:
             return
         self.reports.append(event)
-        # Each has all connections.
+        # Each report has all connections.
         if self.most_reports is not None and len(self.reports) * len(event["flows"]) > self.most_reports:
             self.too_many = True
             self.reports.clear()
@@ -61,7 +61,7 @@ class Watched:
         self._coarser = Coarser(self.print_s)
 
     def interval(self, interval: Interval) -> None:
-        """Shown every ``print_s``, whatever the period of the reports."""
+        """Show intervals every ``print_s``, whatever the period of the reports."""
         for whole in self._coarser.take(interval):
             self.observer.interval(whole)
 
@@ -76,7 +76,7 @@ class Watched:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of it, before anything is computed."""
+    """What was measured, before anything is computed from it."""
 
     outcome: sending.Outcome
     samples: pl.DataFrame
@@ -89,16 +89,16 @@ class Measured:
         return [bool(each["up"]) for each in self.outcome.started["connections"]]
 
     def shift_ns(self, since_1970_ns: int) -> int:
-        """To be added to times of the server's clock for those of the client's.
+        """What to add to times of the server's clock to get those of the client's.
 
-        ``since_1970_ns`` is the start at the server by that clock.
+        ``since_1970_ns`` is the start at the server, by the server's clock.
         """
         used = Offset(0, 0, 0) if self.same_clock else self.offset
         return self.start.axis_ns("server", 0, used) - since_1970_ns
 
 
 def measured(outcome: sending.Outcome, watched: Watched) -> Measured:
-    """What came of a transfer whose events ``watched`` got."""
+    """What was measured in a transfer whose events ``watched`` collected."""
     started, begun = outcome.started, watched.began
     start = Start(
         client_ns=int(begun.get("client_ns", 0)),
@@ -106,7 +106,7 @@ def measured(outcome: sending.Outcome, watched: Watched) -> Measured:
         client_since_1970_ns=int(started["since_1970_ns"]),
     )
     same = bool(started["same_clock"])
-    # With one clock there is nothing to estimate; what would have been is told beside.
+    # With one clock there is nothing to estimate; the estimate is reported nevertheless.
     found = offset(watched.exchanges) if begun else None
     used = Offset(0, 0, len(watched.exchanges)) if same else found
     ups = [bool(each["up"]) for each in started["connections"]]
@@ -114,7 +114,7 @@ def measured(outcome: sending.Outcome, watched: Watched) -> Measured:
 
 
 def diagnoses(measured: Measured, target_bps: float | None = None) -> dict[int, Diagnosis]:
-    """By connection, from the kernels of both ends."""
+    """Diagnoses by connection, from the kernels of both ends."""
     from weirlab.diagnosis import kernel
     from weirlab.diagnosis.diagnosing import diagnose
 

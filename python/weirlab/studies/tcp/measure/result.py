@@ -1,4 +1,4 @@
-"""A measurement computed."""
+"""Computes the results of a measurement."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
 
 MOST_PERIODS: Final = 2000
-"""Rows of what a capture shows of a connection."""
+"""Most rows about one connection in one capture."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is computed; ``names`` of the kernel's fields on the axis, the usual ones for None."""
+    """What to compute; ``names``: the kernel's fields on the axis, None for the usual ones."""
 
     every_ns: int
     period_ns: int
@@ -34,7 +34,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Found:
-    """All that came of it. Diagnoses by connection and source: ``kernel``, and the places of captures."""
+    """All results. Diagnoses are by connection and source: ``kernel``, and the places of captures."""
 
     measured: Measured
     asked: Asked
@@ -80,10 +80,10 @@ PACKETS: Final = {
 
 
 def periods(shown: pl.DataFrame, every_ns: int, start_ns: int) -> pl.DataFrame:
-    """Packets by connection, end and period of ``every_ns``, or of more where there would be too many rows.
+    """Packets by connection, end and period of ``every_ns``, or longer ones if there were too many rows.
 
-    Of a period: the beginning, what had been acknowledged and sent again at its end, the most that was in
-    flight, the least window, and the mean and greatest round trip and one-way delay; null where it shows
+    For each period: its beginning, what had been acknowledged and retransmitted by its end, the most data in
+    flight, the smallest window, and the mean and greatest round trip and one-way delay; null if it shows
     nothing.
     """
     if shown.is_empty():
@@ -92,7 +92,7 @@ def periods(shown: pl.DataFrame, every_ns: int, start_ns: int) -> pl.DataFrame:
     span_ns = int(times.max() or 0) - start_ns  # type: ignore[arg-type]
     length_ns = max(every_ns, -(-span_ns // MOST_PERIODS))
     begun = (pl.col("time_ns") - start_ns) // length_ns * length_ns + start_ns
-    # What an ACK or a segment tells counts until the next one.
+    # What an ACK or a segment shows is valid until the next one.
     filled = shown.sort("time_ns", maintain_order=True).with_columns(
         pl.col("retransmissions").forward_fill().over("connection", "end")
     )

@@ -1,4 +1,4 @@
-"""What both ends reported, as one table on one axis of time; pure."""
+"""What both ends reported, as one table on one time axis; pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weirlab.studies.tcp.measure.clocks import Offset
 
 End = Literal["client", "server"]
 KEYS: Final = ("time_ns", "end", "connection", "role")
-"""Of a row: ns since 1970 by the client's clock, whose view it is, of which connection, its role."""
+"""Of a row: ns since 1970 by the client's clock, the reporting end, the connection, the end's role."""
 OWN: Final = ("app_bytes", "waited_ns")
 """Bytes that the application wrote or read; how long its thread was ready to run and had no CPU."""
 
@@ -52,7 +52,7 @@ def frame(
 
 
 def _type(name: str) -> Any:
-    # A limit that is not there has all bits set.
+    # A limit that is not set has all bits set.
     return pl.Int64 if name in (*KEYS, *OWN) else pl.UInt64
 
 
@@ -62,7 +62,7 @@ def of(samples: pl.DataFrame, connection: int, role: str) -> pl.DataFrame:
 
 
 def receiver(rows: pl.DataFrame) -> kernel.Receiver | None:
-    """What the receiver's rows say to a diagnosis."""
+    """The receiver's rows as input of a diagnosis."""
     if rows.height < 2 or "rqueue_bytes" not in rows.columns:
         return None
     times = rows["time_ns"].to_numpy().astype(np.float64)
@@ -72,6 +72,6 @@ def receiver(rows: pl.DataFrame) -> kernel.Receiver | None:
 
 
 def columns(rows: pl.DataFrame) -> dict[str, Any]:
-    """The kernel's fields as arrays, NaN where there is none."""
+    """The kernel's fields as arrays, NaN for missing values."""
     names = [name for name in rows.columns if name not in (*KEYS, *OWN)]
     return {name: rows[name].cast(pl.Float64).fill_null(float("nan")).to_numpy() for name in names}

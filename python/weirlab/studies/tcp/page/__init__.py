@@ -1,4 +1,4 @@
-"""The page about a transfer: why it was not faster, where the time went, everything on one axis of time."""
+"""The page about a transfer: why it was not faster, where the time went, everything on one time axis."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _BAR: Final = 26
 _NAMED: Final = 0.1
-"""Share from which on a part of the bar has room for its percentage."""
+"""Least share of a part of the bar that has room for its percentage."""
 _HEIGHT: Final = 210
 _EXTENT: Final = 40
 _HEADROOM: Final = 1.06
@@ -28,7 +28,7 @@ _LINES: Final = [palette.LIGHT[name] for name in ("model-a", "model-b", "model-c
 
 
 def cause_rows(found: Mapping[str, Diagnosis]) -> pl.DataFrame:
-    """A row per cause of each diagnosis, by the name of its row in the chart."""
+    """A row per cause of each diagnosis; ``found`` is by the name of the row in the chart."""
     rows = []
     for name, diagnosis in found.items():
         begun = 0.0
@@ -79,7 +79,7 @@ def causes(frame: pl.DataFrame) -> alt.LayerChart:
             alt.Tooltip("cause:N", title="while"),
             alt.Tooltip("share:Q", title="share of the time", format=".1%"),
             alt.Tooltip("seconds:Q", title="time, s", format=",.3~g"),
-            alt.Tooltip("who:N", title="on account of"),
+            alt.Tooltip("who:N", title="held up by"),
             alt.Tooltip("confidence:N", title="confidence"),
         ],
     )
@@ -115,7 +115,7 @@ def _colours(frame: pl.DataFrame, names: Sequence[str]) -> list[str]:
 def over_time(
     frame: pl.DataFrame, axis: Axis, title: str, unit: str, *, labels: str = _SCALED
 ) -> alt.LayerChart:
-    """A line per series; ``unit`` is what tooltips say, ``labels`` is the format of numbers."""
+    """A line per series; ``unit`` is for tooltips, ``labels`` is the number format."""
     names = frame["series"].unique(maintain_order=True).to_list()
     base = alt.Chart(axes.data(_short(frame)))
     lines = base.mark_line(interpolate="linear", strokeWidth=1.6).encode(
@@ -187,5 +187,5 @@ def _tooltip(unit: str, labels: str) -> list[alt.Tooltip]:
 
 
 def _short(frame: pl.DataFrame) -> pl.DataFrame:
-    """No more digits than are drawn: a page holds thousands of these numbers."""
+    """Rounded to the digits that are drawn: a page holds thousands of these numbers."""
     return frame.with_columns(pl.col("at_s").round(5), pl.col("value").round_sig_figs(4))

@@ -1,4 +1,4 @@
-"""What is known of the connections, of what each place saw, and of the emulated path; as tables and pairs."""
+"""What is known about the connections, what each place saw, and the emulated path; as tables and pairs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def connection(kept: Kept, number: int) -> Pairs:
         ("Window scale, sender / receiver", _scales(rows)),
         ("Send buffer", _last(rows, "skmem_sndbuf_bytes", size)),
         ("Receive buffer of the receiver", _last(far, "skmem_rcvbuf_bytes", size)),
-        ("Least round trip", _last(rows, "min_rtt_us", lambda us: duration(us * 1e3))),
+        ("Minimum round trip", _last(rows, "min_rtt_us", lambda us: duration(us * 1e3))),
         ("Slow-start threshold at the end", _threshold(rows)),
         ("Segments with data sent", _last(rows, "data_segs_out", count)),
         ("Spurious retransmissions (DSACK)", _last(rows, "dsack_dups", count)),
@@ -83,7 +83,7 @@ def connections(kept: Kept) -> Table:
 
 
 def places(found: Mapping[str, Diagnosis]) -> Table | None:
-    """What each place says of one connection; None without any."""
+    """What each place shows about one connection; None without any."""
     rows = [
         (
             PLACES[each.source],
@@ -105,7 +105,7 @@ def places(found: Mapping[str, Diagnosis]) -> Table | None:
 
 
 def untold(found: Mapping[str, Diagnosis]) -> Table | None:
-    """What cannot be told, and from which places; None where all tell everything."""
+    """What cannot be told, and from which places; None if there is nothing to list."""
     places: dict[tuple[str, str], list[str]] = {}
     for each in found.values():
         for blind in each.blind:
@@ -134,7 +134,7 @@ def counters(found: Diagnosis) -> Table:
 
 
 def path(told: Mapping[str, Any], manifest: Mapping[str, Any]) -> Pairs:
-    """The emulated path as the scenario asks for it; empty without one."""
+    """The emulated path as the scenario requests it; empty without one."""
     asked = ((manifest.get("scenario") or {}).get("tcp") or {}).get("path") or {}
     if not told:
         return []
@@ -147,7 +147,7 @@ def path(told: Mapping[str, Any], manifest: Mapping[str, Any]) -> Pairs:
 
 
 def frames(told: Mapping[str, Any]) -> Iterator[Table]:
-    """What became of the frames on the emulated path."""
+    """What happened to the frames on the emulated path."""
     rows = [
         (
             name,

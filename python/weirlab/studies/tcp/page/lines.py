@@ -1,4 +1,4 @@
-"""What is drawn over time: columns of what both kernels and the capture tell, in as many points as show."""
+"""The lines drawn over time: values from both kernels and the capture, in as many points as are visible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weirlab.studies.tcp.measure import samples
 from weirlab.studies.tcp.study.kept import Kept
 
 MOST_POINTS: Final = 400
-"""Of a line: more than that no chart here can show."""
+"""Per line: no chart here can show more."""
 
 SENDER: Final = "sender's kernel"
 RECEIVER: Final = "receiver's kernel"
@@ -30,7 +30,7 @@ class Axis:
     step_ns: int
 
     def at(self, column: str = "time_ns") -> pl.Expr:
-        """The middle of the piece in which a time lies, in s."""
+        """The middle of the piece that contains a time, in s."""
         piece = (pl.col(column) - self.start_ns) // self.step_ns
         return ((piece * self.step_ns + self.step_ns / 2) / 1e9).alias("at_s")
 
@@ -43,24 +43,26 @@ def axis(kept: Kept) -> Axis:
         default=start_ns,
     )
     seconds = max((last_ns - start_ns) / 1e9, 1e-3)
-    # Several reports each, so that none is empty by chance.
+    # Each piece has several reports, so that none is empty by chance.
     step_ns = max(round(seconds * 1e9 / MOST_POINTS), 2 * kept.transfer.every_ns, _period_ns(kept.packets), 1)
     return Axis(start_ns, seconds, step_ns)
 
 
 def _period_ns(packets: pl.DataFrame) -> int:
-    """Of the rows of a connection."""
+    """The least time between two rows of a connection."""
     apart = packets.select(pl.col("time_ns").diff().over("connection", "end"))["time_ns"].drop_nulls()
     return int(apart.min()) if apart.len() else 0  # type: ignore[arg-type]
 
 
 def coarse(kept: Kept, fine: Axis) -> Axis:
-    """The same axis in longer pieces: applications write and read in blocks, which is no change of rate."""
+    """The same axis in longer pieces: applications write and read in blocks, which must not look like a
+    change of rate.
+    """
     return replace(fine, step_ns=max(fine.step_ns, kept.transfer.period_ns))
 
 
 def throughput(kept: Kept, over: Axis) -> pl.DataFrame:
-    """In bit/s, all connections together: written, read, and acknowledged as the capture has it."""
+    """Throughput in bit/s of all connections together: written, read, and acknowledged by the capture."""
     parts = [
         _rate(samples_of(kept, role), "app_bytes", over, name)
         for role, name in (("sender", "written by the sender"), ("receiver", "read by the receiver"))
@@ -72,7 +74,7 @@ def throughput(kept: Kept, over: Axis) -> pl.DataFrame:
 
 
 def window(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
-    """Congestion window and data in flight of a connection, bytes: the most of each piece."""
+    """Congestion window and data in flight of a connection, bytes: the greatest value of each piece."""
     sender = samples.of(kept.samples, number, "sender")
     parts = []
     if {"snd_cwnd", "snd_mss_bytes", "unacked"} <= set(sender.columns):
@@ -102,7 +104,7 @@ def round_trip(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
 
 
 def one_way(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
-    """How long data took to the receiver, and ACKs took back, ms; empty without captures at both ends."""
+    """One-way delays of data and of ACKs, ms; empty without captures at both ends."""
     parts = [
         _piecewise(rows, pl.col("delay_max_us") / 1e3, over, name)
         for place, name in (("receiver", "data, to the receiver"), ("sender", "ACKs, to the sender"))
@@ -112,7 +114,7 @@ def one_way(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
 
 
 def buffers(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
-    """The receiver's window, and what it has not read, bytes."""
+    """The receiver's window and its unread data, bytes."""
     sender, receiver = (samples.of(kept.samples, number, role) for role in ("sender", "receiver"))
     parts = [
         _piecewise(rows, pl.col(name), over, f"{what} ({where})", least=least)
@@ -127,7 +129,7 @@ def buffers(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
 
 
 def unsent(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
-    """What the application has written and TCP has not sent, bytes; empty where there was never any."""
+    """Data that the application has written and TCP has not sent, bytes; empty if there never was any."""
     sender = samples.of(kept.samples, number, "sender")
     if "notsent_bytes" not in sender.columns or not sender["notsent_bytes"].max():
         return pl.DataFrame(schema=SCHEMA)
@@ -164,7 +166,7 @@ def _end(kept: Kept, number: int, place: str) -> str:
 
 
 def _at(kept: Kept, end: str) -> str:
-    """What the capture at ``end`` is called: with one alone there is no need to say where."""
+    """The name of the capture at ``end``: the place is named only if there are two captures."""
     both = kept.packets["end"].n_unique() > 1
     return f"capture at the {end}" if both else "capture"
 
@@ -216,6 +218,6 @@ def _rate(rows: pl.DataFrame, name: str, over: Axis, series: str) -> pl.DataFram
 
 
 def _together(parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Lines that have something to show."""
+    """The lines that have at least two points."""
     drawn = [part.select(SCHEMA.keys()) for part in parts if part.height > 1]
     return pl.concat(drawn) if drawn else pl.DataFrame(schema=SCHEMA)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from weirlab.studies.tcp.study.kept import Kept
 
 MOST_BARS: Final = 12
-"""Connections with a bar of their own: those that moved most."""
+"""Connections with their own bar: those that moved the most data."""
 _AXIS: Final = "time"
 _OF_COUNTERS: Final = "The kernel's counters"
 """Begins what a table says, too."""
@@ -42,19 +42,19 @@ TERMS: Final = (
     ),
     (
         "Congestion window",
-        "What the sender's TCP lets be in flight to spare the network; the receiver's window is what the "
-        "receiver has room for. The smaller one counts.",
+        "How much data the sender's TCP allows in flight, so as not to overload the network. The receiver's "
+        "window is what the receiver has room for. The smaller one is the limit.",
     ),
     ("In flight", "Data sent and not yet acknowledged."),
     (
         "Round trip",
-        "From a segment to its acknowledgement. The kernel's is smoothed (RFC 6298); the capture's is that "
-        "of each segment that was sent only once (Karn).",
+        "From a segment to its acknowledgement. The kernel's is smoothed (RFC 6298). The capture's is taken "
+        "from each segment that was sent only once (Karn).",
     ),
     (
         "One-way delay",
-        "From the capture at one end to the capture at the other. It is as good as the clocks of the two "
-        "hosts are compared; how much it grows does not depend on them.",
+        "From the capture at one end to the capture at the other. It is as accurate as the comparison of the "
+        "two hosts' clocks. How much it grows does not depend on the clocks.",
     ),
     (
         "The kernel's counters",
@@ -63,14 +63,14 @@ TERMS: Final = (
     ),
     (
         "Points of the charts",
-        "Each stands for a piece of time, with its greatest value; of windows its least. All samples are in "
+        "Each point shows the greatest value in a piece of time; for windows, the least. All samples are in "
         "the tables of the run (weir export).",
     ),
 )
 
 
 def tell(run: Run) -> Story:
-    """The page about ``run``; raises ``InputError`` where there is nothing to show."""
+    """The page about ``run``; raises ``InputError`` if there is nothing to show."""
     kept, manifest = keeping.read(run), vars(run.manifest)
     path = run.get_json(PATH) if run.has(PATH) else {}
     axis = lines.axis(kept)
@@ -100,17 +100,17 @@ def _subject(kept: Kept) -> str:
 def _answer(kept: Kept) -> str:
     best = kept.best
     if not best:
-        return "Why the transfer was not faster cannot be told: there is too little data."
+        return "There is too little data to say why the transfer was not faster."
     sentence = best[kept.busiest if kept.busiest in best else next(iter(best))].sentence
     if len(kept.connections) == 1:
         return sentence
-    return f"Connection {kept.busiest}, which moved most: {sentence}"
+    return f"Connection {kept.busiest}, which moved the most data: {sentence}"
 
 
 def _caution(kept: Kept, path: Mapping[str, Any]) -> str:
     said = [f"Connections broke off: {each.failure}." for each in kept.directions if each.failure]
     if kept.transfer.interrupted:
-        said.append("The transfer was ended before its time: these are the numbers until then.")
+        said.append("The transfer was stopped early: the numbers cover the time until then.")
     said += [f"The emulated path did not keep up: {each}." for each in path.get("complaints", ())]
     return " ".join(said)
 
@@ -136,7 +136,7 @@ def _captured(kept: Kept) -> str:
 
 
 def _origin(manifest: Mapping[str, Any]) -> Origin:
-    """Of a run; what earlier versions kept as a scenario is none."""
+    """The origin of a run. What earlier versions stored as its scenario is not a complete one."""
     made = Origin.of_run(manifest)
     scenario = manifest.get("scenario") or {}
     if "name" in scenario:
@@ -163,7 +163,7 @@ def _tiles(kept: Kept) -> Iterator[Tile]:
         "Main cause", percent(main.share), f"of the time {main.cause.held}; confidence {main.confidence}"
     )
     if one.rtt_mean_s is not None:
-        least = "" if one.rtt_min_s is None else f"least {duration(one.rtt_min_s * 1e9)}"
+        least = "" if one.rtt_min_s is None else f"minimum {duration(one.rtt_min_s * 1e9)}"
         yield Tile("Round trip, mean", duration(one.rtt_mean_s * 1e9), least)
     if one.window_max_bytes is not None:
         allows = (
@@ -174,7 +174,7 @@ def _tiles(kept: Kept) -> Iterator[Tile]:
         yield Tile("Receiver's window, at most", size(one.window_max_bytes), allows)
     again = [each.retransmissions for each in kept.directions if each.retransmissions is not None]
     if again:
-        lost = f"{percent(one.loss_ratio)} lost" if one.loss_ratio else "none was lost"
+        lost = f"{percent(one.loss_ratio)} lost" if one.loss_ratio else "none lost"
         yield Tile("Retransmitted", plural(sum(again), "segment"), lost)
 
 
@@ -184,12 +184,12 @@ def _chapters(
     yield _causes(kept)
     yield Chapter(
         "time",
-        "Everything on one axis of time",
+        "Everything on one time axis",
         "Over time",
-        intro="All times are those of the client's clock. Charts are zoomed together.",
+        intro="All times are by the client's clock. The charts zoom together.",
         figures=tuple(_over_time(kept, axis)),
         said=tuple(_unseen(kept)),
-        missing="Too little was seen to be drawn.",
+        missing="There is too little data to draw.",
     )
     yield _compared(kept)
     yield Chapter(
@@ -198,7 +198,7 @@ def _chapters(
         facts=facts.connection(kept, kept.busiest) or None,
         tables=(facts.connections(kept),) if len(kept.connections) > 1 else (),
         details=tuple(_numbers(kept)),
-        missing="Nothing else is known of it.",
+        missing="Nothing else is known about it.",
     )
     if rows := facts.path(path, manifest):
         yield Chapter("path", "The emulated path", "Path", facts=rows, tables=tuple(facts.frames(path)))
@@ -207,7 +207,7 @@ def _chapters(
 def _causes(kept: Kept) -> Chapter:
     best = dict(sorted(kept.best.items(), key=lambda each: -_moved(kept, each[0]))[:MOST_BARS])
     if not best:
-        return Chapter("causes", "Where the time went", missing="There is too little data to tell.")
+        return Chapter("causes", "Where the time went", missing="There is too little data to say.")
     single = len(best) == 1
     named = {
         "the transfer" if single else f"connection {number}": each for number, each in sorted(best.items())
@@ -252,7 +252,7 @@ def _summed(found: Diagnosis, single: bool) -> str:
 
 def _over_time(kept: Kept, axis: lines.Axis) -> Iterator[Figure]:
     number = kept.busiest
-    which = "" if len(kept.connections) == 1 else f"connection {number}, which moved most"
+    which = "" if len(kept.connections) == 1 else f"connection {number}, which moved the most data"
     every = "" if len(kept.connections) == 1 else "all connections together"
     coarse = lines.coarse(kept, axis)
     frame = lines.throughput(kept, coarse)
@@ -292,8 +292,8 @@ def _over_time(kept: Kept, axis: lines.Axis) -> Iterator[Figure]:
     frame = lines.unsent(kept, number, axis)
     if frame.height:
         yield _figure(
-            "unsent", which, f"At most {size(_most(frame))} were written and not yet sent.",
-            charts.over_time(frame, axis, "Written and not sent, bytes", _BYTES), frame,
+            "unsent", which, f"At most {size(_most(frame))} was written but not yet sent.",
+            charts.over_time(frame, axis, "Written but not sent, bytes", _BYTES), frame,
         )  # fmt: skip
     frame = lines.retransmissions(kept, axis)
     if frame.height:
@@ -311,7 +311,7 @@ def _figure(key: str, panel: str, title: str, chart: Chart, frame: pl.DataFrame)
         panel=panel,
         title=title,
         caption="",
-        alt="Over the time since the start; one line or kind of point per source.",
+        alt="Over the time since the start; one line or point shape per source.",
         chart=chart,
         data=frame,
         linked=_AXIS,
@@ -327,7 +327,7 @@ def _least(frame: pl.DataFrame) -> float:
 
 
 def _of(frame: pl.DataFrame, name: str) -> float:
-    """The greatest of the series whose names begin so; those of the kernel come first."""
+    """The greatest value of all series whose names begin with ``name``."""
     return _most(frame.filter(pl.col("series").str.starts_with(name)))
 
 
@@ -338,7 +338,7 @@ def _buffers(frame: pl.DataFrame) -> str:
         said = "What the receiver's buffer held"
     else:
         said = f"The receiver's window was {size(_least(windows))} to {size(_most(windows))}"
-    return f"{said}; at most {size(unread)} lay unread." if unread else f"{said}."
+    return f"{said}; at most {size(unread)} was unread." if unread else f"{said}."
 
 
 def _unseen(kept: Kept) -> Iterator[str]:
@@ -348,7 +348,7 @@ def _unseen(kept: Kept) -> Iterator[str]:
 
 
 def _compared(kept: Kept) -> Chapter:
-    """What each place saw, with the kernel's own counters beside."""
+    """What each place saw, and the kernel's own counters for comparison."""
     found = kept.diagnoses.get(kept.busiest, {})
     counters = next((each for each in found.values() if each.counters is not None), None)
     return Chapter(
@@ -356,8 +356,8 @@ def _compared(kept: Kept) -> Chapter:
         "Seen from different places",
         "Places",
         intro="The diagnosis is made from the kernels' state, from each capture alone, and from the captures "
-        "at both ends together, which show what became of the data between them. The kernel's own counters "
-        "are beside.",
+        "at both ends together, which show what happened to the data between them. The kernel's own counters "
+        "are shown for comparison.",
         tables=tuple(
             table
             for table in (
@@ -371,7 +371,7 @@ def _compared(kept: Kept) -> Chapter:
             if table
         ),
         said=(*_said(found), *between(kept)),
-        missing="No place saw enough.",
+        missing="No place saw enough data.",
     )
 
 

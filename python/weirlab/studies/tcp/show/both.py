@@ -1,4 +1,4 @@
-"""What two sources say of the same connection, beside each other: tables for terminal and page."""
+"""What two sources report about the same connection, side by side: tables for terminal and page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _SAID: Final[Mapping[str, Callable[[float], str]]] = {
 
 
 def agreement(found: Sequence[AgreementRow], *, many: bool) -> Iterator[Table]:
-    """The kernel beside the captures, of one of ``many`` connections; nothing without a capture."""
+    """The kernel and the captures side by side; nothing without a capture.
+
+    ``many``: there is more than one connection, so rows carry its number.
+    """
     rows = [
         [
             *([str(each.connection)] if many else []),
@@ -46,7 +49,7 @@ def agreement(found: Sequence[AgreementRow], *, many: bool) -> Iterator[Table]:
 
 
 def crossings(found: Sequence[CrossingRow]) -> Iterator[Table]:
-    """What became of the data between two captures; nothing without two."""
+    """What happened to the data between two captures; nothing without two."""
     rows = [
         [
             str(each.connection),

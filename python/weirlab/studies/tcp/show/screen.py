@@ -1,4 +1,4 @@
-"""A running watch: on a terminal a table drawn anew, elsewhere a line now and then, or JSON Lines."""
+"""A running watch: a table redrawn on a terminal, otherwise an occasional line, or JSON Lines."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 SHOW_EVERY_S: Final = 0.25
-_WAITING: Final = "waiting for a connection that fits; Ctrl-C ends it"
+_WAITING: Final = "waiting for a matching connection; Ctrl-C ends it"
 MOST_ROWS: Final = 30
 MOST_COLUMNS: Final = 10
-"""Fields that a terminal has room for; where more are kept, the usual columns are shown."""
+"""Fields that a terminal has room for; if more are kept, the usual columns are shown."""
 
 
 @contextmanager
 def screen(stream: TextIO, names: Sequence[str], *, quiet: bool) -> Iterator[Observer]:
-    """Whatever suits ``stream``; ``names`` are the fields to show, the usual columns without any."""
+    """The observer that suits ``stream``; ``names`` are the fields to show, empty for the usual columns."""
     if quiet or not stream.isatty():
         yield Lines(stream, quiet=quiet)
         return
@@ -57,7 +57,7 @@ class Lines(live.Lines):
 
 
 class Screen(live.Screen):
-    """A row per connection, drawn anew four times a second."""
+    """A row per connection, redrawn four times a second."""
 
     def __init__(
         self, stream: TextIO, names: Sequence[str], now_s: Callable[[], float] = time.monotonic
@@ -82,7 +82,7 @@ class Screen(live.Screen):
         return _drawn(table, sentence(progress, self._noun), columns)
 
     def _keep(self, samples: Samples) -> None:
-        """The latest row of each connection; later ones take the place of earlier ones."""
+        """Keep the latest row of each connection."""
         for row, number in enumerate(samples.connection):
             self._latest[int(number)] = {
                 name: int(values[row])
@@ -177,12 +177,12 @@ class SampleLines:
 
 
 def noun(samples: Samples) -> str:
-    """What is counted."""
+    """The word for what is counted."""
     return "sample" if samples.kind is None else "event"
 
 
 def sentence(progress: Mapping[str, Any], counted: str = "sample") -> str:
-    """How far it is, in samples or events."""
+    """The progress so far, in samples or events."""
     made = progress["connections"]
     samples = sum(each["samples"] for each in made)
     missed = sum(each["missed"] for each in made) + progress["lost"]

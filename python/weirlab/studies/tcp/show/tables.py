@@ -1,4 +1,4 @@
-"""What ``weir tcp`` shows: tables, sentences, and the documents of its results."""
+"""The output of ``weir tcp``: tables, sentences, and the documents of its results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from weirlab.tables import Table
 from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size, words
 
 WAYS_IN_WORDS = {BPF: " by BPF", INET_DIAG: " by INET_DIAG"}
-"""How connections are sampled, behind the number of samples; nothing for events."""
+"""How connections are sampled, as text after the number of samples; events have none."""
 
 _WAYS = {"up": "up (to the server)", "down": "down (from the server)"}
 
@@ -58,7 +58,7 @@ def counted(found: Sequence[Connection], everything: int) -> str:
 
 
 def owner(pid: int | None, name: str | None) -> str:
-    """``sshd (4711)``; a dash where nobody is known."""
+    """``sshd (4711)``; a dash if the process is not known."""
     return NOTHING if pid is None else f"{name} ({pid})"
 
 
@@ -153,12 +153,12 @@ def send_conclusion(outcome: Sent) -> str:
     if any(each.shares for each in outcome.directions):
         sentences.append(where.CAUTION)
     if outcome.interrupted:
-        sentences.append("It was interrupted: these are the numbers until then.")
+        sentences.append("The transfer was interrupted: the numbers cover the time until then.")
     return " ".join(sentences)
 
 
 def direction_sentence(each: Summary, connections: int) -> str:
-    """How fast one direction was, over so many connections."""
+    """How fast one direction was, over this number of connections."""
     again = (
         "" if each.retransmissions is None else f"; retransmitted: {plural(each.retransmissions, 'segment')}"
     )
@@ -193,12 +193,12 @@ def summary_document(each: Summary) -> dict[str, Any]:
 
 
 def server_event(event: Mapping[str, Any]) -> str:
-    """What happens to ``weir tcp serve``."""
+    """A line about an event of ``weir tcp serve``."""
     address, port = event["peer"]
     peer = address if port is None else shown((address, port))
     match event["event"]:
         case "began":
-            # With another server, this one is the client.
+            # If there is another server, this one is the client.
             far = event["with"]
             named = ("from here", "to here") if far else ("to here", "from here")
             ways = [
@@ -223,7 +223,7 @@ def server_event(event: Mapping[str, Any]) -> str:
         case "refused":
             return f"{peer}: refused: {event['why']}"
         case _:
-            return f"{peer}: no client of Weir: {event['why']}; told once for this address"
+            return f"{peer}: not a Weir client: {event['why']}; reported once for this address"
 
 
 def server_conclusion(account: Account) -> str:
@@ -254,7 +254,7 @@ def watched(outcome: Watched, *, events: bool = False) -> list[Table]:
             owner(one["pid"], one["process"]),
             count(one["samples"]),
             count(one["idle"]) if outcome.by == BPF else NOTHING,
-            # Events that are lost are nobody's: whose they were is not known.
+            # The connection of a lost event is not known.
             NOTHING if events else count(one["missed"]),
             _grown(tally, "bytes_acked"),
             _grown(tally, "bytes_received"),
@@ -269,7 +269,7 @@ def watched(outcome: Watched, *, events: bool = False) -> list[Table]:
     ]
     spare = ("RTT min / mean / max", "Idle", "Missed", counted, "Process")
     tables = [Table("Connections", columns, rows, spare)]
-    # Who sends nothing has nothing to be held up by.
+    # An end that sends nothing is not held up by anything.
     told = [
         (f"{shown(one['local'])} to {shown(one['remote'])}", parts)
         for one, tally in both
@@ -284,7 +284,7 @@ def watch_conclusion(outcome: Watched, settings: WatchSettings) -> str:
     """The result of ``weir tcp watch`` in sentences."""
     made, late = outcome.progress["connections"], outcome.progress["lateness"]
     if not made:
-        return "No connection came."
+        return "No connection appeared."
     begun = sum(tally.from_the_beginning for tally in outcome.tallies)
     ended = sum(each["ended_ns"] is not None for each in made)
     left_out = outcome.progress["left_out"]
@@ -294,7 +294,7 @@ def watch_conclusion(outcome: Watched, settings: WatchSettings) -> str:
     ]
     if settings.period_ns is None:
         sentences.append(
-            f"{plural(outcome.samples, 'event')}, {count(outcome.missed)} lost for want of room."
+            f"{plural(outcome.samples, 'event')}, {count(outcome.missed)} lost for lack of room."
         )
     else:
         idle = f", {count(outcome.idle)} due while nothing happened" if outcome.by == BPF else ""
@@ -314,7 +314,7 @@ def watch_conclusion(outcome: Watched, settings: WatchSettings) -> str:
 
 
 def retransmissions(again: SentAgain) -> Table:
-    """The segments that were sent again, of ``weir tcp watch --events``."""
+    """The retransmitted segments of ``weir tcp watch --events``."""
     columns = ("Time (s)", "Connection", "Sequence number", "Bytes", "Congestion state", "cwnd", "RTT")
     rows = [
         [

@@ -18,21 +18,21 @@ class TransferRow:
     port: int
     """Its port."""
     client: str
-    """The client, where that is neither this host nor in a namespace of it; else empty."""
+    """The client, if it is neither this host nor in a namespace of this host; else empty."""
     every_ns: int
     """Period of the kernels' reports."""
     period_ns: int
     """Period of the table `axis`."""
     interrupted: bool
-    """It was ended before its time."""
+    """The transfer was stopped early."""
     same_clock: bool
     """Both ends are on one host."""
     offset_ns: int | None
-    """The server's clock is ahead of the client's by so much; null if they could not be compared."""
+    """How far the server's clock is ahead of the client's; null if they could not be compared."""
     bound_ns: int | None
-    """Bound of the offset's error."""
+    """Greatest error of the offset."""
     exchanges: int
-    """Exchanges of time from which the offset was found."""
+    """Exchanges of times from which the offset was found."""
     drifted: bool
     """No single offset fits all exchanges."""
     interface: str
@@ -56,33 +56,33 @@ class CaptureRow:
     packets: int | None = None
     """Packets in it."""
     lost_packets: int = 0
-    """Packets that came too fast to be recorded, or that the disk did not take."""
+    """Packets that came too fast to be recorded, or could not be written to disk."""
     left_out_packets: int = 0
-    """Packets beyond its limit of bytes."""
+    """Packets beyond its size limit."""
     ended_early: bool = False
-    """It reached its limit of time before the end of the transfer."""
+    """It reached its time limit before the end of the transfer."""
     shift_ns: int = 0
-    """To be added to its times for those of the client's clock, which all tables have."""
+    """What to add to its times to get those of the client's clock, which all tables use."""
 
 
 @dataclass(frozen=True)
 class CrossingRow:
-    """What became of a connection's data between two captures."""
+    """What happened to a connection's data between two captures."""
 
     trial_id: str
     """The attempt in `trials`."""
     connection: int
     """Its number."""
     sent_bytes: int
-    """Payload in the sender's capture, however often it was sent."""
+    """Payload in the sender's capture, retransmissions included."""
     again_bytes: int
-    """Of this, sent again."""
+    """Of this, retransmitted."""
     arrived_bytes: int
     """Payload in the receiver's capture."""
     twice_bytes: int
-    """Of this, arrived before already."""
+    """Of this, had already arrived before."""
     lost_bytes: int | None
-    """Sent and not arrived; null where packets are missing from a capture."""
+    """Sent but not arrived; null if packets are missing from a capture."""
     there_packets: int
     """Segments whose delay from the sender's capture to the receiver's is known."""
     there_min_us: float
@@ -100,8 +100,8 @@ class CrossingRow:
     back_max_us: float
     """The greatest."""
     section: str = "all"
-    """From which capture to which: `all` from the sender's to the receiver's, `before` to the one in between,
-    `behind` from there on. The columns call its two ends sender and receiver."""
+    """Between which captures: `all` from the sender's to the receiver's, `before` from the sender's to the
+    one in between, `behind` from there on. The columns call the two captures sender and receiver."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ class AgreementRow:
     capture: float
     """By the capture."""
     agrees: bool
-    """Counts are the same; round trips differ by no more than the two ways of measuring do."""
+    """Counts are the same; round trips differ by no more than the two ways of measuring explain."""
     why: str
-    """Why they differ, or may; empty for nothing to say."""
+    """Why they differ, or may differ; empty if there is nothing to say."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class ConnectionRow:
     rtt_mean_us: float
     """Mean of the smoothed round-trip times, in µs."""
     options: str
-    """Socket options that were set at the client, with what the kernel made of them, as JSON."""
+    """Socket options that were set at the client, with the values that the kernel then reported, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class DiagnosisRow:
 
 @dataclass(frozen=True)
 class FindingRow:
-    """A cause in a diagnosis, and for how much of the time it held."""
+    """A cause in a diagnosis, and its share of the time."""
 
     trial_id: str
     """The attempt in `trials`."""
@@ -253,7 +253,7 @@ class FindingRow:
     cause: str
     """What held the sender back, as in docs/tcp.md."""
     who: str
-    """On whose account: `sender`, `receiver`, `network`, `unknown`."""
+    """Who was the limit: `sender`, `receiver`, `network`, `unknown`."""
     time_share: float
     """Share of the time."""
     lasted_s: float
@@ -266,7 +266,7 @@ class FindingRow:
 
 @dataclass(frozen=True)
 class PacketsRow:
-    """What a capture shows of a connection in one period: of the data, and of the ACKs for it."""
+    """What a capture shows of a connection's data and ACKs in one period."""
 
     trial_id: str
     """The attempt in `trials`."""
@@ -279,9 +279,9 @@ class PacketsRow:
     acked_bytes: int | None
     """Highest acknowledgement number so far."""
     flight_bytes: int | None
-    """The most that was sent and not acknowledged."""
+    """The most data that was sent and not acknowledged."""
     window_bytes: int | None
-    """The least that the receiver's window was."""
+    """The smallest receive window."""
     rtt_us: float
     """Mean round-trip time, in µs; null if there was none."""
     rtt_max_us: float

@@ -1,4 +1,4 @@
-"""What a measurement found, for people and for JSON."""
+"""The findings of a measurement, for people and for JSON."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ PRINTED: Final = (
 )
 """Characteristics that a terminal has room for; JSON and the run have more."""
 MOST_ROWS: Final = 60
-"""Of the axis on a terminal; the run has all."""
+"""Most rows of the axis that a terminal shows; the run has all."""
 _SECOND_NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class View:
-    """What of the axis is shown: periods of ``print_ns``, of ``window``, with times as UTC or not.
+    """Which part of the axis is shown: ``window``, in periods of ``print_ns``, with times in UTC or not.
 
-    ``chosen``: all columns, because the user chose them.
+    ``chosen``: show all columns, because the user chose them.
     """
 
     print_ns: int = _SECOND_NS
@@ -93,16 +93,16 @@ class TcpFindings:
         }
 
     def problem(self, run: Run) -> WeirError | None:
-        """That connections broke off."""
+        """The error if connections broke off."""
         failures = [each.failure for each in self.kept.directions if each.failure]
         return TrialError(f"connections broke off: {'; '.join(failures)}") if failures else None
 
     def conclusion(self, run_id: str) -> str:
-        """How fast, why not faster, how well the clocks are known, where it is kept."""
+        """How fast it was, why not faster, how well the clocks are known, and which run has it."""
         return " ".join([*self.sentences(), clocks_sentence(self.kept.transfer), f"Run {run_id}."])
 
     def sentences(self) -> list[str]:
-        """How fast, and why not faster."""
+        """How fast the transfer was, and why not faster."""
         kept = self.kept
         numbers = {each.direction: each.connections for each in kept.directions}
         said = [shown.direction_sentence(each, numbers[each.direction]) for each in kept.summaries()]
@@ -128,7 +128,7 @@ class TcpFindings:
         return [*made, *shown_both.crossings(self.kept.crossings), *agreement]
 
     def remarks(self) -> list[str]:
-        """What cannot be told, and what should be set otherwise."""
+        """What cannot be told, and which settings should be changed."""
         said = captures_remarks(self.kept)
         for each in self.kept.best.values():
             said += diagnosis.remarks(each)
@@ -158,7 +158,7 @@ def _document(row: CrossingRow | AgreementRow) -> dict[str, Any]:
 
 
 def between(kept: Kept) -> list[str]:
-    """What the captures at both ends say together, of the connection that moved most."""
+    """What the captures at both ends show together, for the connection that moved the most data."""
     found = kept.crossing(kept.busiest)
     before, behind = (kept.crossing(kept.busiest, section) for section in ("before", "behind"))
     said = [] if found is None else crossing.sentences(found)
@@ -166,7 +166,7 @@ def between(kept: Kept) -> list[str]:
 
 
 def captures_remarks(kept: Kept) -> list[str]:
-    """Why there is no capture, and what is missing from those that there are."""
+    """Why there is no capture, and what is missing from the existing ones."""
     why_not = {row.why_not for row in kept.captures.values()}
     if len(why_not) == 1 and "" not in why_not:
         return [f"No capture: {why_not.pop()}."]
@@ -174,30 +174,30 @@ def captures_remarks(kept: Kept) -> list[str]:
 
 
 def where(end: str) -> str:
-    """Where a capture was made."""
+    """The place of a capture, in words."""
     return "in between" if end == "between" else f"at the {end}"
 
 
 def capture_remarks(place: str, row: CaptureRow | Capture) -> Iterator[str]:
-    """The same of one capture, made at ``place``."""
+    """The same for one capture, made at ``place``."""
     if row.why_not:
         yield f"No capture {place}: {row.why_not}."
     if row.lost_packets:
         yield (
-            f"{plural(row.lost_packets, 'packet')} came too fast to be captured {place}, or the disk did not "
-            "take them."
+            f"{plural(row.lost_packets, 'packet')} came too fast to be captured {place}, or could not be "
+            "written to disk."
         )
     if row.left_out_packets:
         yield (
-            f"The capture {place} lacks its last {plural(row.left_out_packets, 'packet')}: it has as "
-            "many bytes as it may."
+            f"The capture {place} lacks its last {plural(row.left_out_packets, 'packet')}: it reached its "
+            "size limit."
         )
     if row.ended_early:
-        yield f"The capture {place} ended before the transfer did: it lasted as long as it may."
+        yield f"The capture {place} ended before the transfer did: it reached its time limit."
 
 
 def clocks(transfer: TransferRow) -> dict[str, Any]:
-    """How the server's clock was put onto the client's."""
+    """How the server's times were converted to the client's clock."""
     return {
         "same_clock": transfer.same_clock,
         "offset_ns": transfer.offset_ns,
@@ -208,16 +208,16 @@ def clocks(transfer: TransferRow) -> dict[str, Any]:
 
 
 def clocks_sentence(transfer: TransferRow) -> str:
-    """How far times of the two ends can be compared."""
+    """How well times of the two ends can be compared."""
     if transfer.same_clock:
-        return "Both ends have one clock."
+        return "Both ends share one clock."
     if transfer.offset_ns is None or transfer.bound_ns is None:
         return (
-            "The clocks of the two ends could not be compared: times at the server are as if it had begun "
+            "The clocks of the two ends could not be compared: times at the server assume that it began "
             "when the client did."
         )
     ahead = "ahead of" if transfer.offset_ns >= 0 else "behind"
-    drift = " They ran apart meanwhile." if transfer.drifted else ""
+    drift = " They drifted apart meanwhile." if transfer.drifted else ""
     return (
         f"The server's clock is {duration(abs(transfer.offset_ns))} {ahead} the client's, give or take "
         f"{duration(transfer.bound_ns)} ({count(transfer.exchanges)} exchanges).{drift}"

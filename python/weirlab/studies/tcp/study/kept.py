@@ -1,4 +1,4 @@
-"""A measurement as a run keeps it, whichever version of Weir made the run."""
+"""A measurement as stored in a run, whichever version of Weir made the run."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ if TYPE_CHECKING:
     from weirlab.store import Run
 
 Diagnoses = Mapping[int, Mapping[str, "Diagnosis"]]
-"""By connection and source, the one that knows most first."""
+"""By connection and source; the source that shows most comes first."""
 
 EARLIER: Final = "diagnosis"
-"""Under this name runs of versions before the tables of this study keep all diagnoses."""
+"""The name under which runs of earlier versions, which lack this study's tables, have all diagnoses."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A transfer, and everything that was seen of it."""
+    """A transfer, and everything that was observed of it."""
 
     transfer: TransferRow
     directions: tuple[DirectionRow, ...]
@@ -72,66 +72,66 @@ class Kept:
     captures: Mapping[str, CaptureRow]
     """By end."""
     files: Mapping[End, Path]
-    """Of captures, by end."""
+    """Files of captures, by end."""
     crossings: tuple[CrossingRow, ...] = ()
-    """Of connections that were captured at two places."""
+    """For connections that were captured at two places."""
     agreement: tuple[AgreementRow, ...] = ()
 
     @cached_property
     def best(self) -> dict[int, Diagnosis]:
-        """By connection the one that knows most: the kernel's of the ends, both captures' of the path."""
+        """The best diagnosis of each connection; see :func:`most_telling`."""
         return {number: most_telling(each) for number, each in self.diagnoses.items() if each}
 
     @cached_property
     def busiest(self) -> int:
-        """The connection that moved most bytes."""
+        """The connection that moved the most bytes."""
         return (
             max(self.connections, key=lambda each: each.received_bytes).connection if self.connections else 0
         )
 
     def crossing(self, connection: int, section: str = "all") -> Crossing | None:
-        """What became of its data between two captures, if there are two; see :class:`CrossingRow`."""
+        """What happened to its data between two captures, if there are two; see :class:`CrossingRow`."""
         for row in self.crossings:
             if (row.connection, row.section) == (connection, section):
                 return _crossing(row)
         return None
 
     def role(self, connection: int, end: str) -> str:
-        """``sender`` or ``receiver``: what ``end`` is in this connection."""
+        """``sender`` or ``receiver``: the role of ``end`` in this connection."""
         up = any(each.connection == connection and each.direction == "up" for each in self.connections)
         return "sender" if up == (end == "client") else "receiver"
 
     def summaries(self) -> list[Summary]:
-        """The directions as ``weir tcp send`` tells them."""
+        """The directions as ``weir tcp send`` reports them."""
         return [_summary(each) for each in self.directions]
 
 
 def most_telling(found: Mapping[str, Diagnosis]) -> Diagnosis:
-    """Of the diagnoses of a connection, by source: the kernel's of the ends, both captures' of the path."""
+    """The best diagnosis of a connection: the kernel's for causes at the ends, both captures' on the path."""
     first, both = next(iter(found.values())), found.get("both")
     if both is None:
         return first
     on_the_path = first.findings[0].cause.who in ("network", "unknown")
     best = both if on_the_path and both.main != UNKNOWN else first
-    # What one of the two tells is told.
+    # What one of the two can tell is not unknown.
     untold = {each.what for each in first.blind} & {each.what for each in both.blind}
     return replace(best, blind=tuple(each for each in best.blind if each.what in untold))
 
 
 def has_transfer(run: Run) -> bool:
-    """Whether a transfer of ``run`` came to its end."""
+    """Whether a transfer of ``run`` was completed."""
     return run.has_table(TRANSFERS) or (run.has(EARLIER) and run.has_table(SAMPLES) and run.has_table(AXIS))
 
 
 def read(run: Run) -> Kept:
-    """What ``run`` keeps.
+    """The measurement in ``run``.
 
     Raises
     ------
     InputError
-        It was interrupted before there was anything.
+        The run was interrupted before there was any result.
     StoreError
-        It is damaged.
+        The run is damaged.
     """
     files = {end: run.path / name for end, name in FILES.items() if (run.path / name).exists()}
     if run.has_table(TRANSFERS):
@@ -145,7 +145,7 @@ def read(run: Run) -> Kept:
 
 
 def _of_tables(run: Run, files: Mapping[End, Path]) -> Kept:
-    # Of several attempts the last one counts.
+    # If there are several attempts, the last one counts.
     transfer = rows_of(TransferRow, run.table(TRANSFERS))[-1]
 
     def mine(name: str) -> pl.DataFrame:
@@ -209,7 +209,7 @@ def _diagnosis(run: Run, document: Mapping[str, Any]) -> Diagnosis:
 
 
 def _of_earlier(run: Run, files: Mapping[End, Path]) -> Kept:
-    """Of a version that kept two tables and the diagnoses, but no trial."""
+    """A run of a version that stored two tables and the diagnoses, but no trial."""
     rows, axis, manifest = run.table(SAMPLES), run.table(AXIS), run.manifest
     asked = (manifest.scenario.get("tcp") or {}).get("measure") or {}
     clocks = manifest.facts.get("clocks") or {}
@@ -322,7 +322,7 @@ _UNKNOWN: Final = (
 
 
 def _earlier_packets(axis: pl.DataFrame, connections: int) -> pl.DataFrame:
-    """What the table ``axis`` has of the capture."""
+    """The capture's columns of the table ``axis``."""
     parts = []
     for number in range(connections):
         prefix = "capture" if connections == 1 else f"{number}.capture"

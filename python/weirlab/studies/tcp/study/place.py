@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Place:
-    """Where the client is to be, and where its server listens."""
+    """The client's namespace, and where its server listens."""
 
     client: Namespace
     host: str
@@ -38,25 +38,25 @@ class Place:
     """``weirlab._engine.TcpServer``."""
 
     def inside(self, make: Callable[[], T]) -> T:
-        """What ``make`` returns in the client's namespace."""
+        """The result of ``make``, called in the client's namespace."""
         return self.client.call(make)
 
 
 @contextmanager
 @shielded
 def built(asked: TcpSection) -> Iterator[Place]:
-    """The namespaces, the path and a server, for as long as the block lasts.
+    """The namespaces, the path and a server, while the block lasts.
 
     Raises
     ------
     MissingCapability, LabError
-        They cannot be made.
+        They cannot be set up.
     """
     path = asked.path
     assert path is not None
     with ExitStack() as stack:
         made = stack.enter_context(hosts.connected())
-        # Between namespaces all is known beforehand; what was changed on interfaces is nobody's worry.
+        # Everything between the namespaces is known in advance; changed interface settings need no mention.
         emulated = stack.enter_context(emulated_link(*made.ends(), path.read("up"), path.read("down")))
         token = secrets.token_hex(16)
         host = SERVER.address

@@ -69,10 +69,10 @@ _HAS_TIMESTAMPS: Final = 1
 def record(
     found: Found, settings: Settings, *, run_id: str, attempt: int, started_at: str, lab: str
 ) -> TrialRecord:
-    """The record of the trial: a packet is a segment with data, counted once however often it was sent.
+    """The record of the trial: a packet is a segment with data, and retransmissions do not count.
 
     The first and last departure and arrival are the start and the end of the transfer. There are no delays:
-    TCP tells round trips, which are in the tables of the study.
+    TCP measures round trips, which are in the tables of the study.
     """
     outcome = found.measured.outcome
     seconds = max((each.seconds for each in outcome.directions), default=0.0)
@@ -126,7 +126,7 @@ def tables(found: Found, settings: Settings, trial_id: str) -> Mapping[str, pl.D
 
 
 def _row(kind: type[R], *sources: object, **given: Any) -> R:
-    """A row of what is ``given``, and else of what the ``sources`` call as its fields are called."""
+    """A row of the ``given`` values, and otherwise of attributes of ``sources`` named like its fields."""
     names = [each.name for each in fields(kind) if each.name not in given]  # type: ignore[arg-type]
     return kind(**given, **{n: getattr(each, n) for n in names for each in sources if hasattr(each, n)})
 
@@ -136,7 +136,7 @@ def _captures(found: Found, trial_id: str) -> list[CaptureRow]:
 
 
 def crossings(found: Captured, trial_id: str = "") -> list[CrossingRow]:
-    """What became of the data between two captures."""
+    """What happened to the data between two captures."""
     return [
         _row(
             CrossingRow,

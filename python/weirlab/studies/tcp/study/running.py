@@ -1,4 +1,4 @@
-"""A transfer from its beginning to a kept trial."""
+"""A transfer from its beginning to a stored trial."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from weirlab.studies.tcp.study.section import TcpScenario
 
 PATH: Final = "path"
-"""Name under which a run keeps what became of the frames on its emulated path."""
+"""Name under which a run stores what happened to the frames on its emulated path."""
 TOKEN: Final = "WEIR_TCP_TOKEN"
 CLIENT_TOKEN: Final = "WEIR_TCP_CLIENT_TOKEN"
 
 
 class Silent:
-    """Watches nothing."""
+    """An observer that does nothing."""
 
     def started(self, event: Mapping[str, Any]) -> None: ...
 
@@ -49,16 +49,16 @@ class Silent:
 
 @dataclass(frozen=True)
 class Live:
-    """How a command goes along with a transfer.
+    """What a command does during a transfer.
 
-    ``tokens`` are the server's and the far client's; None: those of the environment.
+    ``tokens`` are the server's and the far client's; None: those in the environment.
     """
 
     observer: sending.Observer = field(default_factory=Silent)
     view: View = field(default_factory=View)
     tokens: tuple[str, str] | None = None
     shows_interrupted: bool = False
-    """The command shows a transfer that was ended before its time, and leaves with the right code."""
+    """The command shows a transfer that was stopped early, and exits with the right code."""
 
     def secrets(self) -> tuple[str, str]:
         """The two tokens."""
@@ -67,12 +67,12 @@ class Live:
 
 @dataclass(frozen=True)
 class Begun:
-    """A transfer that goes on, and everything that looks at it."""
+    """A running transfer, and everything that observes it."""
 
     transfer: sending.Transfer
     watched: Watched
     captures: Mapping[End, Capture]
-    """Of this host."""
+    """Those made on this host."""
     wanted: capturing.Ends
     stop_captures: Callable[[], None]
     started_at: str
@@ -83,9 +83,9 @@ class Begun:
 @contextmanager
 @shielded
 def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun | None]]:
-    """Begin the transfer: what cannot begin leaves no run behind.
+    """Begin the transfer; if it cannot begin, no run is left behind.
 
-    Nothing begins for a run that has its transfer already.
+    Nothing begins for a run that already has its transfer.
     """
     what = asked.tcp
     lab = "netns" if what.host is None else "host"
@@ -127,7 +127,7 @@ def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun 
 
 
 def _fetch(end: End, wanted: str, folder: Path) -> sending.Fetch | None:
-    """What is wanted of another host."""
+    """The capture that another host is to make, if any."""
     return sending.Fetch(folder / FILES[end], wanted == MUST, MOST_BYTES) if wanted in (AUTO, MUST) else None
 
 
@@ -136,7 +136,7 @@ def _here(make: Callable[[], Any]) -> Any:
 
 
 def measured(ground: Ground[Begun | None], asked: TcpScenario, writer: RunWriter, live: Live) -> TcpFindings:
-    """Wait for the end of the transfer, compute everything, and keep it."""
+    """Wait for the end of the transfer, compute everything, and store it."""
     begun = ground.bed
     if begun is None:
         return TcpFindings(kept.read(writer.run), live.view)
@@ -175,7 +175,7 @@ def measured(ground: Ground[Begun | None], asked: TcpScenario, writer: RunWriter
 
 
 def _captures(begun: Begun, done: measuring.Measured) -> dict[End, Capture]:
-    """By place; those at the ends on the client's clock."""
+    """The captures by place; those at the ends are on the client's clock."""
     outcome, settings, here = done.outcome, begun.transfer.settings, begun.captures
     client = here.get("client") or _fetched(settings.fetch_via, outcome.recorded_via, begun.wanted.client)
     server, told = _fetched(settings.fetch, outcome.recorded, begun.wanted.server), outcome.recorded

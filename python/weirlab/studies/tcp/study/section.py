@@ -1,4 +1,4 @@
-"""What a scenario about a TCP transfer may say."""
+"""The section of a scenario about a TCP transfer."""
 
 from __future__ import annotations
 
@@ -105,12 +105,12 @@ class TcpSection(Section):
 
     @property
     def captures(self) -> capturing.Ends:
-        """Of ``capture``."""
+        """``capture``, parsed."""
         return capturing.ends(self.capture, reverse=self.reverse)
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Of ``fields``; None: the usual ones."""
+        """``fields``, parsed; None: the usual ones."""
         return None if self.fields is None else _fields(self.fields)
 
     @property
@@ -119,7 +119,7 @@ class TcpSection(Section):
 
     @property
     def where(self) -> str:
-        """What is at the other end, for people."""
+        """The other end in words."""
         return self.host or "a namespace of this host"
 
     def settings(self, *, host: str, token: str, client_token: str = "") -> sending.Settings:
@@ -169,7 +169,7 @@ class TcpScenario(Root):
             yield ("tcp", "total"), "excludes 'lasts': give one of them"
         if what.client is not None:
             if what.options:
-                yield ("tcp", "options"), "are about sockets of this host, and with 'client' it has none"
+                yield ("tcp", "options"), "apply to sockets of this host, and with 'client' it has none"
             if what.captures.client not in capturing.WISHES:
                 yield (
                     ("tcp", "capture"),
@@ -180,7 +180,7 @@ class TcpScenario(Root):
                 yield ("tcp", "server_options"), "can be set with 'path' only; see weir tcp serve --option"
             return
         if what.host is not None:
-            yield ("tcp", "path"), "excludes 'host': the path to another host is as it is"
+            yield ("tcp", "path"), "excludes 'host': the path to another host is not emulated"
         if what.client is not None:
             yield ("tcp", "client"), "excludes 'path': its client is in a namespace of this host"
         if what.captures.client not in capturing.WISHES or what.captures.between != capturing.NONE:

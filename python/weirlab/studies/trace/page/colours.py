@@ -1,4 +1,4 @@
-"""Colours of the graphs by what they stand for, in both schemes."""
+"""The colours of the graphs by meaning, in both schemes."""
 
 from __future__ import annotations
 

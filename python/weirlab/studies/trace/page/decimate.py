@@ -1,4 +1,4 @@
-"""Few points for many packets: what is drawn as a line keeps its extremes, so that no peak is lost."""
+"""Few points for many packets: a line keeps its extremes, so that no peak is lost."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 import polars as pl
 
 COLUMNS: Final = 4000
-"""More columns than a screen has pixels across: at first sight nothing is lost."""
+"""More columns than a screen has pixels across, so that nothing is lost before zooming in."""
 
 MOST_EVENTS: Final = 5000
-"""Events are kept one by one; of more than these every n-th."""
+"""Up to this many events are kept one by one; of more, every n-th."""
 
 
 def spans(rows: pl.LazyFrame, low: str, high: str, columns: int = COLUMNS) -> pl.DataFrame:
@@ -42,5 +42,5 @@ def spans(rows: pl.LazyFrame, low: str, high: str, columns: int = COLUMNS) -> pl
 
 
 def events(rows: pl.DataFrame, most: int = MOST_EVENTS) -> pl.DataFrame:
-    """All rows, or every n-th where there are more than ``most``, in order of time."""
+    """All rows, or every n-th if there are more than ``most``, in order of time."""
     return rows.sort("time_ns").gather_every(max(1, -(-len(rows) // most)))

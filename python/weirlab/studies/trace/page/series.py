@@ -77,11 +77,11 @@ class Source:
 
     @property
     def single(self) -> bool:
-        """Its points are kept one by one, as far as possible; of others the extremes are."""
+        """Whether points are kept one by one, as far as possible; other sources keep extremes only."""
         return self.kind == "marks" or self.colour in ("sack", "dsack")
 
     def layer(self) -> Layer:
-        """As the whole is drawn."""
+        """The layer for the whole of the trace."""
         if self.single:
             every = self.rows.collect()
             kept = decimate.events(every)
@@ -99,7 +99,7 @@ class Source:
 def layers(
     trace: Trace, connection: int, sender: SideName, period_ns: int, *, windows: bool = True
 ) -> list[Layer]:
-    """All layers about the data that ``sender`` sent; empty ones are left out, and windows unless wanted."""
+    """All layers about the data that ``sender`` sent, with windows if wanted; empty ones are left out."""
     found = [
         *(source.layer() for source in sources(trace, connection, sender, windows=windows)),
         *_throughput(_of(trace.scan_periods(), connection, sender), period_ns),
@@ -108,7 +108,7 @@ def layers(
 
 
 def sources(trace: Trace, connection: int, sender: SideName, *, windows: bool = True) -> list[Source]:
-    """What the layers are made of, apart from throughput; windows only if wanted."""
+    """The sources of all layers except throughput; windows only if wanted."""
     receiver: SideName = "b" if sender == "a" else "a"
     mine = _of(trace.scan_segments(), connection, sender)
     theirs = _of(trace.scan_segments(), connection, receiver)
@@ -132,7 +132,7 @@ def _points(rows: pl.LazyFrame, low: pl.Expr | str, high: pl.Expr | str) -> pl.L
 
 def _sequence(mine: pl.LazyFrame, theirs: pl.LazyFrame, sack: pl.LazyFrame) -> list[Source]:
     end = pl.col("seq") + pl.col("payload_bytes")
-    # An ACK of nothing (its number is 0, or it resets) is no place on the ACK line.
+    # An ACK of nothing (its number is 0, or it resets) has no place on the ACK line.
     acks = theirs.filter(_lacks(SYN), _lacks(RST), pl.col("ack") > 0)
     edge = pl.col("ack") + pl.col("window_bytes")
     data = mine.filter(pl.col("payload_bytes") > 0, pl.col("meaning") == "new")
@@ -165,7 +165,7 @@ def _throughput(periods: pl.LazyFrame, period_ns: int) -> list[Layer]:
     if rows.is_empty():
         return []
     span = rows["start_ns"][-1] - rows["start_ns"][0] + period_ns
-    # So many whole periods make one block that no more blocks are left than columns.
+    # One block has enough whole periods for no more blocks than columns.
     width_ns = period_ns * max(1, -(-span // (period_ns * decimate.COLUMNS)))
     begun = (pl.col("start_ns") - rows["start_ns"][0]) // width_ns * width_ns + rows["start_ns"][0]
     summed = rows.group_by(time_ns=begun).agg(pl.sum("payload_bytes"), pl.sum("unique_bytes")).sort("time_ns")

@@ -1,4 +1,4 @@
-"""The page put together."""
+"""Assembles the page."""
 
 from __future__ import annotations
 
@@ -48,32 +48,33 @@ TERMS: Final = (
     (
         "Time-sequence graph",
         "Each bar is a segment, from its first sequence number to its last, at the time of its capture. "
-        "Below it runs the line of what the receiver has acknowledged, above it the edge of the receiver's "
-        "window. The height between segments and that line is what is in flight.",
+        "The line below is what the receiver has acknowledged, the line above is the edge of the receiver's "
+        "window. The height from the lower line to the segments is the data in flight.",
     ),
     (
         "Retransmitted",
-        "Spurious are those that the receiver had already, as it reported by DSACK (RFC 2883).",
+        "A retransmission is spurious if the receiver already had the data and reported that by DSACK "
+        "(RFC 2883).",
     ),
     (
         "Round trip",
-        "From a segment to the ACK of it, of segments sent only once (Karn), as seen where the capture was "
-        "made: at the sender it is all of the path, at the receiver next to nothing.",
+        "From a segment to its ACK, for segments sent only once (Karn), as seen where the capture was made: "
+        "at the sender it covers the whole path, at the receiver next to nothing.",
     ),
     (
         "Window",
-        "As the receiver advertised it. Its scale is in the handshake alone: where the capture, or the part "
-        "that was chosen, begins later, the window is not known and not drawn.",
+        "As the receiver advertised it. Only the handshake has its scale: if the capture, or the chosen part "
+        "of it, begins later, the window is not known and not drawn.",
     ),
     (
         "In flight",
         "Data sent and not yet acknowledged, as seen where the capture was made.",
     ),
     (
-        "At first sight",
-        "Lines and bands of long transfers are drawn in columns of time that keep least and greatest values; "
-        "for single packets of a part make the page anew with --from and --to. Retransmissions, SACK blocks "
-        "and closed windows are all there, or the legend says how many are left out.",
+        "Level of detail",
+        "Lines and bands of long transfers are drawn in columns of time that keep the least and greatest "
+        "values. To see single packets, make the page again with --from and --to. All retransmissions, SACK "
+        "blocks and closed windows are drawn, or the legend says how many are left out.",
     ),
 )
 
@@ -93,10 +94,10 @@ def build(trace: Trace, out: Path, *, connection: int, command: str = "") -> Pat
 
 
 def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
-    """The page about ``connection``; raises ``InputError`` as :func:`build`."""
+    """The page about ``connection``; raises ``InputError`` like :func:`build`."""
     found = [each for each in trace.facts["connections"] if each["id"] == connection]
     if not found:
-        raise InputError(f"the trace has no connection {connection}; see its connections for their numbers")
+        raise InputError(f"the trace has no connection {connection}; weir trace lists their numbers")
     one = found[0]
     read = trace.facts["capture"]
     paths = [file["path"] for file in read["files"]]
@@ -106,7 +107,7 @@ def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
         Chapter(
             "graphs",
             "Graphs",
-            intro="All on one time axis. Drag across a graph to look closer, double-click for the whole.",
+            intro="All graphs share one time axis. Drag across a graph to zoom in, double-click to zoom out.",
             graphs=_graphs(trace, one),
         ),
         Chapter(
@@ -137,7 +138,7 @@ def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
             date=times.utc_date(one["first_ns"]),
             again=(
                 (
-                    "This reads the captures again and makes this page of them.",
+                    "This command reads the captures again and makes this page from them.",
                     command or shlex.join(["weir", "trace", *paths, "--report", "report.html"]),
                 ),
             ),
@@ -199,7 +200,7 @@ def tiles(one: Connection) -> list[Tile]:
             duration(rtt["mean_ns"]),
             f"at most {duration(rtt['max_ns'])}, {plural(rtt['count'], 'sample')}"
             if rtt["count"]
-            else "no data was acknowledged that was sent once",
+            else "no data that was sent only once was acknowledged",
         ),
         Tile(
             "Most in flight",
