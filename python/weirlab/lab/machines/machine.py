@@ -175,7 +175,7 @@ class Machine:
         return [str(line) for line in self._ask(said=name)["said"]]
 
     def check(self) -> None:
-        """Raises ``LabError`` if a daemon has ended by itself, with its last words."""
+        """Raises ``LabError`` if a daemon has ended by itself, with its last output."""
         with self._lock:
             deaths = [*self._deaths]
         if deaths:
@@ -257,7 +257,9 @@ class Machine:
                 self._stopping.discard(name)
                 return
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            self._deaths.append(f"{self.called(name)} ended by itself ({how}); its last words: {quote(said)}")
+            self._deaths.append(
+                f"{self.called(name)} ended by itself ({how}); its last output: {quote(said)}"
+            )
 
     def _off(self) -> LabError:
         """The error about a machine that is off although nobody switched it off."""

@@ -73,13 +73,13 @@ def _refuses(network: Network, caller: Engine, way: Way) -> bool:
 def _unseen(network: Network, caller: str, organisation: str, here: str, there: str, number: str) -> Finding:
     by = network.plan.engines[there].organisation or ""
     if network.plan.engines[there].kind == "endpoint":
-        reason = f"{there} is an endpoint, and takes every call"
+        reason = f"{there} is an endpoint and accepts every call"
     else:
-        reason = f"{there} takes them for calls of {here}"
+        reason = f"{there} takes it for a call from {here}"
     return warning(
         "not enforced",
         network.book.at("organisations", by, "admits"),
-        f"{by} does not admit {organisation}, and a call of {caller} to {number} comes to {there} by {here}: "
-        f"{reason}",
-        f"bar these numbers for {organisation}: the home of {caller} then refuses them",
+        f"{by} does not admit {organisation}, but a call from {caller} to {number} reaches {there} through "
+        f"{here}: {reason}",
+        f"bar these numbers for {organisation}: the home of {caller} then rejects the calls",
     )

@@ -49,14 +49,14 @@ def hand_over(network: Network) -> Iterator[Finding]:
                 yield error(
                     "hand over",
                     place,
-                    f"{name} speaks {PROTOCOLS[protocol]} itself: nothing is handed over",
+                    f"{name} speaks {PROTOCOLS[protocol]} itself, so nothing is handed over",
                     "remove it",
                 )
             elif gateway.kind != "gateway" or protocol not in gateway.speaks:
                 yield error(
                     "hand over",
                     place,
-                    f"{other} is to take calls for {PROTOCOLS[protocol]}, and is {_a(gateway.kind)} that "
+                    f"{other} cannot take calls for {PROTOCOLS[protocol]}: it is {_a(gateway.kind)} that "
                     f"speaks {spoken}",
                     f"name a gateway that speaks {PROTOCOLS[protocol]}",
                 )
@@ -64,8 +64,8 @@ def hand_over(network: Network) -> Iterator[Finding]:
                 yield error(
                     "hand over",
                     place,
-                    f"{other} speaks {spoken}, and {name} can reach it by {PROTOCOLS[engine.speaks[0]]} only",
-                    f"name a gateway that speaks {PROTOCOLS[engine.speaks[0]]}, too",
+                    f"{other} speaks {spoken}, but {name} can only use {PROTOCOLS[engine.speaks[0]]}",
+                    f"name a gateway that also speaks {PROTOCOLS[engine.speaks[0]]}",
                 )
 
 
@@ -81,8 +81,8 @@ def homes(network: Network) -> Iterator[Finding]:
             yield error(
                 "no home",
                 place,
-                f"{name} is to call, and has no home",
-                "say under home: of the endpoint where its calls go",
+                f"{name} makes calls, but has no home",
+                "set home: of the endpoint to the engine that routes its calls",
             )
     for name, engine in plan.engines.items():
         if engine.home is None:
@@ -99,7 +99,7 @@ def homes(network: Network) -> Iterator[Finding]:
             yield error(
                 "no protocol",
                 at("engines", name, "home"),
-                f"{name} speaks {named(PROTOCOLS[p] for p in engine.speaks)}, and its home {engine.home} "
+                f"{name} speaks {named(PROTOCOLS[p] for p in engine.speaks)}, but its home {engine.home} "
                 f"speaks {named(PROTOCOLS[p] for p in home.speaks)}",
                 "name a home that speaks its protocol",
             )
@@ -114,8 +114,8 @@ def registrations(network: Network) -> Iterator[Finding]:
             yield error(
                 "two gatekeepers",
                 network.book.at("engines", name),
-                f"{name} has routes with the gatekeepers {named(keepers)}, and registers with one",
-                "leave one of them; gatekeepers can have routes to each other",
+                f"{name} has routes with the gatekeepers {named(keepers)}, but can register with only one",
+                "keep the routes with one of them; gatekeepers can have routes to each other",
             )
 
 
@@ -130,7 +130,7 @@ def rewrites(network: Network) -> Iterator[Finding]:
                 yield error(
                     "bad regexp",
                     place,
-                    f"{rule.match} to {rule.replace} is no rule: {wrong}",
+                    f"{rule.match} to {rule.replace} is not a valid rule: {wrong}",
                     r"write POSIX extended regular expressions, such as ^00(.*)$ and +\1",
                 )
                 continue
@@ -140,7 +140,7 @@ def rewrites(network: Network) -> Iterator[Finding]:
                 yield error(
                     "bad rewrite",
                     place,
-                    f"{rule.replace} is what comes out, and no international number begins like that",
+                    f"the result {rule.replace} does not begin like an international number",
                     r"begin it with + and a country code, such as +420\1",
                 )
 

@@ -73,7 +73,7 @@ def hidden_by_routes(network: Network) -> Iterator[Finding]:
                 "hidden",
                 at("enum", i),
                 f"no engine asks tree {entry.tree} for +{entry.digits}: the route for +{first[0]} at "
-                f"{engines[0]} ({line(at('routes', first[1]))}) goes before it",
+                f"{engines[0]} ({line(at('routes', first[1]))}) takes precedence",
                 "remove the route, or the entry",
             )
 
@@ -88,7 +88,7 @@ def holes(network: Network) -> Iterator[Finding]:
             continue
         found: dict[tuple[int, int], list[str]] = {}
         for hole in tree.holes():
-            # What goes on behind a whole number is dialled by nobody.
+            # Nobody dials digits beyond a whole number.
             if hole.digits != plan.enum[hole.cause].digits:
                 found.setdefault((hole.prefix, hole.cause), []).append(hole.digits)
         for (prefix, cause), digits in found.items():
@@ -100,6 +100,6 @@ def holes(network: Network) -> Iterator[Finding]:
                 at("enum", cause),
                 f"{punch.key} +{punch.digits} hides the wildcard of +{entry.digits} "
                 f"({line(at('enum', prefix))}) in "
-                f"tree {name}: other numbers that continue {lost}{more} get no answer (RFC 4592)",
+                f"tree {name}: other numbers that begin with {lost}{more} get no answer (RFC 4592)",
                 f"add entries for these prefixes, or fill_holes: true to tree {name}",
             )

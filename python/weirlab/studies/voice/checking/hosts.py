@@ -20,7 +20,7 @@ def zones(network: Network) -> Iterator[Finding]:
         yield error(
             "no dns",
             at("trees" if plan.trees else "domains"),
-            "there are zones, and no dns section says who serves them",
+            "there are zones, but no dns section names their servers",
             "add dns: with primary, the name server, and contact, an e-mail address",
         )
     seen: dict[str, str] = {}
@@ -32,7 +32,7 @@ def zones(network: Network) -> Iterator[Finding]:
             place = at(section, name)
             if origin in seen:
                 yield error(
-                    "zone", place, f"zone {origin} is written in {line(seen[origin])} already", "join the two"
+                    "zone", place, f"zone {origin} is already defined in {line(seen[origin])}", "merge them"
                 )
             seen.setdefault(origin, place)
     for name, domain in plan.domains.items():
@@ -158,8 +158,8 @@ def uris(network: Network) -> Iterator[Finding]:
                 yield warning(
                     "no srv",
                     place,
-                    f"{uri.scheme} URIs lead to {uri.host}, which has an address and no SRV record: there "
-                    "is one target and no fall-back",
+                    f"{uri.scheme} URIs lead to {uri.host}, which has an address but no SRV record: there "
+                    "is only one target, without a fall-back",
                     f"add a service {_service(protocol)} to domain {uri.host}",
                 )
 

@@ -21,9 +21,9 @@ def duplicates(network: Network) -> Iterator[Finding]:
                 yield error(
                     "duplicate",
                     at("routes", i),
-                    f"{route.prefix} at {route.at} is routed in {line(at('routes', other))} already: this "
-                    "route is never used",
-                    "remove one of them; several targets for one prefix stand in one list under to",
+                    f"{route.prefix} at {route.at} already has a route in {line(at('routes', other))}: this "
+                    "one is never used",
+                    "remove one of them; list several targets for one prefix under to of one route",
                 )
                 break
         same.append(i)
@@ -32,7 +32,7 @@ def duplicates(network: Network) -> Iterator[Finding]:
                 yield error(
                     "duplicate",
                     at("routes", i, "to"),
-                    f"{target} stands twice under to: it would be tried again after it failed",
+                    f"{target} is listed twice under to: it would be tried again after it has failed",
                     "name it once",
                 )
 
@@ -62,8 +62,8 @@ def redundant(network: Network) -> Iterator[Finding]:
             yield warning(
                 "overlapping",
                 at("routes", index),
-                f"+{prefix} at {table[0]} changes nothing: +{outer[0]} in {line(at('routes', outer[1]))} "
-                f"leads to {named(one.to)} as well",
+                f"+{prefix} at {table[0]} has no effect: +{outer[0]} in {line(at('routes', outer[1]))} "
+                f"also leads to {named(one.to)}",
                 "remove it",
             )
 
@@ -110,7 +110,7 @@ def misplaced(network: Network) -> Iterator[Finding]:
                 yield error(
                     "misplaced",
                     at("routes", i, key),
-                    f"{key}: {protocol}, and {route.at} speaks {spoken}",
+                    f"{key}: {protocol}, but {route.at} speaks {spoken}",
                     f"correct {key}, or add the protocol to {route.at}",
                 )
 

@@ -33,7 +33,7 @@ def files(network: Network, name: str, root: str) -> dict[str, str]:
     """The files of one instance, whose folder is ``root``."""
     engine = network.plan.engines[name]
     if engine.trees:
-        what = f"{name} is an Asterisk, and its files ask no tree; let the proxy or the gatekeeper ask"
+        what = f"{name} is an Asterisk gateway, which cannot query trees; let the proxy or gatekeeper do it"
         raise parts.refuse(network, ("engines", name, "trees"), what)
     where = parts.place(network, "engines", name)
     head = f"; Gateway {name} of plan {network.plan.plan} ({where}), made by weir voice"

@@ -118,7 +118,7 @@ def call_agent(network: Network, name: str) -> str | None:
     near = dict.fromkeys((*filter(None, (engine.home,)), *feeders(network, name)))
     found = [other for other in near if "mgcp" in network.plan.engines[other].speaks]
     if len(found) > 1:
-        what = f"{name} would have the call agents {', '.join(found)}, and obeys one; leave one route to it"
+        what = f"{name} would have the call agents {', '.join(found)}, but obeys one; keep one route to it"
         raise refuse(network, ("engines", name), what)
     return found[0] if found else None
 
@@ -130,7 +130,7 @@ def gatekeeper(network: Network, name: str) -> str | None:
     """
     found = network.gatekeepers[name]
     if len(found) > 1:
-        what = f"{name} has routes with the gatekeepers {', '.join(found)}, and registers at one; leave one"
+        what = f"{name} has routes with the gatekeepers {', '.join(found)}, but registers with one; keep one"
         raise refuse(network, ("engines", name), what)
     return found[0] if found else None
 
@@ -144,6 +144,6 @@ def past_gatekeeper(network: Network, route: Route, target: str) -> tuple[str, s
         return None
     at, keeper = route.at, keepers[0]
     return (
-        f"{at} registers with {keeper}, and an Asterisk then asks it about every call by H.323",
+        f"{at} registers with {keeper}, so Asterisk asks {keeper} about every H.323 call",
         f"let {keeper} route the calls to {target}",
     )

@@ -57,7 +57,7 @@ def replacement_problem(replacement: str, groups: int) -> str:
         if not sign or sign not in "123456789":
             return f"\\{sign} in the replacement; only \\1 to \\9 stand for groups"
         if int(sign) > groups:
-            return f"\\{sign} in the replacement, and the pattern has {groups or 'no'} groups"
+            return f"\\{sign} in the replacement, but the pattern has {groups or 'no'} groups"
     return ""
 
 
@@ -74,10 +74,10 @@ def _parsed(text: str) -> Substitution:
         raise BadExpression(f"{quoted(delimiter)} cannot be the delimiter; ! is usual")
     fields = _fields(text, delimiter)
     if len(fields) != 3:
-        raise BadExpression(f"the delimiter {delimiter} appears {len(fields)} times, and must three times")
+        raise BadExpression(f"the delimiter {delimiter} appears {len(fields)} times instead of three")
     match, replacement, flags = fields
     if flags not in ("", "i"):
-        raise BadExpression(f"{quoted(flags)} after the last delimiter; only i may stand there")
+        raise BadExpression(f"{quoted(flags)} after the last delimiter; only i is allowed")
     pattern = compiled(match, flags == "i")
     if problem := replacement_problem(replacement, pattern.groups):
         raise BadExpression(problem)

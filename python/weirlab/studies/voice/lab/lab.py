@@ -269,7 +269,7 @@ class VoiceLab:
         """
         if not self.within(within_s, done):
             words = self.last_words(name)
-            raise LabError(f"{otherwise} within {within_s:g} s; its last words: {words}")
+            raise LabError(f"{otherwise} within {within_s:g} s; its last output: {words}")
 
     @interruptible
     def within(self, seconds: float, done: Callable[[], bool]) -> bool:

@@ -160,10 +160,10 @@ def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
         log = planned.caller if program == WITH_ORDERS else f"{program}-{planned.caller}"
         what, words = f"sent no call to {test.number}", lab.last_words(log)
         if passed:
-            # SIPp's last words are its statistics.
+            # SIPp's last output is its statistics.
             last = "" if program == "sipp" else f" ({words.rpartition(' | ')[2]})"
             return _spoilt(told, passed, f"{planned.caller} {what}{last}")
-        raise LabError(f"{program} of {planned.caller} {what}; its last words: {words}") from None
+        raise LabError(f"{program} of {planned.caller} {what}; its last output: {words}") from None
     asked = questions.questions(frames)
     if found.end is None or found.end not in network.plan.engines:
         return _Attempt(found, told, None, None, (), False, asked, passed)
@@ -289,7 +289,7 @@ def _not_early(network: Network, planned: Planned, attempt: _Attempt) -> list[st
     if attempt.found.end is None or not planned.answered or attempt.early:
         return []
     engine = network.plan.engines[planned.way.end.engine]
-    return ["nothing was heard before the answer (183)"] if engine.early_media else []
+    return ["no speech before the answer (183)"] if engine.early_media else []
 
 
 def _servers(lab: CallLab) -> list[Daemon]:
@@ -303,7 +303,7 @@ def _name_servers(lab: CallLab, planned: Planned, asked: Sequence[Question]) -> 
     if planned.down in [each.name for each in servers]:
         answering = questions.answering(asked, servers)
         if planned.down in answering or not answering:
-            found.append(f"{', '.join(answering) or 'no name server'} answered, and not a secondary alone")
+            found.append(f"{', '.join(answering) or 'no name server'} answered instead of a secondary")
     return found
 
 

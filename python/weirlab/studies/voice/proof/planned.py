@@ -57,7 +57,7 @@ class Planned:
         return tuple(step.facts["codec"] for step in self.way.steps if step.what == "leg")
 
 
-NO_TESTS: Final = "the plan has no test numbers; list some under tests: with what a call to each must do"
+NO_TESTS: Final = "the plan has no test numbers; list some under tests: with the result expected of each call"
 
 
 def planned(network: Network, *, fall_back: bool) -> list[Planned]:
@@ -119,7 +119,7 @@ def _planned(
 ) -> Planned:
     why = ""
     if way.end.kind == "external":
-        why = f"it leaves the plan ({way.end.facts['uri']}), and nobody answers there"
+        why = f"it leaves the plan ({way.end.facts['uri']}), where nothing answers"
     elif way.engines[-1] == caller and len(way.engines) > 1:
         why = f"{caller} calls itself"
     elif test.meanwhile:

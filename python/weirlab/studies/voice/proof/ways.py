@@ -117,15 +117,15 @@ def differences(planned: Planned, found: Taken) -> list[str]:
     if planned.answered and codec and found.accepted and found.codec != codec:
         differs.append(f"codec {found.codec or named_codecs(found.accepted)} instead of {codec}")
     differs += _not_tried(planned, found)
-    # What the test itself demands holds while nothing fails.
+    # The expectations of the test itself apply while nothing fails.
     if planned.down is None:
         if way.answer != test.answer:
-            differs.append(f"the plan answers {way.answer}, and the test demands {test.answer}")
+            differs.append(f"the plan gives {way.answer}, but the test requires {test.answer}")
         if test.ends_at is not None and found.end != test.ends_at:
-            differs.append(f"the test demands that {test.ends_at} answers")
+            differs.append(f"the test requires that {test.ends_at} answers")
         first = found.decisions.get(way.engines[1]) if len(way.engines) > 1 else None
         if test.via is not None and first != test.via:
-            differs.append(f"the test demands a decision by {test.via}")
+            differs.append(f"the test requires a decision by {test.via}")
     return differs
 
 
@@ -137,7 +137,7 @@ def named_codecs(accepted: Sequence[str]) -> str:
 def _not_tried(planned: Planned, found: Taken) -> list[str]:
     """Engines that should have been tried before the one that answered."""
     return [
-        f"{name} was not tried before, with {answer}"
+        f"{name} was not tried before (expected: {answer})"
         for name, answer in planned.tried
         if not any(leg.endswith(f"> {name}: {answer}") for leg in found.tried)
     ]

@@ -246,7 +246,7 @@ def test_a_call_that_the_device_spoils_is_not_as_planned_and_the_others_are_made
 def test_a_caller_that_sends_nothing_although_there_is_no_device_is_an_error(tmp_path: Path) -> None:
     net = ready_network("campus")
     call = planned(net, fall_back=False)[0]
-    with pytest.raises(LabError, match=r"sipp of phone sent no call to .*; its last words: nothing"):
+    with pytest.raises(LabError, match=r"sipp of phone sent no call to .*; its last output: nothing"):
         carried(FakeLab(net, tmp_path).spoiling({call.test.number: ""}), call)
 
 

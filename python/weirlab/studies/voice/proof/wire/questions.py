@@ -78,7 +78,7 @@ def untrue(network: Network, asked: Sequence[Question], servers: Sequence[Daemon
         if wanted is not None and wanted != each.naptr:
             told.add((each.server.address, each.name))
             yield (
-                f"{_server(each, servers)} answers {_shown(each.naptr)} for {each.name}, and the plan says "
+                f"{_server(each, servers)} answers {_shown(each.naptr)} for {each.name}, but the plan says "
                 f"{_shown(wanted)}"
             )
 
@@ -89,7 +89,7 @@ def troubles(asked: Sequence[Question], servers: Sequence[Daemon]) -> Iterator[s
         to_it = [each for each in asked if each.server.address == server.address]
         silent = sum(each.answered_ns is None for each in to_it)
         if silent:
-            yield f"{server.name} left {plural(silent, 'question')} of {len(to_it)} unanswered"
+            yield f"{server.name} did not answer {silent} of {plural(len(to_it), 'query', 'queries')}"
         longest = longest_ns(to_it)
         if longest > SLOW_NS:
             yield f"{server.name} took {duration(longest)} to answer"
