@@ -56,7 +56,7 @@ class Change:
         """Which numbers, in words."""
         if not self.longer:
             return f"{self.prefix} itself"
-        except_for = f", but for {' '.join(self.prefix + digit for digit in self.but)}" if self.but else ""
+        except_for = f", except {' '.join(self.prefix + digit for digit in self.but)}" if self.but else ""
         return f"{self.prefix}{'' if self.itself else ' and at least one digit'}...{except_for}"
 
     def holds_for(self, number: str) -> bool:
@@ -105,9 +105,9 @@ class _Search:
         self.cells += 1
         if self.cells > MOST_CELLS:
             raise InputError(
-                f"{self.before.book.name}, {self.after.book.name}: their expressions tell more than "
+                f"{self.before.book.name}, {self.after.book.name}: their expressions distinguish more than "
                 f"{MOST_CELLS:,} "
-                r"sets of numbers apart; use patterns such as ^\+420(.*)$, see weir voice check"
+                r"sets of numbers; use patterns such as ^\+420(.*)$, see weir voice check"
             )
         return course(self.before, number, self.caller), course(self.after, number, self.caller)
 

@@ -64,7 +64,7 @@ class ThroughOptions(DeviceOptions):
         """
         if self.dut is None and self.ruleset is None:
             if self.rules is not None or self.stateful:
-                raise InputError("--rules and --stateful are about a device: name one with --dut")
+                raise InputError("--rules and --stateful need a device: name one with --dut")
             return None
         found = self.device()
         return {
@@ -99,7 +99,7 @@ def day_of(text: str | None) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise InputError(f"{text!r} is no day; write it as 2026-01-31") from None
+        raise InputError(f"{text!r} is not a date; write it as 2026-01-31") from None
 
 
 def plural(count: int, what: str) -> str:

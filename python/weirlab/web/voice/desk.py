@@ -85,14 +85,14 @@ class Desk:
         """Who asks; raises ``NotSignedIn`` for nobody."""
         found = self.user(request)
         if found is None:
-            raise NotSignedIn("sign in first: the session has ended, or there was none")
+            raise NotSignedIn("not signed in, or the session has ended: sign in first")
         return found
 
     def publish(self, who: SignedIn, head: int) -> Published:
         """Publish, one at a time."""
         target = self.target
         if target is None:
-            raise InputError("this service publishes nowhere: start weir web with --voice-zones DIR")
+            raise InputError("this service has no folder for zones: start weir web with --voice-zones DIR")
         with self._publishing:
             return publish(self.register, who.account, head, target)
 

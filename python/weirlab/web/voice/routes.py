@@ -241,7 +241,7 @@ def _publishing(desk: Desk) -> APIRouter:
         if not who.account.may_publish:
             why_not = "You may not publish; ask an administrator."
         elif desk.target is None:
-            why_not = "This service publishes nowhere: it was started without --voice-zones."
+            why_not = "This service has no folder for zones: it was started without --voice-zones."
         return asking.Unpublished(
             head=found.head,
             serial=None if found.before is None else found.before.serial,

@@ -88,7 +88,7 @@ def test_what_is_said_of_a_tail_holds_for_every_number_with_it(
     [
         (r"\d+", r"character 1: \d is not POSIX; write [0-9]"),
         (r"^(?:1)", "character 3: (? is Perl syntax; POSIX has only plain groups"),
-        ("(1*)*", "character 5: * repeats what is repeated inside the group already"),
+        ("(1*)*", "character 5: * repeats a repetition inside the group"),
         ("1" * 256, "it has 256 characters; a record takes at most 255"),
         ("1*?", "character 3: ? after a repetition"),
         ("*1", "character 1: * has nothing to repeat"),

@@ -95,8 +95,8 @@ def test_a_table_adds_ranges_routes_and_entries_with_their_lines(with_table: Pat
     [
         ("prefix,too\n+420,desk\n", "more.csv:1: no such column: 'too'"),
         ("prefix,prefix\n", "more.csv:1: a column appears twice"),
-        ("prefix,owner\n+420\n", "more.csv:2: 1 cells under 2 columns"),
-        ("prefix,digits\n+420,12\n", "more.csv:2: neither owner, nor at and to, nor tree is given"),
+        ("prefix,owner\n+420\n", "more.csv:2: 1 cells for 2 columns"),
+        ("prefix,digits\n+420,12\n", "more.csv:2: the line gives neither owner, nor at and to, nor tree"),
         ("prefix,owner\n420,one\n", "more.csv:2:1: prefix: must be the beginning of international numbers"),
         ("prefix,at,to\n+420,core,\n", "more.csv:2:1: to: must not be empty"),
         ('prefix,owner\n"+420,one\n', "more.csv:2: not CSV"),

@@ -252,13 +252,13 @@ class Endpoints:
         """``before`` is how much its log has held before it was started."""
         engine = self.network.plan.engines[name]
         if self.program(name) != "sipp":
-            what = f"{self._title(name)} does not wait at {address(self.network, name)}"
+            what = f"{self._title(name)} does not listen at {address(self.network, name)}"
             log = self.log(name)
             self._lab.until(lambda: "ready\n" in self._lab.said(log)[before:], what, log)
             return
         port = engine.port("sip")
         waits = partial(self._lab.at(name).call, partial(wire.bound, port, engine.transport))
-        what = f"{self._title(name)} does not wait at {address(self.network, name)}:{port}"
+        what = f"{self._title(name)} does not listen at {address(self.network, name)}:{port}"
         self._lab.until(waits, what, self.log(name))
 
     def _line(self, name: str, codecs: Mapping[str, str], more: Mapping[str, object]) -> tuple[str, ...]:

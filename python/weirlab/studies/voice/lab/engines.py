@@ -166,7 +166,7 @@ def impossible(engine: Engine) -> str:
         case "endpoint" if telephone.is_one(engine):
             if lacking := extras.VOICE.missing():
                 return (
-                    f"it is a telephone of H.323, which needs {' and '.join(lacking)}: {extras.VOICE.remedy}"
+                    f"it is an H.323 telephone, which needs {' and '.join(lacking)}: {extras.VOICE.remedy}"
                 )
             return ""
     return ""
@@ -188,7 +188,7 @@ def finding() -> Finding:
 
     name = "voice lab"
     if what := lacking([*PACKAGES]):
-        return Finding(name, False, what, "all else works without", essential=False)
+        return Finding(name, False, what, "everything else works without it", essential=False)
     there = [f"{program} {version(program)}" for program in PACKAGES]
     if asterisk_there := version("asterisk"):
         there.append(f"asterisk {asterisk_there}")

@@ -151,7 +151,7 @@ def _answering(lab: VoiceLab, name: str) -> Iterator[None]:
     title = f"sipp of {name}"
     lab.start(title, command, lab.at(name), f"load-{name}")
     waits = partial(lab.at(name).call, partial(wire.bound, port, engine.transport))
-    lab.until(waits, f"{title} does not wait at {host}:{port}", f"load-{name}")
+    lab.until(waits, f"{title} does not listen at {host}:{port}", f"load-{name}")
     try:
         yield
     finally:

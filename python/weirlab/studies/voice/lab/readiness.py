@@ -81,7 +81,7 @@ class Readiness:
 
     def _await_socket(self, daemon: Daemon, transport: str, port: int) -> None:
         waits = partial(self.hosts[daemon.address].call, partial(wire.bound, port, transport))
-        what = f"{daemon.title} does not wait at {daemon.address}, {transport.upper()} port {port}"
+        what = f"{daemon.title} does not listen at {daemon.address}, {transport.upper()} port {port}"
         self.until(waits, what, daemon.name)
 
     def _await_gateway(self, daemon: Daemon) -> None:

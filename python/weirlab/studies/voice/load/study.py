@@ -234,6 +234,6 @@ def page(run: Run) -> Story:
     found = stored(run)
     if not found.limits:
         raise InputError(
-            f"run {run.run_id} was interrupted before its first result: weir run --resume goes on with it"
+            f"run {run.run_id} was interrupted before its first result: weir run --resume continues it"
         )
     return tell(found, vars(run.manifest))

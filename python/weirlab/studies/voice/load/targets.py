@@ -42,7 +42,7 @@ def chosen(network: Network, calls: Sequence[Planned]) -> tuple[Target, ...]:
     """
     targets = [_target(network, call) for call in calls if call.answered and not call.impossible]
     if not targets:
-        raise InputError(f"{network.book.name}: nobody in the lab answers any of its test numbers")
+        raise InputError(f"{network.book.name}: no endpoint of the lab answers any of its test numbers")
     reasons = dict.fromkeys(each.no_load for each in targets)
     if "" not in reasons:
         raise InputError(
@@ -75,9 +75,9 @@ def named(network: Network, calls: Sequence[Planned], number: str) -> Target:
     call = next((call for call in calls if call.test.number == number), None)
     if call is None:
         known = words([call.test.number for call in calls if call.answered])
-        raise InputError(f"{network.book.name}: {number} is none of its test numbers; answered are {known}")
+        raise InputError(f"{network.book.name}: {number} is not one of its test numbers; choose from {known}")
     target = _target(network, call)
-    why = call.impossible or ("" if call.answered else f"it is answered {call.answer}") or target.no_load
+    why = call.impossible or ("" if call.answered else f"its answer is {call.answer}") or target.no_load
     if why:
         raise InputError(f"{network.book.name}: {number} cannot be called many times: {why}")
     return target
@@ -101,5 +101,5 @@ def _no_load(network: Network, call: Planned) -> str:
             continue
         if "mgcp" in speaks:
             return f"{name} is an MGCP line, which carries one call at a time"
-        return f"{name} is a telephone of H.323; many calls at once begin and end with SIP"
+        return f"{name} is an H.323 telephone; only SIP endpoints carry many calls at once"
     return ""

@@ -169,7 +169,7 @@ class Accounts:
         """
         if not is_name(name):
             raise InputError(
-                f"{quoted(name)} is no name of an account: use letters, digits and . _ @ -, 64 at most"
+                f"{quoted(name)} is not a valid account name: use letters, digits and . _ @ -, 64 at most"
             )
         kept = "" if password is None else hashed(checked(password), cost=self._cost)
         known = self._register.state().plan.organisations
@@ -180,7 +180,7 @@ class Accounts:
         with self._register.database.writing() as on:
             there_already = on.account(name) is not None
             if there_already and not replace:
-                raise InputError(f"there is an account {name} already; --replace changes it")
+                raise InputError(f"there is already an account {name}; --replace changes it")
             on.put_account(account)
             what = f"{name}, {f'for {organisation}' if organisation else 'administrator'}"
             action = "changed account" if there_already else "added account"

@@ -246,7 +246,7 @@ def remove_user(
 
         Accounts(register).remove(_who(), name)
         session.finish(
-            {"kind": "voice manage remove-user", "name": name}, f"{name} may not sign in any more."
+            {"kind": "voice manage remove-user", "name": name}, f"{name} can no longer sign in."
         )
 
 

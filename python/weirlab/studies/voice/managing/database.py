@@ -65,8 +65,8 @@ class Database:
                 connection.execute(sql.insert(VERSION).values(version=SCHEMA))
             elif found != SCHEMA:
                 raise StoreError(
-                    f"{self.shown}: its tables are of version {found}, and this Weir knows {SCHEMA}: "
-                    "use the Weir that made them"
+                    f"{self.shown}: its tables have version {found}, but this Weir needs {SCHEMA}: "
+                    "use the version of Weir that created them"
                 )
 
     @contextmanager
@@ -76,7 +76,7 @@ class Database:
         except SQLAlchemyError as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             said = shortened(printable(" ".join(str(cause).split())))
-            raise StoreError(f"{self.shown}: the database refuses: {said}") from error
+            raise StoreError(f"{self.shown}: the database reports an error: {said}") from error
 
 
 def opened(place: str, *, new: bool = False) -> Database:
@@ -106,7 +106,7 @@ def _sqlite(path: Path, *, new: bool) -> Database:
     if not path.exists():
         if not new:
             raise InputError(
-                f"{shown}: there is no such database; weir voice manage import makes one of a plan"
+                f"{shown}: there is no such database; weir voice manage import creates one from a plan"
             )
         with files.telling(path, "be made"):
             # Readable by its owner alone: it holds hashes of passwords.
@@ -132,7 +132,7 @@ def _postgresql(place: str) -> Database:
     try:
         url = sql.make_url(place)
     except SQLAlchemyError:
-        raise InputError("the database's URL is not understood; write postgresql://USER@HOST/NAME") from None
+        raise InputError("the database's URL is not valid; write postgresql://USER@HOST/NAME") from None
     shown = url.render_as_string(hide_password=True)
     if url.drivername not in ("postgresql", "postgres"):
         raise InputError(f"{shown}: give the path of an SQLite file, or a URL that begins with postgresql://")

@@ -120,7 +120,7 @@ class Register:
                 return self._last[1]
         items = on.items()
         if not items:
-            raise InputError(f"{self.database.shown}: no plan yet; weir voice manage import brings one")
+            raise InputError(f"{self.database.shown}: it has no plan yet; weir voice manage import adds one")
         state = State(items, NAME, today, small=self._small)
         self._remember(key, state)
         return state
@@ -144,7 +144,7 @@ class Register:
         with self.database.writing() as on:
             if on.items():
                 raise InputError(
-                    f"{self.database.shown} has a plan already; import into another database, or change that "
+                    f"{self.database.shown} already has a plan; import into another database, or change that "
                     "plan in weir web"
                 )
             number = on.record(instant(self.now()), who, "imported", f"plan {plan.plan} from {name}")
@@ -214,7 +214,7 @@ class Register:
             on = changing.on
             event = on.event(number)
             if event is None or not event.is_change or event.part is None or event.item is None:
-                raise Gone(f"event {number} is no change that could be undone")
+                raise Gone(f"event {number} is not a change that can be undone")
             now = self.state_in(on).item(event.item)
             if event.part == GENERAL and now is not None and event.before is not None:
                 serial = now.content.get("serial", 1)
@@ -289,7 +289,7 @@ class Register:
                 [
                     Problem(
                         "error", "conflict", item.part, number, "", item.label,
-                        f"it has been changed meanwhile{by}", "load it again, and make your change anew",
+                        f"it has been changed meanwhile{by}", "load it again and repeat your change",
                     )
                 ]
             )  # fmt: skip
@@ -369,8 +369,8 @@ def _check_names(before: State, change: _Change) -> None:
                 [
                     Problem(
                         "error", "name", part.key, None, "name", f"{part.one} {name}, name",
-                        f"there is an {part.one} {name} already" if part.one[0] in "aeiou"
-                        else f"there is a {part.one} {name} already",
+                        f"there is already an {part.one} {name}" if part.one[0] in "aeiou"
+                        else f"there is already a {part.one} {name}",
                         "choose another name",
                     )
                 ]

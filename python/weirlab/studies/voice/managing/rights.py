@@ -73,13 +73,13 @@ def refusal(
         return None
     if part == "organisations" and (before is None or after is None):
         what = "added" if before is None else "removed"
-        return Refusal("name", f"organisations are {what} by administrators alone", _ASK)
+        return Refusal("name", f"organisations are {what} only by administrators", _ASK)
     renamed = before is not None and after is not None and before.get("name") != after.get("name")
     if part == "organisations" and renamed:
         return Refusal("name", "other parts of the plan refer to this name", f"keep it, or {_ASK}")
     rule = _RULES.get(part)
     if rule is None:
-        return Refusal("", "this part of the plan is for administrators alone", _ASK)
+        return Refusal("", "only administrators may change this part of the plan", _ASK)
     for content in (before, after):
         if content is not None and (found := rule(organisation, plan, owners, content)) is not None:
             return found
@@ -96,8 +96,8 @@ def _new_name(plan: NumberingPlan, before: str | None, after: str | None) -> Ref
         if after == domain or after.endswith(f".{domain}"):
             return Refusal(
                 "host",
-                f"names in {domain} are given by administrators alone",
-                f"leave this one, or {_ASK}",
+                f"only administrators may give names in {domain}",
+                f"leave this name out, or {_ASK}",
             )
     return None
 
@@ -138,7 +138,7 @@ def _own_range(
         return _foreign(organisation, owners, content["prefix"], "prefix", found)
     return Refusal(
         "prefix",
-        f"{content['prefix']} lies inside no other range, and only administrators give such ranges",
+        f"{content['prefix']} lies in no other range, and only administrators may add such ranges",
         f"{_own(organisation, owners)}, or {_ASK}",
     )
 
@@ -179,7 +179,7 @@ def _owned_by(organisation: str, owner: str | None, field: str, what: str) -> Re
     if owner == organisation:
         return None
     belongs = f"belongs to {owner}" if owner else "belongs to no organisation"
-    return Refusal(field, f"{what} {belongs}, and you act for {organisation}", f"enter your own, or {_ASK}")
+    return Refusal(field, f"{what} {belongs}, but you act for {organisation}", f"enter your own, or {_ASK}")
 
 
 def _foreign(organisation: str, owners: Owners, number: str, field: str, found: Iterable[str]) -> Refusal:
@@ -187,7 +187,7 @@ def _foreign(organisation: str, owners: Owners, number: str, field: str, found: 
     belongs = f"belongs to {names}" if names else "lies in no range: nobody owns it"
     return Refusal(
         field,
-        f"{number} {belongs}, and you act for {organisation}",
+        f"{number} {belongs}, but you act for {organisation}",
         f"{_own(organisation, owners)}, or {_ASK}",
     )
 

@@ -58,9 +58,9 @@ def device(asked: Through | None, network: Network) -> Device | None:
     if asked is None:
         return None
     if asked.name == NO_DEVICE:
-        raise InputError(f"{NO_DEVICE!r} is no device: leave --dut (through:) out, and calls pass none")
+        raise InputError(f"{NO_DEVICE!r} is not a device: for calls without one, leave out --dut (through:)")
     if asked.match is not None:
-        raise InputError("calls cannot be aimed at a rule, the plan says what is sent: leave 'match' out")
+        raise InputError("calls cannot be aimed at a rule, the plan decides what is sent: leave out 'match'")
     if asked.ruleset is not None and asked.name != "ruleset":
         raise InputError(f"a ruleset goes with the device 'ruleset', not with {quoted(asked.name)}")
     driver = make(asked.name, asked.file)
@@ -77,7 +77,7 @@ def device(asked: Through | None, network: Network) -> Device | None:
         )
     if own := [each for each in hosts if each in _own_addresses(driver)]:
         raise InputError(
-            f"{network.book.name}: {own[0]} is an address of the device's own; give the engine another"
+            f"{network.book.name}: {own[0]} is an address of the device itself; give the engine another"
         )
     if isinstance(driver, Ruleset):
         _check_ruleset(driver, asked, hosts)
@@ -124,13 +124,13 @@ def _own_addresses(driver: DutDriver) -> set[str]:
 
 def _check_ruleset(driver: Ruleset, asked: Through, hosts: Iterable[str]) -> None:
     if asked.rules or asked.stateful:
-        raise InputError("your ruleset has its own rules: leave the number of rules and 'stateful' out")
+        raise InputError("your ruleset has its own rules: leave out the number of rules and 'stateful'")
     if driver.format != "iptables-save":
         return
     version = family(driver.text)
     if other := next((each for each in hosts if _family(each) != version), None):
         raise InputError(
-            f"{driver.path}: these rules are for IPv{version}, and packets of {other} would pass unfiltered; "
+            f"{driver.path}: these rules are for IPv{version}, but packets of {other} would pass unfiltered; "
             "write rules for both IP versions, in the format of nft"
         )
 

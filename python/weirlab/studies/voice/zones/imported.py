@@ -101,11 +101,11 @@ def transferred(server: str, port: int, origin: str, tree: str, suffix: str) -> 
     try:
         dns.query.inbound_xfr(server, zone, port=port, timeout=_SILENCE_S, lifetime=_LONGEST_S)
     except dns.exception.Timeout:
-        raise InputError(f"{where}: no answer; is it the server's address, and TCP open?") from None
+        raise InputError(f"{where}: no answer; check the server's address, and that TCP is open") from None
     except (dns.exception.DNSException, OSError, EOFError) as error:
         told = str(error) or type(error).__name__
         raise InputError(
-            f"{where}: no transfer: {told}; the server must have the zone, and allow this host to transfer it"
+            f"{where}: no transfer: {told}; the server must have the zone and allow this host to transfer it"
         ) from None
     return _imported(zone, tree, suffix)
 
@@ -135,7 +135,7 @@ def _entry(name: str, rdataset: Any, tree: str, suffix: str) -> Entry | str:
     wildcard = name.startswith("*.")
     digits = digits_below(name.removeprefix("*."), suffix)
     if digits is None or not (digits or wildcard):
-        return f"no number below {suffix}"
+        return f"not a number below {suffix}"
     records = []
     for record in sorted(rdataset, key=lambda each: (each.order, each.preference)):
         flags, service, regexp = (

@@ -49,7 +49,7 @@ def zones(network: Network) -> list[Zone]:
     """
     plan = network.plan
     if plan.dns is None:
-        raise InputError(f"{network.book.name}: without a dns section no zones can be written; add it")
+        raise InputError(f"{network.book.name}: zones need a dns section; add one")
     origins = [tree.origin for tree in plan.trees.values()] + [*plan.domains]
     found = []
     for name, tree in plan.trees.items():
@@ -125,7 +125,7 @@ def _text(network: Network, text: str, location: Location) -> str:
     """A character string: in quotes, quotes and backslashes escaped."""
     if len(text.encode()) > _MOST_TEXT:
         raise InputError(
-            f"{network.book.at(*location)}: a text of {len(text.encode())} bytes, and a zone takes at most "
+            f"{network.book.at(*location)}: a text of {len(text.encode())} bytes, but a zone takes at most "
             f"{_MOST_TEXT}; shorten it"
         )
     escaped = "".join(

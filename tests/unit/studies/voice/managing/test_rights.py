@@ -48,7 +48,7 @@ def test_an_organisation_changes_what_is_its_own(part: str, content: dict[str, A
     ("part", "content", "field", "reason"),
     [
         ("enum", entry(number="+420222000009"), "number",
-         "+420222000009 belongs to two, and you act for one"),
+         "+420222000009 belongs to two, but you act for one"),
         ("enum", entry(prefix="+420"), "prefix", "+420 lies in no range: nobody owns it"),
         ("enum", entry(number="+420111900000"), "number", "belongs to two"),
         ("enum", entry(number="+420111000009", owner="two"), "owner", "you act for one, not for two"),
@@ -59,10 +59,10 @@ def test_an_organisation_changes_what_is_its_own(part: str, content: dict[str, A
         ("routes", {"at": "core", "prefix": "+420111", "to": ["gw"]}, "at", "engine core belongs to no"),
         ("tests", {"number": "+420222000001"}, "number", None),
         ("tests", {"number": "112", "caller": "desk"}, "caller", "neither 112 nor the engine that calls"),
-        ("trees", {"name": "own", "suffix": "example.net"}, "", "administrators alone"),
-        ("domains", {"name": "example.net"}, "", "administrators alone"),
-        ("general", {"plan": "small", "caller": "phone"}, "", "administrators alone"),
-        ("organisations", {"name": "three"}, "name", "added by administrators alone"),
+        ("trees", {"name": "own", "suffix": "example.net"}, "", "only administrators may change"),
+        ("domains", {"name": "example.net"}, "", "only administrators may change"),
+        ("general", {"plan": "small", "caller": "phone"}, "", "only administrators may change"),
+        ("organisations", {"name": "three"}, "name", "added only by administrators"),
     ],
 )  # fmt: skip
 def test_what_is_not_its_own_is_refused_with_the_field(
