@@ -38,7 +38,7 @@ from .plans import BASE, DAY, changed
         ),
         ("kind: proxy,", "kind: proxy, protocols: [h323],", "a proxy speaks sip only; a gateway translates"),
         ("kind: proxy,", "kind: proxy, home: gw,", "home is for endpoints; other engines have routes"),
-        ("protocols: [h323], ", "", "say under protocols what the endpoint speaks"),
+        ("protocols: [h323], ", "", "list under protocols what the endpoint speaks"),
         ("address: 192.0.2.2", "address: 192.0.2.300", "must be an IPv4 or IPv6 address, such as 192.0.2.10"),
         ("address: 192.0.2.2", 'address: "fe80::1%x\\nwww A 192.0.2.9"', "must be an IPv4 or IPv6 address"),
         ("host: gk.example.net", "host: 192.0.2.4", "must be a host or domain name, such as gw.example.net"),

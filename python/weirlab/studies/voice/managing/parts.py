@@ -36,7 +36,7 @@ class NamedOrganisation(Organisation):
 
 
 class OwnedContact(Contact):
-    """Whom to ask, and of which organisation."""
+    """Whom to contact at an organisation."""
 
     organisation: Name
     """The organisation that it belongs to."""
@@ -64,22 +64,22 @@ class NamedDomain(Domain):
 
 
 class General(Section):
-    """What concerns the plan as a whole."""
+    """Settings of the plan as a whole."""
 
     plan: Name
     """Its name."""
     serial: Serial = 1
     """Of the zones; every publication raises it."""
     caller: Name
-    """The endpoint whose calls are meant where nothing else is said."""
+    """The endpoint that calls if no other is named."""
     dns: Dns | None = None
-    """What every zone begins with; without it, no zones can be written."""
+    """What every zone begins with; no zones can be written without it."""
     external: tuple[Host, ...] = ()
     """Domains outside the plan to which URIs may lead."""
 
 
 _LAST: Final = ("valid_from", "valid_until")
-"""Fields that come behind all others."""
+"""Fields that come after all others."""
 
 
 @dataclass(frozen=True)

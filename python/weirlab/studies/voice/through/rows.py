@@ -25,17 +25,17 @@ class DeviceRow:
     direction: str
     """`from the caller` or `to the caller`."""
     caller_packets: int
-    """Packets at the caller's own port: those that it sent, or got."""
+    """Packets that the caller sent or received, at its own port."""
     entered: int
-    """Packets that came into the device's port on the one side."""
+    """Packets that entered the device at its port on one side."""
     left: int
-    """Packets that the device's port on the other side sent out."""
+    """Packets that left the device at its port on the other side."""
     bypassed: int
     """Packets at the caller's port that did not pass the device."""
     events: int = 0
-    """How often the device failed meanwhile, as its name asks: a switch of a pair, an outage of a gateway."""
+    """How often the device failed meanwhile, as its name requests: a pair's failover, a gateway's outage."""
     silence_ms: float = math.nan
-    """Longest time in which no speech got through although it was sent; null if none was sent."""
+    """Longest time in which speech was sent but none got through; null if none was sent."""
     ends_silent: bool = False
     """Whether that time lasted until no more speech was sent, and may have been cut short."""
 
