@@ -135,7 +135,7 @@ def route(
 
 
 def _ways(book: Book, ways: list[Way]) -> list[Table]:
-    """A table per way; steps that it shares with the one before are left out."""
+    """One table per way, without the steps that it shares with the previous way."""
     from weirlab.studies.voice.routing import words
 
     tables = []

@@ -1,4 +1,4 @@
-"""What ``weir voice`` makes of plans: zones, tables of zones, differences and configurations."""
+"""The commands of ``weir voice`` for zones, tables from zones, differences and configurations."""
 
 from __future__ import annotations
 

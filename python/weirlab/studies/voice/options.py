@@ -1,4 +1,4 @@
-"""Options that the commands of ``weir voice`` share, and how they are read."""
+"""Options shared by the commands of ``weir voice``, and functions that read them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DateOption = Annotated[
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """Which plan, and when."""
+    """The plan and the day."""
 
     plan: PlanOption = DEFAULT_PLAN
     day: DateOption = None
@@ -41,7 +41,7 @@ class PlanOptions:
 
 @dataclass(frozen=True)
 class ThroughOptions(DeviceOptions):
-    """The device that calls pass; none unless one is named."""
+    """The device that calls pass, if one is named."""
 
     PANEL: ClassVar = "Device that the calls pass"
 
@@ -76,7 +76,7 @@ class ThroughOptions(DeviceOptions):
 
 
 def chosen(plan: Path, argument: Path | None) -> Path:
-    """The plan that --plan names, or an argument in its place."""
+    """The plan that --plan or the argument names."""
     if argument is None:
         return plan
     if plan != DEFAULT_PLAN:
@@ -85,7 +85,7 @@ def chosen(plan: Path, argument: Path | None) -> Path:
 
 
 def network_of(plan: Path, day: str | None) -> Network:
-    """The plan as it holds on a day."""
+    """The network of a plan on a day."""
     from weirlab.studies.voice.plan import load, ready
     from weirlab.studies.voice.routing import Network
 
@@ -93,7 +93,7 @@ def network_of(plan: Path, day: str | None) -> Network:
 
 
 def day_of(text: str | None) -> date:
-    """The day that an option names; today without one."""
+    """The day that an option names, by default today."""
     if text is None:
         return date.today()
     try:

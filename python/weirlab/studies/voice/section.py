@@ -18,53 +18,53 @@ Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
 class Through(Dut):
-    """The device under test that stands between the caller and everybody else."""
+    """The device under test between the caller and everybody else."""
 
     rules: Annotated[int, Field(strict=True, ge=0, le=limits.MOST_RULES)] = 0
     """Matching position: rules up to and including the one that accepts the calls; 0: no rules."""
 
 
 class OfPlan(Section):
-    """Which plan, on which day, and through what."""
+    """The plan, the day and the device of a scenario."""
 
     plan: Path
     """The numbering plan: a file, or the name of one that comes with Weir."""
     date: datetime.date | None = None
-    """What holds on this day; left out: the day of the run."""
+    """The day for which the plan is read; left out: the day of the run."""
     through: Through | None = None
     """The device that the calls pass; left out: none."""
 
 
 class Proof(OfPlan):
-    """Which calls."""
+    """Which calls prove the plan."""
 
     fall_back: bool = True
-    """Call each number with a fall-back again while the engine preferred fails."""
+    """Call each number with a fall-back again while its preferred engine fails."""
     talk_s: Seconds = 2.0
-    """For how long caller and callee talk in each call, in s."""
+    """How long caller and callee talk in each call, in s."""
     partly: bool = False
-    """Leave out calls that need engines which the lab has no program for; else they count as not proved."""
+    """Leave out calls through engines that the lab has no program for; otherwise they count as not proved."""
 
 
 class Load(OfPlan):
-    """Which load."""
+    """Which load is offered."""
 
     numbers: Annotated[tuple[Dialled, ...], Field(max_length=20)] = ()
     """Test numbers to call; left out: the first by a route, the first by ENUM, one for each translation."""
     setup_limit_ms: Annotated[int, Field(strict=True, ge=1, le=30_000)] = 500
-    """A call whose set-up takes longer is a bad one, as one that fails is."""
+    """A call whose set-up takes longer counts as bad, like a call that fails."""
     bad_share: Ratio = 0.01
-    """Share of bad calls that a trial may have."""
+    """Largest share of bad calls in a good trial."""
     trial_s: Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] = 5.0
-    """For how long calls are begun in a trial, in s."""
+    """How long a trial starts calls, in s."""
     trials: Annotated[int, Field(strict=True, ge=1, le=99)] = 3
-    """Trials that settle a rate for sure; fewer do when they agree."""
+    """Most trials at a rate; fewer are made if they agree."""
     lowest: Rate = 10
     """Lowest rate to try, in calls/s."""
     highest: Rate = 2000
     """Highest rate to try, in calls/s."""
     width: Ratio = 0.05
-    """Distance of the bounds at which the search is over, as a share of the upper one."""
+    """Distance of the bounds at which the search ends, as a share of the upper bound."""
     media_calls: Annotated[int, Field(strict=True, ge=0, le=50)] = 4
     """Calls with speech during each trial."""
 
@@ -73,7 +73,7 @@ class PlanScenario(Root):
     """A scenario about a numbering plan."""
 
     def beside(self, folder: Path) -> Self:
-        """With plan and ruleset beside the scenario; a plan that comes with Weir is named alone."""
+        """The scenario with its paths relative to ``folder``, unless the plan comes with Weir."""
         moved: dict[str, object] = {}
         if not (self._asked.plan.is_absolute() or self._is_ready):
             moved["plan"] = folder / self._asked.plan

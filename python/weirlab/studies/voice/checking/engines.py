@@ -13,7 +13,7 @@ from weirlab.studies.voice.routing.words import PROTOCOLS
 
 
 def addresses(network: Network) -> Iterator[Finding]:
-    """Every engine has an address, and a socket of its own."""
+    """Every engine has an address, and no two engines share a socket."""
     plan, at = network.plan, network.book.at
     sockets: dict[tuple[str, int, bool], tuple[str, Protocol]] = {}
     for name, engine in plan.engines.items():
@@ -38,7 +38,7 @@ def addresses(network: Network) -> Iterator[Finding]:
 
 
 def hand_over(network: Network) -> Iterator[Finding]:
-    """Who takes numbers for a foreign protocol speaks it, and that of the engine, too."""
+    """A gateway that takes calls for a foreign protocol speaks it, and a protocol of the engine."""
     plan, at = network.plan, network.book.at
     for name, engine in plan.engines.items():
         for protocol, other in engine.hand_over.items():
@@ -70,7 +70,7 @@ def hand_over(network: Network) -> Iterator[Finding]:
 
 
 def homes(network: Network) -> Iterator[Finding]:
-    """Callers have a home, and it routes."""
+    """Every caller has a home that routes."""
     plan, at = network.plan, network.book.at
     callers = {plan.caller: at("caller")}
     for i, test in enumerate(plan.tests):
@@ -106,7 +106,7 @@ def homes(network: Network) -> Iterator[Finding]:
 
 
 def registrations(network: Network) -> Iterator[Finding]:
-    """Gateways and telephones of H.323 register with one gatekeeper."""
+    """A gateway or telephone that speaks H.323 registers with a single gatekeeper."""
     for name, engine in network.plan.engines.items():
         keepers = network.gatekeepers[name]
         registers = telephone.is_one(engine) or (engine.kind == "gateway" and "h323" in engine.speaks)
@@ -120,7 +120,7 @@ def registrations(network: Network) -> Iterator[Finding]:
 
 
 def rewrites(network: Network) -> Iterator[Finding]:
-    """Every rule for arriving numbers is an expression and gives something to route."""
+    """Every rewrite rule is a valid expression and gives a number that can be routed."""
     for name, engine in network.plan.engines.items():
         for i, rule in enumerate(engine.rewrite):
             place = network.book.at("engines", name, "rewrite", i)

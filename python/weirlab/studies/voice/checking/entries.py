@@ -1,4 +1,4 @@
-"""Entries of ENUM: twice, in no zone, hidden, or with holes."""
+"""ENUM entries: duplicated, outside the zone, hidden, or with holes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weirlab.studies.voice.routing import Network
 
 
 def duplicates(network: Network) -> Iterator[Finding]:
-    """A name of a tree has one entry on any day."""
+    """A name in a tree has at most one entry on any day."""
     plan, at = network.plan, network.book.at
     seen: dict[tuple[str, str, str], list[int]] = {}
     for i, entry in network.each_entry():
@@ -29,7 +29,7 @@ def duplicates(network: Network) -> Iterator[Finding]:
 
 
 def outside_zone(network: Network) -> Iterator[Finding]:
-    """Names lie in the zone that is written."""
+    """Every entry lies in the zone of its tree."""
     plan, at = network.plan, network.book.at
     for name, tree in plan.trees.items():
         top = digits_below(tree.origin, tree.suffix)
@@ -52,7 +52,7 @@ def outside_zone(network: Network) -> Iterator[Finding]:
 
 
 def hidden_by_routes(network: Network) -> Iterator[Finding]:
-    """An entry counts where an engine that asks has no route for its numbers."""
+    """An entry is used only if an engine that queries its tree has no route for its numbers."""
     plan, at = network.plan, network.book.at
     asking: dict[str, list[str]] = {name: [] for name in plan.trees}
     for name, engine in plan.engines.items():
@@ -79,7 +79,7 @@ def hidden_by_routes(network: Network) -> Iterator[Finding]:
 
 
 def holes(network: Network) -> Iterator[Finding]:
-    """Below a wildcard, a longer name takes away numbers that it does not answer for (RFC 4592, 2.2.2)."""
+    """A longer name below a wildcard hides numbers for which nothing then answers (RFC 4592, 2.2.2)."""
     plan, at = network.plan, network.book.at
     if network.scope is not None and not network.scope.get("enum"):
         return

@@ -34,7 +34,7 @@ def too_long(network: Network) -> Iterator[Finding]:
 
 
 def _numbers(network: Network) -> Iterator[tuple[str, Location]]:
-    """Numbers and prefixes wherever they stand."""
+    """All numbers and prefixes of the plan, with their locations."""
     plan = network.plan
     for i, numbers in network.each_range():
         yield numbers.prefix, ("ranges", i, "prefix")
@@ -135,7 +135,7 @@ def foreign_entries(network: Network) -> Iterator[Finding]:
 
 
 def unowned(network: Network) -> Iterator[Finding]:
-    """Where there are ranges, numbers lie in one of them, or around one."""
+    """If the plan has ranges, every number lies in one of them, and every prefix in or around one."""
     plan, at = network.plan, network.book.at
     if not plan.ranges:
         return
@@ -154,7 +154,7 @@ def unowned(network: Network) -> Iterator[Finding]:
 
 
 def validity(network: Network) -> Iterator[Finding]:
-    """What has expired, and what never holds."""
+    """Nothing has expired, or has dates that exclude every day."""
     at, day = network.book.at, network.day
     sections: tuple[tuple[str, str, Iterator[tuple[int, Limited]]], ...] = (
         ("ranges", "range", network.each_range()),

@@ -12,7 +12,7 @@ from weirlab.studies.voice.routing.names import SCHEMES, Uri, enumservices, lead
 
 
 def expressions(network: Network) -> Iterator[Finding]:
-    """Every regexp is one, matches its numbers, and gives a URI of its service with the number in it."""
+    """Every regexp is valid, matches its numbers, and gives a URI of its service with the number in it."""
     for i, entry in network.each_entry():
         for j, record in enumerate(entry.naptr):
             place = network.book.at("enum", i, "naptr", j)
@@ -140,7 +140,7 @@ def _scheme(wanted: str) -> str:
 
 
 def order(network: Network) -> Iterator[Finding]:
-    """Order and preference leave no choice open, and fall-backs are looked at by every client."""
+    """Order and preference leave no ambiguity, and every client tries the fall-backs."""
     for i, entry in network.each_entry():
         if len(entry.naptr) == 1:
             continue

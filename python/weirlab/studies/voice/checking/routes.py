@@ -1,4 +1,4 @@
-"""Routes: prefixes that others hide, and routes that no call can take."""
+"""Routes: prefixes hidden by others, and routes that no call can take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weirlab.studies.voice.routing.words import PROTOCOLS
 
 
 def duplicates(network: Network) -> Iterator[Finding]:
-    """One route per engine, protocol and prefix on any day; and each target once."""
+    """At most one route per engine, protocol and prefix on any day, and each target once."""
     plan, at = network.plan, network.book.at
     seen: dict[tuple[str, str | None, str], list[int]] = {}
     for i, route in network.each_route():
@@ -38,7 +38,7 @@ def duplicates(network: Network) -> Iterator[Finding]:
 
 
 def shadowed(network: Network) -> Iterator[Finding]:
-    """A prefix of which every continuation has a longer prefix decides nothing."""
+    """Longer prefixes do not cover all numbers of a prefix, which would then never be used."""
     for table, prefix, index in network.deciding():
         if network.routes[table].is_hidden(prefix):
             yield error(
@@ -51,7 +51,7 @@ def shadowed(network: Network) -> Iterator[Finding]:
 
 
 def redundant(network: Network) -> Iterator[Finding]:
-    """A longer prefix that leads where the shorter one leads says nothing."""
+    """A longer prefix does not lead where the shorter one leads, which would make it redundant."""
     plan, at = network.plan, network.book.at
     for table, prefix, index in network.deciding():
         outer = network.routes[table].covering(prefix)
@@ -69,7 +69,7 @@ def redundant(network: Network) -> Iterator[Finding]:
 
 
 def trees_never_asked(network: Network) -> Iterator[Finding]:
-    """A route for every number leaves nothing for ENUM."""
+    """No route takes every number of an engine that queries trees; some engine queries each private tree."""
     plan, at = network.plan, network.book.at
     asked = {*network.referred}
     for name, engine in plan.engines.items():
@@ -92,7 +92,7 @@ def trees_never_asked(network: Network) -> Iterator[Finding]:
 
 
 def misplaced(network: Network) -> Iterator[Finding]:
-    """Routes stand at engines that route, for protocols that these speak."""
+    """Routes belong to engines that route, for protocols that these engines speak."""
     plan, at = network.plan, network.book.at
     for i, route in network.each_route():
         engine = plan.engines[route.at]
@@ -116,7 +116,7 @@ def misplaced(network: Network) -> Iterator[Finding]:
 
 
 def past_gatekeepers(network: Network) -> Iterator[Finding]:
-    """A gateway that registers with a gatekeeper sends no call by H.323 to another engine by itself."""
+    """A gateway that registers with a gatekeeper sends all its H.323 calls through that gatekeeper."""
     plan, at = network.plan, network.book.at
     for (name, _), _, index in network.deciding():
         if plan.engines[name].kind != "gateway" or not network.gatekeepers[name]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class VoiceLoadStudy(Study["LoadScenario", "Ground[LoadBed]", "LoadFindings"]):
     """Calls per second, raised until set-up times or failures rise; ``weir voice load`` is its command.
 
-    ``open_lab`` opens the lab, by default one of real engines in namespaces.
+    ``open_lab`` opens the lab; by default, it has real engines in namespaces.
     """
 
     key = "voice_load"

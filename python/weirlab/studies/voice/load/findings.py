@@ -24,7 +24,7 @@ class LoadFindings:
     work: tuple[WorkRow, ...]
     limits: tuple[LimitRow, ...]
     device: str = ""
-    """What the calls passed; empty for none."""
+    """The device that the calls passed; empty for none."""
     passed: tuple[DeviceRow, ...] = ()
     """Packets that passed it."""
 
@@ -59,7 +59,7 @@ class LoadFindings:
         return {**found, **device}
 
     def problem(self, run: Run | None) -> NotMet | None:
-        """The error that it is if a number has no result."""
+        """The error to raise if a number has no result."""
         without = [limit for limit in self.limits if math.isnan(limit.carried_per_s) and not limit.no_load]
         if not without:
             return None

@@ -49,7 +49,7 @@ _CAUTION: Final = (
 
 
 def tell(found: LoadFindings, manifest: Mapping[str, Any]) -> Story:
-    """The page about a run."""
+    """The report page of a run."""
     share = float(manifest.get("scenario", {}).get("voice_load", {}).get("bad_share", 0.01))
     return Story(
         subject=f"Calls per second of numbering plan {found.plan}",

@@ -49,7 +49,7 @@ _MS: Final = 1e6
 
 
 class LoadLab(Protocol):
-    """What is used of :class:`weirlab.studies.voice.lab.VoiceLab`."""
+    """The part of :class:`weirlab.studies.voice.lab.VoiceLab` that is used here."""
 
     lab: str
     network: Network
@@ -106,7 +106,7 @@ def _in_namespaces(network: Network, talk_s: float, device: Device | None) -> Lo
 @contextmanager
 @shielded
 def opened(asked: LoadScenario, work: Work, opener: OpenLoadLab | None) -> Iterator[Ground[LoadBed]]:
-    """The lab of ``asked``: what ``opener`` opens, or the one in network namespaces."""
+    """Open the lab for ``asked``: by ``opener``, or else in network namespaces."""
     network, numbers = checked(asked)
     talk_s = max(asked.voice_load.trial_s - _LEAD_S, asked.voice_load.trial_s / 2)
     begin = opener or partial(_in_namespaces, device=device(asked.voice_load.through, network))
@@ -215,7 +215,7 @@ def _row(index: int, number: str, rate: int, counts: Counted, streams: Sequence[
 
 
 def stored(run: Run) -> LoadFindings:
-    """What a run holds."""
+    """The findings of a stored run."""
     kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
     return LoadFindings(
         str(kept.get("plan", "the plan")),
@@ -228,7 +228,7 @@ def stored(run: Run) -> LoadFindings:
 
 
 def page(run: Run) -> Story:
-    """The page about ``run``."""
+    """The report page of ``run``."""
     from weirlab.studies.voice.load.page import tell
 
     found = stored(run)

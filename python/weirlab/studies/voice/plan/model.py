@@ -1,6 +1,6 @@
 """The models of a numbering plan: one pydantic model per section, with defaults.
 
-Numbers and prefixes are in international form, ``+420224355289``, in quotes, because YAML reads ``+420`` as the
+Numbers and prefixes are in international form, ``+420224355289``, and in quotes: YAML reads ``+420`` as the
 number 420.
 """
 

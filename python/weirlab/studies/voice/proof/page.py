@@ -1,4 +1,4 @@
-"""The page about a proof: the acceptance table, and the messages of each call as a ladder."""
+"""The report page of a proof: the acceptance table, and a ladder diagram of each call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ANSWERS: Final = {
     "ACF": "answer", "LCF": "answer", "DCF": "answer", "Connect": "answer", "Alerting": "answer",
     "ARJ": "refusal", "LRJ": "refusal",
 }  # fmt: skip
-"""Messages of H.225.0 that answer."""
+"""Messages of H.225.0 that are answers."""
 
 _TERMS: Final = (
     ("Way", "The engines on the way that was answered, as the signalling on the wire shows."),
@@ -65,7 +65,7 @@ def tell(
     manifest: Mapping[str, Any],
     chart: Chart | None = None,
 ) -> Story:
-    """The page about a run."""
+    """The report page of a run."""
     return Story(
         subject=f"Numbering plan {found.plan}",
         manifest=manifest,
@@ -139,7 +139,7 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow], chart: Chart
 
 
 def _setups(rows: Sequence[CallRow]) -> Iterator[Figure]:
-    """How long callers wait for the answer; none if nobody answered."""
+    """A figure of the set-up times; none if no call was answered."""
     data = setup_rows(rows)
     if data.is_empty():
         return
@@ -164,7 +164,7 @@ def setup_rows(rows: Sequence[CallRow]) -> pl.DataFrame:
 
 
 def setups(data: pl.DataFrame) -> alt.LayerChart:
-    """A row per call, with the number above its point."""
+    """A row per call, with its name above the point."""
     names = data["row"].unique(maintain_order=True).to_list()
     domain = axes.log_domain(*axes.extent(data, "setup_ms"))
     base = alt.Chart(axes.data(data))
@@ -208,7 +208,7 @@ def lanes(messages: Sequence[MessageRow]) -> list[str]:
 
 
 def ladder_rows(messages: Sequence[MessageRow]) -> pl.DataFrame:
-    """A row per message: from which lane to which, how far down, what and when."""
+    """A row per message: its lanes, position, text and time."""
     order = {name: lane for lane, name in enumerate(lanes(messages))}
     rows = [
         {
@@ -230,7 +230,7 @@ def ladder_rows(messages: Sequence[MessageRow]) -> pl.DataFrame:
 
 
 def _short(text: str) -> str:
-    """Proxies like to say more behind a status than there is room for."""
+    """``text``, shortened to the room between two lanes."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
@@ -258,7 +258,7 @@ def ladder(data: pl.DataFrame, names: Sequence[str]) -> alt.LayerChart:
     )
     x = alt.X("from:Q", axis=lane, scale=axes.linear((-0.4, max(len(names) - 1, 1) + 0.4)))
     y = alt.Y("step:Q", axis=None, scale=axes.linear((last, 0)))
-    # What goes wrong has the same colour in all figures of the page.
+    # Failures have the same colour in all figures of the page.
     request, refusal, answer = palette.models(len(_KINDS))
     colour = alt.Color(
         "kind:N",

@@ -1,4 +1,4 @@
-"""Tables of a proof: its calls, the messages of each, what the engines said."""
+"""Tables of a proof: calls, messages, and lines of the engines' logs."""
 
 from __future__ import annotations
 
