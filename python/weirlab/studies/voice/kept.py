@@ -24,9 +24,7 @@ def keep_plan(writer: RunWriter, network: Network) -> None:
     }
     before = writer.run.get_json(PLAN, dict) if writer.run.has(PLAN) else {}
     if before.get("sha256", says) != says:
-        raise InputError(
-            f"{network.book.name} has changed since run {writer.run_id} began: start a new run"
-        )
+        raise InputError(f"{network.book.name} has changed since run {writer.run_id} began: start a new run")
     if (day := before.get("day", now["day"])) != now["day"]:
         raise InputError(
             f"run {writer.run_id} was begun with {network.book.name} as of {day}, "

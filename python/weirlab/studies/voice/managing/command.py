@@ -245,9 +245,7 @@ def remove_user(
         from weirlab.studies.voice.managing.accounts import Accounts
 
         Accounts(register).remove(_who(), name)
-        session.finish(
-            {"kind": "voice manage remove-user", "name": name}, f"{name} can no longer sign in."
-        )
+        session.finish({"kind": "voice manage remove-user", "name": name}, f"{name} can no longer sign in.")
 
 
 def users(ctx: typer.Context, database: DatabaseOption = DEFAULT_DATABASE, json: JsonOption = False) -> None:

@@ -96,7 +96,7 @@ def test_rules_of_admission_are_proved_at_gateways_and_gatekeepers(has_asterisk:
 @pytest.mark.parametrize(
     ("caller", "why"),
     [
-        ("fax", "fax is an MGCP line, and has one call at a time"),
+        ("fax", "fax is an MGCP line, which carries one call at a time"),
         ("phone", "phone calls over TCP, and only endpoints with SIP over UDP or H.323 hold calls"),
         ("desk", ""),
         ("hall", ""),
