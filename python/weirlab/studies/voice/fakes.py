@@ -29,7 +29,7 @@ _MEDIA_PORT: Final = 6000
 
 
 class FakeLab:
-    """What :class:`weirlab.studies.voice.lab.VoiceLab` offers.
+    """A fake :class:`weirlab.studies.voice.lab.VoiceLab`.
 
     Parameters
     ----------

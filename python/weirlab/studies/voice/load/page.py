@@ -1,4 +1,4 @@
-"""The page about a load test: set-up times over the rate of calls, the engines' work, every trial."""
+"""The report page of a load test: set-up times over call rates, the engines' work, every trial."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LATE: Final = (
     "Asterisk's chan_ooh323 overlooks a call for 3 s if the call's thread is faster than the thread that "
     "starts it. The lab gives the latter priority, so few calls are late; they count as slow.",
 )
-"""Told where gateways translate to H.323."""
+"""Explained if gateways translate to H.323."""
 _CAUTION: Final = (
     "Callers, callees and engines share the CPUs of one machine; engines on their own machine carry more."
 )
@@ -109,7 +109,7 @@ def _figure(found: LoadFindings, limit: LimitRow, bad_share: float) -> Figure:
 
 
 def trial_rows(found: LoadFindings, limit: LimitRow, bad_share: float) -> pl.DataFrame:
-    """A row per trial and quantity that is known."""
+    """A row per trial and known quantity."""
     rows = [
         {
             "rate_per_s": row.rate_per_s,

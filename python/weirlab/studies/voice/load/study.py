@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 _LEAD_S: Final = 1.0
-"""Calls with speech are over so much before the trial is."""
+"""Calls with speech end this long before the trial does."""
 _MS: Final = 1e6
 
 
@@ -68,7 +68,7 @@ OpenLoadLab = Callable[[Network, float], AbstractContextManager[LoadLab]]
 
 @dataclass(frozen=True)
 class LoadBed:
-    """The lab, and which numbers to call in it."""
+    """The lab, and the numbers to call in it."""
 
     lab: LoadLab
     numbers: tuple[Target, ...]
@@ -80,7 +80,7 @@ def checked(asked: LoadScenario) -> tuple[Network, tuple[Target, ...]]:
     Raises
     ------
     InputError
-        The plan cannot be read, a number is none of its test numbers, or it cannot be called many times.
+        The plan cannot be read, or a number is not a test number or cannot be called many times.
     """
     what = asked.voice_load
     if what.highest <= what.lowest:
@@ -94,7 +94,7 @@ def checked(asked: LoadScenario) -> tuple[Network, tuple[Target, ...]]:
         raise InputError(f"{network.book.name}: {NO_TESTS}")
     if not what.numbers:
         return network, targets.chosen(network, calls)
-    # A number named twice is meant once.
+    # A number that is named twice is called once.
     return network, tuple(targets.named(network, calls, number) for number in dict.fromkeys(what.numbers))
 
 
@@ -118,11 +118,11 @@ def opened(asked: LoadScenario, work: Work, opener: OpenLoadLab | None) -> Itera
 def measured(
     ground: Ground[LoadBed], asked: LoadScenario, writer: RunWriter, progress: Progress
 ) -> LoadFindings:
-    """Search every number; each trial is kept before the next one."""
+    """Search every number; each trial is stored before the next one."""
     lab, what = ground.bed.lab, asked.voice_load
     plan = lab.network.plan.plan
     begun = stored(writer.run)
-    # A trial that was not kept is made again, with its work.
+    # A trial that was not stored is made again, with its work.
     kept = {row.index for row in begun.trials}
     trials, work, limits = [*begun.trials], [row for row in begun.work if row.index in kept], [*begun.limits]
     through = [row for row in begun.passed if row.index in kept]
@@ -163,7 +163,7 @@ def measured(
 
 
 def _passed(lab: LoadLab, index: int, frames: Sequence[Frame], caller: str) -> list[DeviceRow]:
-    """What passed the device in the trial that was made last; raises ``LabError`` if calls bypassed it."""
+    """What passed the device in the last trial; raises ``LabError`` if calls bypassed it."""
     rows = lab.way.passed(index)
     if missed := bypassing(rows, lab.way.title):
         raise LabError(f"the trial says nothing about {lab.way.title}: {'; '.join(missed)}")

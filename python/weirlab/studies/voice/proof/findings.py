@@ -26,7 +26,7 @@ class ProofFindings:
     device: str = ""
     """The device that the calls passed; empty for none."""
     passed: tuple[DeviceRow, ...] = ()
-    """Packets that passed it."""
+    """Packets that passed the device."""
 
     @property
     def failed(self) -> list[CallRow]:

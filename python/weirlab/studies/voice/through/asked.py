@@ -1,4 +1,4 @@
-"""Which device calls are to pass, and whether it can carry them."""
+"""Makes the device that calls pass, and checks that it can carry them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Device:
 
 
 def titled(name: str, position: int, *, stateful: bool) -> str:
-    """What results call a device."""
+    """The name of a device in results."""
     if stateful:
         return f"{name}, stateful, with {in_words(position)}"
     return f"{name} with {in_words(position)}" if position else name
@@ -93,7 +93,7 @@ def device(asked: Through | None, network: Network) -> Device | None:
 
 
 def addresses(network: Network) -> list[str]:
-    """Of all engines and name servers of a plan, each once."""
+    """The addresses of all engines and name servers of a plan, each once."""
     plan = network.plan
     found = [*(each.address for each in servers(network)), *(each.address for each in plan.engines.values())]
     return [*dict.fromkeys(str(ip_address(each)) for each in found if each is not None)]
@@ -136,7 +136,7 @@ def _check_ruleset(driver: Ruleset, asked: Through, hosts: Iterable[str]) -> Non
 
 
 def _check_fillers(network: Network, hosts: Sequence[str], position: int) -> None:
-    """Rules before the accepting one must not match calls, which they would accept earlier."""
+    """Rules before the accepting one must not match calls, because they would accept them earlier."""
     known = {*hosts}
     for version in FAMILIES:
         own = [ip_address(each) for each in hosts if _family(each) == version]

@@ -1,4 +1,4 @@
-"""What passed the device during a call or a trial, as rows. Pure."""
+"""Rows about what passed the device during a call or a trial. Pure."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ class DeviceRow:
 
 @dataclass(frozen=True)
 class Total:
-    """Counters since the device was plugged in; two of them tell what passed in between."""
+    """Counters since the device was plugged in; the difference of two is what passed in between."""
 
     sent: int = 0
     got: int = 0
-    """By the caller, at its port."""
+    """Both by the caller, at its port."""
     there_in: int = 0
     there_out: int = 0
     back_in: int = 0
     back_out: int = 0
-    """By the device, at its ports."""
+    """All by the device, at its ports."""
     turned_away: int = 0
-    """Of what the caller sent: the device's port had no room for them."""
+    """Packets from the caller for which the device's port had no room."""
 
     @property
     def missed_there(self) -> int:
-        """Packets that the caller sent and that did not come to the device."""
+        """Packets that the caller sent and that did not reach the device."""
         return max(0, self.sent - self.turned_away - self.there_in)
 
     @property
@@ -96,9 +96,9 @@ def passed(index: int, before: Total, now: Total, events: int = 0) -> list[Devic
 
 
 def silent(rows: Sequence[DeviceRow], what: str) -> str:
-    """For how long speech was silent where the device failed during a ``what``; empty if it never did.
+    """How long speech was silent when the device failed during a ``what``; empty if it never failed.
 
-    Where it dropped nothing, it failed while nobody spoke.
+    If it dropped nothing, it failed while there was no speech.
     """
     failed = [row for row in rows if row.events]
     if not failed:
@@ -113,7 +113,7 @@ def silent(rows: Sequence[DeviceRow], what: str) -> str:
 
 
 def bypassing(rows: Sequence[DeviceRow], title: str) -> list[str]:
-    """Which directions did not pass the device called ``title``, a phrase each; none if both did."""
+    """A phrase for each direction in which packets bypassed the device called ``title``."""
     return [
         f"{row.bypassed} of {row.caller_packets} packets {row.direction} bypassed {title}"
         for row in rows
