@@ -1,4 +1,4 @@
-"""What gatekeepers, gateways and telephones of H.323 say to each other (H.225.0 RAS), as plain values."""
+"""Messages between H.323 gatekeepers, gateways and telephones (H.225.0 RAS), as plain values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar, Final, NamedTuple
 
 
 class NoMessage(ValueError):
-    """The datagram is no message that is known here."""
+    """The datagram is not a known message."""
 
 
 class Address(NamedTuple):
@@ -19,13 +19,13 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True)
 class Message:
-    """What all have in common."""
+    """What all messages have in common."""
 
     NAME: ClassVar[str]
-    """As ASN.1 has it."""
+    """The name in ASN.1."""
 
     number: int
-    """requestSeqNum, 1 to 65535: an answer has that of its request."""
+    """requestSeqNum, 1 to 65535; an answer has that of its request."""
 
 
 @dataclass(frozen=True)

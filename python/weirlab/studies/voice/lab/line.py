@@ -29,7 +29,7 @@ from typing import Any
 MEDIA_PORT = 6100
 PACKET_S = 0.02
 ANSWER_S = 0.1
-"""It rings for so long."""
+"""How long it rings."""
 READY_S = 1.0
 """Without a call agent it is ready, too."""
 FIRST_S = 0.2
@@ -49,7 +49,7 @@ _TROUBLE = re.compile(r"\b(?:bz|cg|ro)\b")
 
 @dataclass
 class Sent:
-    """A command without an answer."""
+    """A command that has not been answered yet."""
 
     text: str
     again_s: float
@@ -129,7 +129,7 @@ class Line:
             self.over = True
 
     def due(self, now_s: float) -> None:
-        """Do what is to be done by now."""
+        """Do what is due."""
         for number, sent in list(self._waiting.items()):
             if now_s < sent.again_s:
                 continue

@@ -137,7 +137,7 @@ def _register(database: str, *, new: bool = False) -> Iterator[Register]:
 
 
 def _who() -> str:
-    """Whose command it is, for the audit log: the user of the system."""
+    """The system user who runs the command, for the audit log."""
     import pwd
 
     try:

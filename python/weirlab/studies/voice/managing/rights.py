@@ -1,6 +1,6 @@
-"""Who may change which piece of a plan. Pure.
+"""Decides who may change which piece of a plan. Pure.
 
-Administrators may change all. Who acts for an organisation may change what is its own: contacts, engines and
+Administrators may change everything. Users of an organisation may change its own contacts, engines and
 their routes, ranges inside its own ranges, entries and test numbers for its own numbers.
 """
 
@@ -21,7 +21,7 @@ _ASK: Final = "ask an administrator"
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why somebody may not make a change."""
+    """Why a user may not make a change."""
 
     field: str
     reason: str
@@ -29,7 +29,7 @@ class Refusal:
 
 
 class Owners:
-    """Who owns which numbers of ``plan``, now or later: ranges that have expired by ``day`` do not count."""
+    """The owners of numbers of ``plan``, now or later, without ranges that have expired by ``day``."""
 
     def __init__(self, plan: NumberingPlan, day: date) -> None:
         self.ranges = [each for each in plan.ranges if not each.expired(day)]
@@ -38,7 +38,7 @@ class Owners:
             self._by_prefix.setdefault(each.prefix[1:], set()).add(each.owner)
 
     def of(self, digits: str, *, around: bool = False) -> set[str]:
-        """Who owns the numbers that begin with ``digits``: by the longest range.
+        """The owners of the numbers that begin with ``digits``, by the longest range.
 
         With ``around``, by the longest range that is shorter than ``digits``.
         """
@@ -63,11 +63,11 @@ def refusal(
     organisation
         None for an administrator.
     plan
-        As it is before the change.
+        The plan before the change.
     before, after
-        The piece; None where it is added or removed.
+        The piece; None if it is added or removed.
     owners
-        Those of the plan.
+        The owners of numbers in the plan.
     """
     if organisation is None:
         return None
@@ -89,7 +89,7 @@ def refusal(
 
 
 def _new_name(plan: NumberingPlan, before: str | None, after: str | None) -> Refusal | None:
-    """The addresses of engines are published under their names, and domains are for administrators."""
+    """Refuse new host names in domains, which belong to administrators."""
     if after is None or after == before:
         return None
     for domain in plan.domains:
@@ -193,7 +193,7 @@ def _foreign(organisation: str, owners: Owners, number: str, field: str, found: 
 
 
 def _own(organisation: str, owners: Owners) -> str:
-    """A proposal: which numbers are one's own."""
+    """A proposal that names the organisation's own numbers."""
     prefixes = list(dict.fromkeys(each.prefix for each in owners.ranges if each.owner == organisation))
     if not prefixes:
         return f"have numbers given to {organisation} first"

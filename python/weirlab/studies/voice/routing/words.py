@@ -53,7 +53,7 @@ def step(each: Step) -> str:
             codec = f", codec {facts['codec']}" if facts["codec"] else ""
             number = f" as {facts['number']}" if facts["number"] != each.number else ""
             if facts["direct"]:
-                # In direct mode a gatekeeper only says where to, and the gateway calls there.
+                # In direct mode, a gatekeeper only names the target, and the gateway calls it.
                 spoken = PROTOCOLS[facts["protocol"]]
                 return f"names {facts['to']}: the call goes there by {spoken}{number}{codec}"
             return f"sends the call to {facts['to']} by {PROTOCOLS[facts['protocol']]}{number}{codec}"

@@ -177,7 +177,7 @@ def read(content: bytes) -> Message:
         schema.from_aper(content)
         _, (name, found) = schema.get_val()
     except Exception as error:
-        # Whatever a decoder of foreign bytes raises says the same.
+        # Every exception of a decoder of foreign bytes means the same.
         raise NoMessage(f"no message of H.245: {type(error).__name__}") from None
     try:
         return _meant(name, found)

@@ -153,7 +153,7 @@ def test_a_database_holds_one_plan_that_nobody_else_reads(register: Register, tm
 
 
 def test_what_is_no_database_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="weir voice manage import makes one"):
+    with pytest.raises(InputError, match="weir voice manage import creates one"):
         opened(str(tmp_path / "none.db"))
     with pytest.raises(InputError, match="SQLite file, or a URL"):
         opened("mysql://root:secret@localhost/voice")

@@ -52,7 +52,7 @@ def test_an_organisation_changes_what_is_its_own(part: str, content: dict[str, A
         ("enum", entry(prefix="+420"), "prefix", "+420 lies in no range: nobody owns it"),
         ("enum", entry(number="+420111900000"), "number", "belongs to two"),
         ("enum", entry(number="+420111000009", owner="two"), "owner", "you act for one, not for two"),
-        ("ranges", {"prefix": "+420111", "owner": "one"}, "prefix", "lies inside no other range"),
+        ("ranges", {"prefix": "+420111", "owner": "one"}, "prefix", "lies in no other range"),
         ("ranges", {"prefix": "+42011195", "owner": "one"}, "prefix", "+42011195 belongs to two"),
         ("contacts", {"name": "Desk", "organisation": "two"}, "organisation", "belongs to two"),
         ("engines", {"name": "x", "kind": "gatekeeper"}, "organisation", "belongs to no organisation"),

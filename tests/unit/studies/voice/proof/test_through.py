@@ -64,7 +64,7 @@ def test_without_rules_all_calls_pass() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"name": "none"}, "is no device: leave --dut"),
+        ({"name": "none"}, "is not a device: for calls without one, leave out --dut"),
         ({"name": "vm"}, "'vm:nftables' cannot carry calls: it forwards by itself"),
         ({"name": "vm-esp"}, "cannot carry calls"),
         ({"name": "forward", "rules": 5}, "the device 'forward' has no rules"),
