@@ -1,7 +1,7 @@
-"""Reads POSIX extended regular expressions (IEEE 1003.1, 9.4) and refuses what is of Perl's kind.
+"""Reads POSIX extended regular expressions (IEEE 1003.1, 9.4) and rejects Perl syntax.
 
-Engines compile the regexp of a NAPTR record by the C library's regcomp(3). What that leaves undefined,
-``\\d`` or ``(?:`` for instance, is an error here, with a word about what to write.
+Engines compile the regexp of a NAPTR record with the C library's regcomp(3). What that leaves undefined,
+such as ``\\d`` or ``(?:``, is an error here, with advice.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _LONGEST: Final = 255
 
 
 class BadExpression(ValueError):
-    """The text is no expression; the message says why and what to write."""
+    """The text is not a valid expression; the message says why and what to write."""
 
 
 @dataclass(frozen=True)
 class Atom:
-    """One character: ``python`` is the same for :mod:`re`."""
+    """One character; ``python`` is its expression for :mod:`re`."""
 
     python: str
 
