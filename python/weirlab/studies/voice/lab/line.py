@@ -287,7 +287,7 @@ class Voice:
 
 
 def main(settings: dict[str, Any]) -> int:
-    """Run the line until a call of its own has ended, or for ever."""
+    """Run the line until its own call has ended, or for ever."""
     host, payload = settings["host"], settings["payload"]
     name = f"{settings['line']}@{settings['name']}"
     line = Line(name, described(host, payload), settings.get("dials", ""), settings.get("hold_s", 0.0))

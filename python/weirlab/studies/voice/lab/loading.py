@@ -1,4 +1,4 @@
-"""Many calls at once: SIPp that calls at a rate, a few calls with speech beside it, and the engines' work."""
+"""Many calls at once: SIPp calls at a rate, with a few calls with speech, and the engines' CPU time."""
 
 from __future__ import annotations
 

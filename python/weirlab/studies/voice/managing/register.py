@@ -101,7 +101,7 @@ class Register:
         self._lock = threading.Lock()
 
     def state(self) -> State:
-        """The plan as it stands.
+        """The current plan.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class Register:
             return self.state_in(on)
 
     def state_in(self, on: Transaction) -> State:
-        """The plan as it stands in a transaction; checked once for every change and day."""
+        """The current plan in a transaction; checked once for every change and day."""
         today = self.now().date()
         key = (on.changed(), today.isoformat())
         with self._lock:

@@ -1,4 +1,4 @@
-"""From the URI of an ENUM record to the engines that its host stands for (RFC 3263: SRV, then A)."""
+"""Resolves the host in the URI of an ENUM record to engines (RFC 3263: SRV, then A)."""
 
 from __future__ import annotations
 

@@ -216,6 +216,6 @@ class Network:
         return admitted is None or organisation in admitted
 
     def owner(self, digits: str) -> str | None:
-        """Who owns a number; None for nobody."""
+        """The owner of a number; None if it has none."""
         found = self.ranges.longest(digits)
         return None if found is None else self.plan.ranges[found[1]].owner

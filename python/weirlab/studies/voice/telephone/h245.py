@@ -52,7 +52,7 @@ _SESSION: Final = 1
 
 @dataclass(frozen=True)
 class Channel:
-    """A logical channel for speech, as whoever proposes to open it says."""
+    """A logical channel for speech, as its proposer describes it."""
 
     number: int
     codec: str
@@ -141,7 +141,7 @@ class RoundTrip:
 
 @dataclass(frozen=True)
 class RoundTripAnswer:
-    """I am."""
+    """The positive answer."""
 
     number: int
 

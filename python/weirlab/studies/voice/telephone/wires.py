@@ -78,7 +78,7 @@ class Connection:
             with suppress(Gone, OSError):
                 self._send()
                 self.socket.shutdown(socket.SHUT_WR)
-                # What nobody has read when a connection is closed resets it, and the other end hears nothing.
+                # Unread data resets a connection when it is closed, and the other end gets nothing.
                 for _ in range(_READS):
                     if not self.socket.recv(1 << 16):
                         break

@@ -1,4 +1,4 @@
-"""Where the device is plugged in: the caller's port is on a bridge of its own, and the device joins the two.
+"""The cables of the device: the caller's port is on a separate bridge, and the device joins the two.
 
 ::
 
