@@ -37,7 +37,7 @@ class GatekeeperRequest(Message):
 
 @dataclass(frozen=True)
 class GatekeeperConfirm(Message):
-    """The positive answer."""
+    """GCF: names the gatekeeper."""
 
     NAME = "gatekeeperConfirm"
 

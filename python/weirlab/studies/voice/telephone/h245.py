@@ -134,14 +134,14 @@ class CloseAck:
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """Are you there?"""
+    """RTDSE: asks whether the other end is there."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class RoundTripAnswer:
-    """The positive answer."""
+    """RTDSE: the answer to a round-trip request."""
 
     number: int
 
