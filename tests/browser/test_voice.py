@@ -134,7 +134,7 @@ def test_two_organisations_change_a_plan_and_the_secondary_follows(
         # A foreign prefix is refused, beside its field.
         enter(south)
         said = south.wait_for("document.querySelector('#field-number-said p')?.innerText")
-        assert f"{NUMBER} belongs to north, and you act for south" in said
+        assert f"{NUMBER} belongs to north, but you act for south" in said
         assert "enter numbers of south: +420950052" in said
         assert south.evaluate("document.activeElement.id") == "field-number"
         photograph(south, shots, "voice-refused")

@@ -51,7 +51,7 @@ def test_a_configuration_that_a_daemon_refuses_is_told_in_its_words(
     from weirlab.lab.redundant import ucarp
 
     monkeypatch.setattr(ucarp, "_HOST_ID", {"lan": 51, "wan": 999})
-    with pytest.raises(LabError, match=r"ucarp wan on firewall a ended by itself .*last words: .*id"):
+    with pytest.raises(LabError, match=r"ucarp wan on firewall a ended by itself .*last output: .*id"):
         RedundantLab(Ucarp())
     assert made.left() == []
 

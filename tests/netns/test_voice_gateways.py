@@ -198,7 +198,7 @@ def test_an_engine_that_dies_is_named_with_its_end(title: str) -> None:
     with VoiceLab(net, 0.3) as lab:
         assert lab._machine is not None
         lab._machine.signal(title, signal.SIGKILL)
-        with pytest.raises(LabError, match=rf"{title} ended by itself \(signal 9\); its last words: "):
+        with pytest.raises(LabError, match=rf"{title} ended by itself \(signal 9\); its last output: "):
             made(lab, call(net, "+420401000001"))
 
 

@@ -148,7 +148,7 @@ def test_a_foreign_prefix_is_refused_at_its_field(client: TestClient) -> None:
     assert answer.status_code == 422
     (problem,) = answer.json()["problems"]
     assert (problem["field"], problem["code"]) == ("number", "rights")
-    assert problem["reason"] == "+420220000009 belongs to north, and you act for south"
+    assert problem["reason"] == "+420220000009 belongs to north, but you act for south"
     assert answer.json()["acceptable"] is False
 
 

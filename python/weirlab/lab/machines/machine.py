@@ -257,7 +257,9 @@ class Machine:
                 self._stopping.discard(name)
                 return
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            self._deaths.append(f"{self.called(name)} ended by itself ({how}); its last words: {quote(said)}")
+            self._deaths.append(
+                f"{self.called(name)} ended by itself ({how}); its last output: {quote(said)}"
+            )
 
     def _off(self) -> LabError:
         """The error for a machine that went off unexpectedly."""

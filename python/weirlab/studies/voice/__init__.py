@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class VoiceStudy(Study["VoiceScenario", "Ground[Bed]", "ProofFindings"]):
-    """A numbering plan: looked at and turned into files by commands, and proved by calls in a lab.
+    """A numbering plan: commands check it and turn it into files, and calls in a lab prove it.
 
-    ``open_lab`` opens the lab, by default one of real engines in namespaces.
+    ``open_lab`` opens the lab; by default, it has real engines in namespaces.
     """
 
     key = "voice"

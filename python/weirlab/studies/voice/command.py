@@ -116,7 +116,7 @@ def route(
 
     with Session(ctx, as_json=json) as session:
         if not DIALLED.fullmatch(number):
-            raise InputError(f"{number!r} is no number; give digits as they are dialled, e.g. +420224355289")
+            raise InputError(f"{number!r} is not a number; give the digits as dialled, e.g. +420224355289")
         network = network_of(plan, day)
         ways = [*islice(calls(network, number, caller), _MOST_WAYS)]
         good = [way for way in ways if way.end.good]
@@ -136,7 +136,7 @@ def route(
 
 
 def _ways(book: Book, ways: list[Way]) -> list[Table]:
-    """A table per way; steps that it shares with the one before are left out."""
+    """One table per way, without the steps that it shares with the previous way."""
     from weirlab.studies.voice.routing import words
 
     tables = []
@@ -196,7 +196,7 @@ def example(
     from weirlab.studies.voice.plan import ready
 
     if name not in ready.names():
-        raise InputError(f"{name!r} is no plan that comes with Weir; there are {words(ready.names())}")
+        raise InputError(f"{name!r} is not a plan that comes with Weir; there are {words(ready.names())}")
     text = files.read_text(ready.find(Path(name)), "a numbering plan", limits.MOST_PLAN_BYTES)
     print(to_json({"kind": "voice example", "name": name, "text": text}) if json else text.rstrip("\n"))
 

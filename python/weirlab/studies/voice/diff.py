@@ -1,6 +1,6 @@
-"""Which numbers go another way by one plan than by another: all of them, none by sampling.
+"""Which numbers two plans route differently. The answer covers all numbers, without sampling.
 
-The numbers are taken apart digit by digit, only where one of the plans tells them apart: an unknown rest of
+Numbers are split digit by digit, but only where one of the plans distinguishes them: an unknown rest of
 a number goes through both networks as a whole (:data:`~weirlab.studies.voice.ere.TAIL`), until something in
 a plan depends on it.
 """
@@ -21,14 +21,14 @@ from weirlab.studies.voice.routing.names import Uri
 
 DIGITS: Final = "0123456789"
 MOST_CELLS: Final = 2_000_000
-"""Sets of numbers to look at; more come of expressions that look at single digits far behind."""
+"""Most sets of numbers that are compared; expressions that test late digits give more."""
 
 MOST_WAYS: Final = 8
 
 
 @dataclass(frozen=True)
 class Course:
-    """The ways of a call, in words that are the same for all numbers that go like this one."""
+    """The ways of a call, in words that are the same for all numbers that are routed alike."""
 
     ways: tuple[str, ...]
 
@@ -38,9 +38,9 @@ class Course:
 
 @dataclass(frozen=True)
 class Change:
-    """Numbers that go another way.
+    """Numbers that are routed differently.
 
-    ``itself`` is the number ``prefix``, ``longer`` those that continue it, but for those whose next digit is
+    ``itself`` is the number ``prefix``, ``longer`` the longer numbers, except those whose next digit is
     one of ``but``.
     """
 
@@ -56,7 +56,7 @@ class Change:
         """Which numbers, in words."""
         if not self.longer:
             return f"{self.prefix} itself"
-        except_for = f", but for {' '.join(self.prefix + digit for digit in self.but)}" if self.but else ""
+        except_for = f", except {' '.join(self.prefix + digit for digit in self.but)}" if self.but else ""
         return f"{self.prefix}{'' if self.itself else ' and at least one digit'}...{except_for}"
 
     def holds_for(self, number: str) -> bool:
@@ -73,7 +73,7 @@ def differences(before: Network, after: Network, caller: str | None = None) -> l
     Raises
     ------
     InputError
-        The caller cannot call in one of the plans, or expressions of a plan tell too many numbers apart.
+        The caller cannot call in one of the plans, or their expressions distinguish too many numbers.
     """
     return [*_Search(before, after, caller).below("+")]
 
@@ -86,7 +86,7 @@ class _Search:
         self.cells = 0
 
     def below(self, prefix: str) -> list[Change]:
-        """Changes among the numbers that begin with ``prefix``; as few as they can be told by."""
+        """Changes among the numbers that begin with ``prefix``, as few as describe them."""
         itself = self._pair(prefix) if len(prefix) > 1 else None
         if len(prefix) > MOST_DIGITS:
             return _told(prefix, itself, None, "", [])
@@ -105,9 +105,9 @@ class _Search:
         self.cells += 1
         if self.cells > MOST_CELLS:
             raise InputError(
-                f"{self.before.book.name}, {self.after.book.name}: their expressions tell more than "
+                f"{self.before.book.name}, {self.after.book.name}: their expressions distinguish more than "
                 f"{MOST_CELLS:,} "
-                r"sets of numbers apart; use patterns such as ^\+420(.*)$, see weir voice check"
+                r"sets of numbers; use patterns such as ^\+420(.*)$, see weir voice check"
             )
         return course(self.before, number, self.caller), course(self.after, number, self.caller)
 
@@ -144,7 +144,7 @@ def _told(
 
 
 def course(network: Network, number: str, caller: str | None) -> Course:
-    """The ways of a call to ``number``, its digits replaced by ``N`` wherever they come out again."""
+    """The ways of a call to ``number``, with ``N`` in place of its digits wherever they recur."""
     ways = islice(calls(network, number, caller), MOST_WAYS)
     return Course(tuple(_said(way, number) for way in ways))
 
@@ -172,7 +172,7 @@ def _said(way: Way, number: str) -> str:
     elif end.kind == "external":
         told = f"{leaving}: leaves the plan"
     elif end.kind == "no route":
-        # Which trees were asked in vain changes nothing.
+        # It does not matter which trees had no entry.
         told = f"{leaving}: no route"
     as_number = f" as {arriving}" if arriving != "+N" else ""
     return "".join(parts) + as_number + told
@@ -187,7 +187,7 @@ def _generic_uri(text: str, number: str) -> str:
 
 
 def _generic(found: str, number: str) -> str:
-    """``found`` as what became of ``number``: ``+N`` if it is the same."""
+    """``found`` in terms of ``number``: ``+N`` if they are equal."""
     after, before = found.removeprefix("+"), number.removeprefix("+")
     same = 0
     while same < min(len(after), len(before)) and after[-1 - same] == before[-1 - same]:
@@ -199,7 +199,7 @@ def _generic(found: str, number: str) -> str:
 
 
 def by_kind(changes: list[Change]) -> Iterator[tuple[Course, Course, list[Change]]]:
-    """Changes of one kind together, in the order of their numbers."""
+    """Changes grouped by what was and what is now, in the order of their numbers."""
     found: dict[tuple[Course, Course], list[Change]] = {}
     for change in sorted(changes, key=lambda each: (each.prefix, each.longer)):
         found.setdefault((change.before, change.after), []).append(change)

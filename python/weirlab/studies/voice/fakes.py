@@ -1,4 +1,4 @@
-"""A voice lab without engines: calls take the way of the plan, or another one, and leave frames and logs."""
+"""A fake voice lab: calls take the way of the plan, or another one, and leave frames and logs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MEDIA_PORT: Final = 6000
 
 
 class FakeLab:
-    """What :class:`weirlab.studies.voice.lab.VoiceLab` offers.
+    """A fake :class:`weirlab.studies.voice.lab.VoiceLab`.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class FakeLab:
     unheard:
         Endpoints whose speech does not arrive.
     lies:
-        By name, the entry of ENUM that name servers answer with instead of that of the plan.
+        By name, the ENUM entry with which name servers answer instead of the plan's.
     """
 
     lab = "fake"
@@ -73,7 +73,7 @@ class FakeLab:
         return self
 
     def spoiling(self, numbers: Mapping[str, str]) -> Self:
-        """With calls to these numbers spoilt, and why; for an empty reason, the caller sends nothing."""
+        """Let calls to these numbers fail for a reason; with an empty one, the caller sends nothing."""
         self._spoilt = numbers
         return self
 
@@ -128,7 +128,7 @@ class FakeLab:
         pass
 
     def _before(self, first: Way, number: str, way: Way) -> Iterator[Frame]:
-        """What engines do that get the call before the one that answers."""
+        """The messages of engines that get the call before the one that answers."""
         down, how = self._failing
         at_ns = _BEGIN_NS + _HOP_NS // 2
         tried = [(step.engine, "302") for step in way.steps if step.what == "forwarded"]
@@ -149,7 +149,7 @@ class FakeLab:
                 yield self._sip(at_ns + 1, engine, here, lines)
 
     def _questions(self, way: Way) -> Iterator[Frame]:
-        """A question of the tree that decides, and its answer by the server that is up."""
+        """A query for the tree that decides, and its answer from the server that is up."""
         servers = [daemon for daemon in self.daemons if daemon.program == "named"]
         for step in way.steps:
             if step.what == "tree" and servers:
@@ -166,7 +166,7 @@ class FakeLab:
                 yield Frame(_BEGIN_NS + _HOP_NS, _datagram(there, here, answer), delivered=False)
 
     def _early(self, here: str, there: str, at_ns: int) -> Iterator[Frame]:
-        """A 183 and a packet of speech, if the callee is one that sends them."""
+        """A 183 and a packet of speech, if the callee sends them."""
         if not self.network.plan.engines[here].early_media:
             return
         lines = (
@@ -182,7 +182,7 @@ class FakeLab:
     def _signalling(self, passed: tuple[str, ...], number: str, status: str) -> Iterator[Frame]:
         hops = [*pairwise(passed)]
         at_ns = _BEGIN_NS
-        # A gateway answers with its own codecs, whatever is behind it.
+        # A gateway answers with its own codecs, regardless of the callee.
         behind = [name for name in passed[1:] if self.network.plan.engines[name].kind == "gateway"]
         engines = (self.network.plan.engines[name] for name in (passed[0], (*behind, passed[-1])[0]))
         offered, accepted = (
@@ -232,12 +232,12 @@ def _datagram(source: tuple[str, int], target: tuple[str, int], payload: bytes) 
 
 
 def _question(name: str) -> bytes:
-    """Which NAPTR records has a name (RFC 1035, 4.1)?"""
+    """A query for the NAPTR records of a name (RFC 1035, 4.1)."""
     return struct.pack(">HHHHHH", 7, 0, 1, 0, 0, 0) + _labels(name) + struct.pack(">HH", 35, 1)
 
 
 def _answer(question: bytes, entry: Entry, network: Network) -> bytes:
-    """Those of an entry (RFC 3403, 4.1)."""
+    """The NAPTR records of an entry (RFC 3403, 4.1)."""
     records = b""
     for each in entry.naptr:
         refer = owner_name(entry.digits, network.plan.trees[each.refer].suffix) if each.refer else "."

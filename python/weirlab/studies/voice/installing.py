@@ -50,7 +50,7 @@ def install(
 
     with Session(ctx, as_json=json) as session:
         if remove and (again or mirror is not None):
-            raise InputError("--remove stands alone: without --again and --mirror")
+            raise InputError("--remove cannot be combined with --again or --mirror")
         if remove:
             gone = chroot.remove()
             conclusion = f"{chroot.FOLDER} is removed." if gone else "Nothing was installed."

@@ -1,4 +1,4 @@
-"""The plan of a run, so that nobody goes on with another one."""
+"""Keeps the plan of a run, so that the run is not resumed with another plan."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from weirlab.store import RunWriter
 from weirlab.studies.voice.routing import Network
 
 PLAN: Final = "plan"
-"""Name under which a run keeps what its plan is called, its day, and what it says."""
+"""Name under which a run keeps its plan's name, day and digest."""
 
 
 def keep_plan(writer: RunWriter, network: Network) -> None:
-    """Keep which plan a run is about; raises ``InputError`` where it was begun with another one."""
+    """Record the plan of a run; raises ``InputError`` if the run was begun with another one."""
     says = hashlib.sha256(network.plan.model_dump_json().encode()).hexdigest()
     now = {
         "plan": network.plan.plan,
@@ -24,13 +24,11 @@ def keep_plan(writer: RunWriter, network: Network) -> None:
     }
     before = writer.run.get_json(PLAN, dict) if writer.run.has(PLAN) else {}
     if before.get("sha256", says) != says:
-        raise InputError(
-            f"{network.book.name} has changed since run {writer.run_id} was begun: start a new run"
-        )
+        raise InputError(f"{network.book.name} has changed since run {writer.run_id} began: start a new run")
     if (day := before.get("day", now["day"])) != now["day"]:
         raise InputError(
             f"run {writer.run_id} was begun with {network.book.name} as of {day}, "
-            f"and not as of {now['day']}: start a new run; "
-            "with a date in the scenario it can be resumed on any day"
+            f"not as of {now['day']}: start a new run; "
+            "a run whose scenario has a date can be resumed on any day"
         )
     writer.put_json(PLAN, now)

@@ -1,4 +1,4 @@
-"""What ``weir voice`` makes of plans: zones, tables of zones, differences and configurations."""
+"""The commands of ``weir voice`` for zones, tables from zones, differences and configurations."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def _server(text: str) -> tuple[str, int]:
     address, _, port = text.rpartition(":")
     address = address.removeprefix("[").removesuffix("]")
     if not is_address(address) or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise InputError(f"--server: {text!r} is no address; write 192.0.2.53, or [2001:db8::53]:5353")
+        raise InputError(f"--server: {text!r} is not an address; write 192.0.2.53, or [2001:db8::53]:5353")
     return address, int(port)
 
 
@@ -240,11 +240,10 @@ def diff(
         for was, will, listed in by_kind(changes):
             lines += [change.numbers for change in listed]
             lines += [f"    was {was}", f"    now {will}", ""]
-        conclusion = "No number goes another way."
+        conclusion = "No number is routed differently."
         if changes:
-            conclusion = (
-                f"{plural(len(changes), 'set')} of numbers go{'es' if len(changes) == 1 else ''} another way."
-            )
+            verb = "is" if len(changes) == 1 else "are"
+            conclusion = f"{plural(len(changes), 'set')} of numbers {verb} routed differently."
         session.finish(document, conclusion, lead="\n".join(lines).rstrip("\n"))
 
 

@@ -1,4 +1,4 @@
-"""Options that the commands of ``weir voice`` share, and how they are read."""
+"""Options shared by the commands of ``weir voice``, and functions that read them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DateOption = Annotated[
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """Which plan, and when."""
+    """The plan and the day."""
 
     plan: PlanOption = DEFAULT_PLAN
     day: DateOption = None
@@ -49,7 +49,7 @@ class PlanOptions:
 
 @dataclass(frozen=True)
 class ThroughOptions(DeviceOptions):
-    """The device that calls pass; none unless one is named."""
+    """The device that calls pass, if one is named."""
 
     PANEL: ClassVar = "Device that the calls pass"
 
@@ -72,7 +72,7 @@ class ThroughOptions(DeviceOptions):
         """
         if self.dut is None and self.ruleset is None:
             if self.rules is not None or self.stateful:
-                raise InputError("--rules and --stateful are about a device: name one with --dut")
+                raise InputError("--rules and --stateful need a device: name one with --dut")
             return None
         found = self.device()
         return {
@@ -84,7 +84,7 @@ class ThroughOptions(DeviceOptions):
 
 
 def chosen(plan: Path, argument: Path | None) -> Path:
-    """The plan that --plan names, or an argument in its place."""
+    """The plan that --plan or the argument names."""
     if argument is None:
         return plan
     if plan != DEFAULT_PLAN:
@@ -93,7 +93,7 @@ def chosen(plan: Path, argument: Path | None) -> Path:
 
 
 def network_of(plan: Path, day: str | None) -> Network:
-    """The plan as it holds on a day."""
+    """The network of a plan on a day."""
     from weirlab.studies.voice.plan import load, ready
     from weirlab.studies.voice.routing import Network
 
@@ -101,13 +101,13 @@ def network_of(plan: Path, day: str | None) -> Network:
 
 
 def day_of(text: str | None) -> date:
-    """The day that an option names; today without one."""
+    """The day that an option names, by default today."""
     if text is None:
         return date.today()
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise InputError(f"{text!r} is no day; write it as 2026-01-31") from None
+        raise InputError(f"{text!r} is not a date; write it as 2026-01-31") from None
 
 
 def plural(count: int, what: str) -> str:

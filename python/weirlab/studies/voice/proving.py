@@ -1,4 +1,4 @@
-"""What ``weir voice`` does with real engines: the lab, and the proof of a plan by calls."""
+"""The commands of ``weir voice`` that use real engines: the lab, and the proof of a plan by calls."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ Examples:
 """
 
 _LOOK_S: Final = 0.5
-"""How often the lab is asked whether all of its engines live."""
+"""Interval between checks that all engines of the lab are alive."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def lab(
 
 
 def _listed(running: VoiceLab) -> list[dict[str, object]]:
-    """Every engine with a program, then the endpoints, and where each is."""
+    """Every engine that has a program, then the endpoints, each with its address and namespace."""
     rows: list[dict[str, object]] = [
         {
             "engine": daemon.name,

@@ -18,14 +18,14 @@ Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
 class Through(Dut):
-    """The device under test that stands between the caller and everybody else."""
+    """The device under test between the caller and everybody else."""
 
     rules: Annotated[int, Field(strict=True, ge=0, le=limits.MOST_RULES)] = 0
     """Matching position: rules up to and including the one that accepts the calls; 0: no rules."""
 
 
 class OfPlan(Section):
-    """Which plan, on which day, and through what."""
+    """The plan, the day and the device of a scenario."""
 
     plan: Path
     """The numbering plan: a file, or the name of one that comes with Weir."""
@@ -54,7 +54,7 @@ class Load(OfPlan):
     setup_limit_ms: Annotated[int, Field(strict=True, ge=1, le=30_000)] = 500
     """A call is bad if its set-up takes longer, or if it fails."""
     bad_share: Ratio = 0.01
-    """Share of bad calls that a trial may have."""
+    """Largest share of bad calls in a good trial."""
     trial_s: Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] = 5.0
     """How long new calls begin in a trial, in s."""
     trials: Annotated[int, Field(strict=True, ge=1, le=99)] = 3
@@ -73,7 +73,7 @@ class PlanScenario(Root):
     """A scenario about a numbering plan."""
 
     def beside(self, folder: Path) -> Self:
-        """With plan and ruleset beside the scenario; a plan that comes with Weir is named alone."""
+        """The scenario with its paths relative to ``folder``, unless the plan comes with Weir."""
         moved: dict[str, object] = {}
         if not (self._asked.plan.is_absolute() or self._is_ready):
             moved["plan"] = folder / self._asked.plan

@@ -1,1 +1,1 @@
-"""Zone management: a numbering plan that several organisations change, each in its browser."""
+"""Zone management: a numbering plan that several organisations change in their browsers."""

@@ -1,4 +1,4 @@
-"""What the API of zone management is asked and what it answers."""
+"""Requests and responses of the API of zone management."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ EventNumber = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class Asked(BaseModel):
-    """A request; nothing unknown is in it."""
+    """A request, which refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class SignIn(Asked):
-    """To begin a session."""
+    """A request to begin a session."""
 
     name: Annotated[str, Field(max_length=64)]
     password: Annotated[str, Field(max_length=1000)]
 
 
 class NewPassword(Asked):
-    """To change one's own password from ``before`` to ``after``."""
+    """A request to change the user's password from ``before`` to ``after``."""
 
     before: Annotated[str, Field(max_length=1000)]
     after: Annotated[str, Field(max_length=1000)]
@@ -52,14 +52,14 @@ class Nothing(Asked):
 
 
 class Add(Asked):
-    """To add a piece; ``accept``: also with mistakes that the checks find."""
+    """A request to add a piece; ``accept``: despite mistakes that the checks find."""
 
     content: Content
     accept: bool = False
 
 
 class Change(Asked):
-    """To change a piece that was read at ``revision``."""
+    """A request to change a piece that was read at ``revision``."""
 
     content: Content
     revision: EventNumber
@@ -67,27 +67,27 @@ class Change(Asked):
 
 
 class Remove(Asked):
-    """To remove a piece that was read at ``revision``."""
+    """A request to remove a piece that was read at ``revision``."""
 
     revision: EventNumber
     accept: bool = False
 
 
 class Undo(Asked):
-    """To undo an event."""
+    """A request to undo an event."""
 
     accept: bool = False
 
 
 class Publish(Asked):
-    """To publish the plan as it was seen at ``head``."""
+    """A request to publish the plan as it was at ``head``."""
 
     head: Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 @dataclass(frozen=True)
 class User:
-    """Who is signed in."""
+    """The user who is signed in."""
 
     name: str
     organisation: str | None
@@ -96,7 +96,7 @@ class User:
     form_key: str
     """For the header X-Weir-Form of requests that change something."""
     vouched: bool
-    """By a proxy: signing out is its business."""
+    """Signed in by a proxy, which also handles signing out."""
 
     @classmethod
     def of(cls, account: Account, form_key: str, *, vouched: bool) -> User:
@@ -112,17 +112,17 @@ class User:
 
 @dataclass(frozen=True)
 class SessionState:
-    """Whether anybody is signed in."""
+    """Whether a user is signed in."""
 
     plan: str
     user: User | None
     refused: str = ""
-    """Why somebody whom a proxy names is not."""
+    """Why a user named by a proxy is not signed in."""
 
 
 @dataclass(frozen=True)
 class PartState:
-    """A part of the plan, and what its forms ask for."""
+    """A part of the plan, with the fields of its forms."""
 
     key: str
     title: str
@@ -131,7 +131,7 @@ class PartState:
     errors: int
     warnings: int
     adds: bool
-    """May the user add a piece, in principle?"""
+    """May the user add pieces, in principle?"""
     fields: tuple[fields.Field, ...]
 
 
@@ -143,7 +143,7 @@ class Overview:
     names: dict[str, list[str]]
     problems: list[Problem]
     checking: bool
-    """Have the checks not looked at the whole plan yet?"""
+    """Has the whole plan not been checked yet?"""
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Pieces:
     """Some of the pieces of a part."""
 
     total: int
-    """That were found."""
+    """Number of pieces found."""
     pieces: list[Piece]
 
 
@@ -186,7 +186,7 @@ class Events:
 
 @dataclass(frozen=True)
 class Way:
-    """Numbers that go another way than before."""
+    """Numbers that are routed differently than before."""
 
     numbers: list[str]
     before: str
@@ -199,13 +199,13 @@ class Unpublished:
 
     head: int
     serial: int | None
-    """Published last."""
+    """Serial of the last publication."""
     events: list[Event]
     ways: list[Way]
     untold: str
     errors: list[Problem]
     may: bool
-    """May the user publish, and does the service know where to?"""
+    """May the user publish, and has the service a folder for zones?"""
     why_not: str
 
 
@@ -219,11 +219,11 @@ class Publication:
 
 @dataclass(frozen=True)
 class ServerZone:
-    """Which serial a name server has of a zone."""
+    """The serial of a zone at a name server."""
 
     server: str
     zone: str
     serial: int | None
-    """None: it does not answer for the zone."""
+    """None if the server does not answer for the zone."""
     current: bool
-    """Is it the published one, or, where BIND signs the zone, a later one?"""
+    """Is it the published serial or, if BIND signs the zone, a later one?"""

@@ -1,4 +1,4 @@
-"""Checks large plans as a whole, beside the requests: the latest state, one at a time."""
+"""Checks large plans as a whole, in the background: the latest state, one at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from weirlab.studies.voice.managing.state import State
 
 
 class Checker:
-    """Its thread ends when there is nothing left to check."""
+    """Checks states in a thread, which ends when there is nothing left to check."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -16,7 +16,7 @@ class Checker:
         self._works = False
 
     def check(self, state: State) -> None:
-        """Check ``state`` soon, instead of those that wait."""
+        """Check ``state`` soon, instead of waiting states."""
         with self._lock:
             self._next = state
             if self._works:

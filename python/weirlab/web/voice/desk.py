@@ -1,4 +1,4 @@
-"""What zone management works with: the plan's database, the accounts, and where zones go."""
+"""The state of zone management: the plan's database, the accounts, and where zones go."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ FORM_HEADER: Final = "x-weir-form"
 
 
 class Desk:
-    """A plan's register and accounts; ``cost`` is that of new hashes of passwords."""
+    """A plan's register and accounts; ``cost`` is the cost of new password hashes."""
 
     def __init__(self, settings: VoiceSettings, port: int, cost: int | None = None) -> None:
         self.settings = settings
         self._database = opened(settings.database)
         self.register = Register(self._database, large=Checker().check)
         self.accounts = Accounts(self.register) if cost is None else Accounts(self.register, cost)
-        # Cookies do not know ports.
+        # Cookies do not distinguish ports.
         self.cookie_name = f"weir-voice-{port}"
         self._publishing = threading.Lock()
-        # Says at once where there is no plan.
+        # Fails at once if there is no plan.
         self.register.state()
 
     def close(self) -> None:
-        """End the connections to the database."""
+        """Close the connections to the database."""
         self._database.close()
 
     @property
     def target(self) -> Target | None:
-        """Where zones are published; None: nowhere."""
+        """Where zones are published; None for nowhere."""
         settings = self.settings
         if not settings.zones:
             return None
@@ -51,7 +51,7 @@ class Desk:
         return Target(Path(settings.zones), rndc, servers, settings.catalog)
 
     def vouched(self, request: Request) -> bool:
-        """Does a proxy that may say so name the user?"""
+        """Does the trusted proxy name the user?"""
         header, client = self.settings.user_header, request.client
         return bool(
             header
@@ -61,12 +61,12 @@ class Desk:
         )
 
     def user(self, request: Request) -> SignedIn | None:
-        """Who asks; None for nobody.
+        """The user of a request; None if not signed in.
 
         Raises
         ------
         NotSignedIn
-            A proxy names somebody without an account.
+            A proxy names a user without an account.
         """
         if self.vouched(request):
             return self.accounts.vouched_for(request.headers[self.settings.user_header])
@@ -77,27 +77,27 @@ class Desk:
         return request.cookies.get(self.cookie_name, "")
 
     def address(self, request: Request) -> str:
-        """From where somebody asks; empty for whoever asks by the proxy, which has one address for all."""
+        """The address of a request; empty for the proxy, which has one address for all users."""
         address = request.client.host if request.client is not None else "nowhere"
         return "" if address == self.settings.proxy else address
 
     def signed_in(self, request: Request) -> SignedIn:
-        """Who asks; raises ``NotSignedIn`` for nobody."""
+        """The user of a request; raises ``NotSignedIn`` if there is none."""
         found = self.user(request)
         if found is None:
-            raise NotSignedIn("sign in first: the session has ended, or there was none")
+            raise NotSignedIn("not signed in, or the session has ended: sign in first")
         return found
 
     def publish(self, who: SignedIn, head: int) -> Published:
         """Publish, one at a time."""
         target = self.target
         if target is None:
-            raise InputError("this service publishes nowhere: start weir web with --voice-zones DIR")
+            raise InputError("this service has no folder for zones: start weir web with --voice-zones DIR")
         with self._publishing:
             return publish(self.register, who.account, head, target)
 
     def served(self) -> list[ServerZone]:
-        """What the name servers have."""
+        """The serials at the name servers."""
         target = self.target
         with self.register.database.reading() as on:
             published = on.publication()
@@ -107,7 +107,7 @@ class Desk:
         signed = publishing.signed_zones(state)
         found = []
         for server, zone, serial in serials(target.servers, target.origins(state)):
-            # BIND counts further where it signs a zone, but from the published serial on.
+            # If BIND signs a zone, it counts on from the published serial.
             current = serial == published.serial or (
                 serial is not None and zone in signed and is_higher(serial, published.serial)
             )

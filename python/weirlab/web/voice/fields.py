@@ -1,4 +1,4 @@
-"""What forms ask for, made of the models of a plan's pieces."""
+"""The fields of forms, made from the models of a plan's pieces."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _NAMES: Final = {
     "refer": "trees",
     "via": "trees",
 }
-"""Fields that name another piece, and of which part."""
+"""Fields that name another piece, and its part."""
 _TIMES: Final = {
     "ttl": "time to live, s", "negative_ttl": "negative time to live, s", "refresh": "refresh, s",
     "retry": "retry, s", "expire": "expire, s",
 }  # fmt: skip
 """Labels of times."""
 _FIXED: Final = ("serial",)
-"""Fields that forms leave alone."""
+"""Fields that forms do not show."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Field:
     kind: Kind
     required: bool
     choices: tuple[str, ...] = ()
-    """Of a choice, or the keys of pairs."""
+    """Values of a choice, or keys of pairs."""
     names: str = ""
     """The part whose names can be entered."""
     fields: tuple[Field, ...] = ()
-    """Of each row, or of the group."""
+    """Fields of each row, or of the group."""
     default: Any = None
 
 
@@ -104,7 +104,7 @@ def _field(name: str, around: Mapping[str, Any], defs: Mapping[str, Any]) -> Fie
 
 
 def _resolved(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``schema`` without references, and without the null of what may be missing."""
+    """``schema`` with references resolved, and without the null of optional values."""
     if "anyOf" in schema:
         options = [each for each in schema["anyOf"] if each.get("type") != "null"]
         return _resolved(options[0], defs)
@@ -114,4 +114,4 @@ def _resolved(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> Mapping[str
 
 
 FIELDS: Final = {key: fields(part) for key, part in PARTS.items()}
-"""Of every part, by its key."""
+"""The fields of every part, by its key."""

@@ -1,4 +1,4 @@
-"""What can be asked of zone management."""
+"""The API routes of zone management."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _MOST_EVENTS: Final = 100
 _MOST_PROBLEMS: Final = 200
 _MOST_NUMBERS: Final = 50
 _NEW: Final = ("organisations", "trees", "domains")
-"""Parts to which administrators alone add."""
+"""Parts to which only administrators add."""
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 Below = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 
 
 def _reader(request: Request) -> SignedIn:
-    """Who asks."""
+    """The user of a request."""
     desk: Desk = request.app.state.voice
     return desk.signed_in(request)
 
 
 def _changer(request: Request) -> SignedIn:
-    """Who asks for a change, in a form of this page."""
+    """The user of a request for a change, which comes from a form of this page."""
     who = _reader(request)
     if not hmac.compare_digest(request.headers.get(FORM_HEADER, "").encode(), who.form_key.encode()):
         raise NotSignedIn("this form is from another session: load the page again")
@@ -88,7 +88,7 @@ def _sessions(desk: Desk) -> APIRouter:
             path="/api/voice",
             httponly=True,
             samesite="strict",
-            # Browsers take such cookies over TLS alone; on this host itself nobody listens between.
+            # Browsers accept such cookies only over TLS, which this host itself does not need.
             secure=request.url.scheme == "https" or request.url.hostname not in _LOOPBACK,
         )
         return response
@@ -241,7 +241,7 @@ def _publishing(desk: Desk) -> APIRouter:
         if not who.account.may_publish:
             why_not = "You may not publish; ask an administrator."
         elif desk.target is None:
-            why_not = "This service publishes nowhere: it was started without --voice-zones."
+            why_not = "This service has no folder for zones: it was started without --voice-zones."
         return asking.Unpublished(
             head=found.head,
             serial=None if found.before is None else found.before.serial,
@@ -266,7 +266,7 @@ def _publishing(desk: Desk) -> APIRouter:
 
 
 def _explain(app: FastAPI) -> None:
-    """Refusals with what a form shows of them."""
+    """Answer refusals with what a form shows about them."""
 
     @app.exception_handler(Refused)
     def refused(request: Request, error: Refused) -> Response:

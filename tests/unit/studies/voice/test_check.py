@@ -72,12 +72,12 @@ ADMITS = (("  two: {title: Two}", "  two: {title: Two, admits: []}"),)
         (
             "address: 192.0.2.5,",
             "address: 192.0.2.5, organisation: two,",
-            "comes to desk by core: desk is an endpoint, and takes every call",
+            "reaches desk through core: desk is an endpoint and accepts every call",
         ),
         (
             "gw: {kind: gateway,",
             "gw: {kind: gateway, organisation: two,",
-            "comes to gw by core: gw takes them for calls of core",
+            "reaches gw through core: gw takes it for a call from core",
         ),
     ],
     ids=["endpoint", "gateway"],
@@ -88,7 +88,7 @@ def test_a_rule_that_no_engine_enforces_is_told_with_the_way_round_it(
     text = changed(*ADMITS, (old, new))
     (finding,) = (each for each in found(text) if each.code == "not enforced")
     assert (finding.severity, finding.place) == ("warning", f"plan.yaml:{line_of(text, '  two: {title')}")
-    assert finding.reason.startswith("two does not admit one, and a call of phone to +420")
+    assert finding.reason.startswith("two does not admit one, but a call from phone to +420")
     assert finding.reason.endswith(reason)
 
 

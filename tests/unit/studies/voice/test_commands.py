@@ -56,9 +56,9 @@ def test_a_number_that_leads_nowhere_ends_with_no(voice: Voice, plan: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("route", "abc"), "'abc' is no number"),
+        (("route", "abc"), "'abc' is not a number"),
         (("route", "+420", "--caller", "nobody"), "there is no engine 'nobody'"),
-        (("route", "+420", "--date", "tomorrow"), "'tomorrow' is no day"),
+        (("route", "+420", "--date", "tomorrow"), "'tomorrow' is not a date"),
         (("zones", "--zone", "example.org"), "the plan has no zone 'example.org'"),
     ],
 )
@@ -126,7 +126,7 @@ def test_the_difference_of_plans_is_told_by_prefix(voice: Voice, plan: Path, tmp
     answer = voice("diff", plan, other, *ON)
     assert answer.code == 0
     assert answer.out.splitlines()[0] == "+420222..."
-    assert answer.out.splitlines()[-1] == "1 set of numbers goes another way."
+    assert answer.out.splitlines()[-1] == "1 set of numbers is routed differently."
     [change] = voice("diff", plan, other, "--json", *ON).json["changes"]
     assert (change["prefix"], change["itself"], change["longer"], change["except"]) == (
         "+420222",
@@ -134,7 +134,7 @@ def test_the_difference_of_plans_is_told_by_prefix(voice: Voice, plan: Path, tmp
         True,
         [],
     )
-    assert voice("diff", plan, plan, *ON).out == "No number goes another way.\n"
+    assert voice("diff", plan, plan, *ON).out == "No number is routed differently.\n"
 
 
 def test_one_plan_on_two_days_is_compared_with_itself(voice: Voice, plan: Path) -> None:

@@ -252,12 +252,12 @@ def test_a_proxy_counts_the_calls_of_organisations_with_a_limit_and_of_no_other(
         (
             "gw: {kind: gateway,",
             "gw: {kind: gateway, trees: [public],",
-            "is an Asterisk, and its files ask no tree",
+            "is an Asterisk gateway, which cannot query trees",
         ),
         (
             '{at: gw, arriving: sip, prefix: "+", to: gk}',
             '{at: gw, arriving: sip, prefix: "+", to: [gk, pbx]}',
-            "gw registers with gk, and an Asterisk then asks it about every call by H.323",
+            "gw registers with gk, so Asterisk asks gk about every H.323 call",
         ),
         (
             "codecs: [alaw], organisation",

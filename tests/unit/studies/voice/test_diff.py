@@ -40,7 +40,7 @@ def test_a_removed_route_leaves_out_what_a_longer_one_keeps() -> None:
     after = network((ROUTE, longer.splitlines(keepends=True)[1]))
     [change] = differences(before, after)
     assert (change.prefix, change.itself, change.longer, change.but) == ("+420222", True, True, "7")
-    assert change.numbers == "+420222..., but for +4202227"
+    assert change.numbers == "+420222..., except +4202227"
     assert str(change.after) == "phone > SIP > core: no route"
 
 
@@ -71,7 +71,7 @@ def test_expressions_that_tell_too_much_apart_are_refused(monkeypatch: pytest.Mo
         "address: 192.0.2.2,",
         "address: 192.0.2.2, rewrite: [{match: '(1|2)[0-9]{3,6}$', replace: '+420\\1'}],",
     )
-    with pytest.raises(InputError, match="tell more than 500 sets of numbers apart"):
+    with pytest.raises(InputError, match="distinguish more than 500 sets of numbers"):
         differences(network(), network(rule))
 
 

@@ -80,8 +80,8 @@ def test_a_record_behind_one_that_can_be_used_is_not_followed() -> None:
         (
             "[{service: E2U+sip, uri: 'sip:\\1@desk.example.net'}]",
             "[{refer: public}]",
-            "the record refers to tree inner, whose entry for +420111000001 refers on: proxies follow one "
-            "such record",
+            "the record refers to tree inner, whose entry for +420111000001 refers on: proxies follow only "
+            "one such record",
         ),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_forwarded_call_is_decided_again_where_it_came_from() -> None:
     net = network(FORWARDS, TO_GATEWAY)
     way = planned(net, "+420111000001")
     assert way.engines == ("phone", "core", "gw", "gk", "pbx")
-    assert "forwards the call to +420222000001 (302): core decides again" in map(words.step, way.steps)
+    assert "forwards the call to +420222000001 (302): core routes it again" in map(words.step, way.steps)
     assert [finding.code for finding in check(net)] == ["test"]  # which demands desk
 
 

@@ -87,14 +87,14 @@ def test_a_server_that_refuses_the_transfer_is_told(
     answer = voice("import", "0.2.4.e164.arpa", "--server", where, "--tree", "public")
     assert answer.code == InputError.exit_code
     assert "0.2.4.e164.arpa at 127.0.0.1, port" in answer.err
-    assert "REFUSED; the server must have the zone, and allow this host to transfer it" in answer.err
+    assert "REFUSED; the server must have the zone and allow this host to transfer it" in answer.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("--server", "ns.example.net"), "'ns.example.net' is no address"),
-        (("--server", "127.0.0.1:0"), "is no address"),
+        (("--server", "ns.example.net"), "'ns.example.net' is not an address"),
+        (("--server", "127.0.0.1:0"), "is not an address"),
         (("--server", "127.0.0.1", "--origin", "e164.arpa"), "--origin is for zone files"),
     ],
 )

@@ -59,6 +59,6 @@ CHECKS: Final[tuple[Callable[[Network], Iterator[Finding]], ...]] = (
 
 
 def check(network: Network) -> list[Finding]:
-    """All findings in the order of their places; of one kind about one thing at most a few."""
+    """All findings in the order of their places, with a limited number of each kind."""
     found = [finding for each in CHECKS for finding in each(network)]
     return sorted(limited(found), key=Finding.key)

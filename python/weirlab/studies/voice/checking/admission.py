@@ -1,4 +1,4 @@
-"""Rules of admission: which of them no engine enforces."""
+"""Admission rules that no engine enforces."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from weirlab.studies.voice.routing import Network, Way
 from weirlab.studies.voice.routing.calls import calls
 
 _MOST_NUMBERS: Final = 200
-"""Numbers that are called on paper for this check; of a plan with many routes, the first ones."""
+"""Numbers whose calls this check traces; in a plan with many routes, the first ones."""
 _MOST_WAYS: Final = 8
 
 
 def unenforced(network: Network) -> Iterator[Finding]:
-    """Engines know who calls by the address that a call comes from, and it may come from another engine."""
+    """Engines know callers by the source address of a call, which may be that of another engine."""
     if all(each.admits is None for each in network.plan.organisations.values()):
         return
     if not can_walk(network):
@@ -39,7 +39,7 @@ def unenforced(network: Network) -> Iterator[Finding]:
 
 
 def _callers(network: Network) -> list[str]:
-    """One endpoint of each organisation at each home, and by each protocol."""
+    """One endpoint of each organisation for each home and protocol."""
     found: dict[tuple[object, ...], str] = {}
     for name, engine in network.plan.engines.items():
         if engine.kind == "endpoint" and engine.home is not None and engine.organisation is not None:
@@ -57,10 +57,10 @@ def _numbers(network: Network) -> Iterator[str]:
 
 
 def _refuses(network: Network, caller: Engine, way: Way) -> bool:
-    """Does the engine that is to refuse a call know whose it is?
+    """Does the engine that must refuse a call know whose call it is?
 
-    It knows callers of its own. Gatekeepers name a telephone that has asked them to each other, and it then
-    calls a gateway by itself.
+    It knows its own callers. Gatekeepers tell each other which telephone asks, and the telephone then
+    calls the gateway directly.
     """
     end = network.plan.engines[way.end.engine]
     if end.kind == "endpoint":
@@ -73,13 +73,13 @@ def _refuses(network: Network, caller: Engine, way: Way) -> bool:
 def _unseen(network: Network, caller: str, organisation: str, here: str, there: str, number: str) -> Finding:
     by = network.plan.engines[there].organisation or ""
     if network.plan.engines[there].kind == "endpoint":
-        reason = f"{there} is an endpoint, and takes every call"
+        reason = f"{there} is an endpoint and accepts every call"
     else:
-        reason = f"{there} takes them for calls of {here}"
+        reason = f"{there} takes it for a call from {here}"
     return warning(
         "not enforced",
         network.book.at("organisations", by, "admits"),
-        f"{by} does not admit {organisation}, and a call of {caller} to {number} comes to {there} by {here}: "
-        f"{reason}",
-        f"bar these numbers for {organisation}: the home of {caller} then refuses them",
+        f"{by} does not admit {organisation}, but a call from {caller} to {number} reaches {there} through "
+        f"{here}: {reason}",
+        f"bar these numbers for {organisation}: the home of {caller} then rejects the calls",
     )

@@ -13,7 +13,7 @@ from weirlab.studies.voice.routing.words import PROTOCOLS
 
 
 def addresses(network: Network) -> Iterator[Finding]:
-    """Every engine has an address, and a socket of its own."""
+    """Every engine has an address, and no two engines share a socket."""
     plan, at = network.plan, network.book.at
     sockets: dict[tuple[str, int, bool], tuple[str, Protocol]] = {}
     for name, engine in plan.engines.items():
@@ -38,7 +38,7 @@ def addresses(network: Network) -> Iterator[Finding]:
 
 
 def hand_over(network: Network) -> Iterator[Finding]:
-    """Who takes numbers for a foreign protocol speaks it, and that of the engine, too."""
+    """A gateway that takes calls for a foreign protocol speaks it, and a protocol of the engine."""
     plan, at = network.plan, network.book.at
     for name, engine in plan.engines.items():
         for protocol, other in engine.hand_over.items():
@@ -49,14 +49,14 @@ def hand_over(network: Network) -> Iterator[Finding]:
                 yield error(
                     "hand over",
                     place,
-                    f"{name} speaks {PROTOCOLS[protocol]} itself: nothing is handed over",
+                    f"{name} speaks {PROTOCOLS[protocol]} itself, so nothing is handed over",
                     "remove it",
                 )
             elif gateway.kind != "gateway" or protocol not in gateway.speaks:
                 yield error(
                     "hand over",
                     place,
-                    f"{other} is to take calls for {PROTOCOLS[protocol]}, and is {_a(gateway.kind)} that "
+                    f"{other} cannot take calls for {PROTOCOLS[protocol]}: it is {_a(gateway.kind)} that "
                     f"speaks {spoken}",
                     f"name a gateway that speaks {PROTOCOLS[protocol]}",
                 )
@@ -64,13 +64,13 @@ def hand_over(network: Network) -> Iterator[Finding]:
                 yield error(
                     "hand over",
                     place,
-                    f"{other} speaks {spoken}, and {name} can reach it by {PROTOCOLS[engine.speaks[0]]} only",
-                    f"name a gateway that speaks {PROTOCOLS[engine.speaks[0]]}, too",
+                    f"{other} speaks {spoken}, but {name} can only use {PROTOCOLS[engine.speaks[0]]}",
+                    f"name a gateway that also speaks {PROTOCOLS[engine.speaks[0]]}",
                 )
 
 
 def homes(network: Network) -> Iterator[Finding]:
-    """Callers have a home, and it routes."""
+    """Every caller has a home that routes."""
     plan, at = network.plan, network.book.at
     callers = {plan.caller: at("caller")}
     for i, test in enumerate(plan.tests):
@@ -81,8 +81,8 @@ def homes(network: Network) -> Iterator[Finding]:
             yield error(
                 "no home",
                 place,
-                f"{name} is to call, and has no home",
-                "say under home: of the endpoint where its calls go",
+                f"{name} makes calls, but has no home",
+                "set home: of the endpoint to the engine that routes its calls",
             )
     for name, engine in plan.engines.items():
         if engine.home is None:
@@ -99,14 +99,14 @@ def homes(network: Network) -> Iterator[Finding]:
             yield error(
                 "no protocol",
                 at("engines", name, "home"),
-                f"{name} speaks {named(PROTOCOLS[p] for p in engine.speaks)}, and its home {engine.home} "
+                f"{name} speaks {named(PROTOCOLS[p] for p in engine.speaks)}, but its home {engine.home} "
                 f"speaks {named(PROTOCOLS[p] for p in home.speaks)}",
                 "name a home that speaks its protocol",
             )
 
 
 def registrations(network: Network) -> Iterator[Finding]:
-    """Gateways and telephones of H.323 register with one gatekeeper."""
+    """A gateway or telephone that speaks H.323 registers with a single gatekeeper."""
     for name, engine in network.plan.engines.items():
         keepers = network.gatekeepers[name]
         registers = telephone.is_one(engine) or (engine.kind == "gateway" and "h323" in engine.speaks)
@@ -114,13 +114,13 @@ def registrations(network: Network) -> Iterator[Finding]:
             yield error(
                 "two gatekeepers",
                 network.book.at("engines", name),
-                f"{name} has routes with the gatekeepers {named(keepers)}, and registers with one",
-                "leave one of them; gatekeepers can have routes to each other",
+                f"{name} has routes with the gatekeepers {named(keepers)}, but can register with only one",
+                "keep the routes with one of them; gatekeepers can have routes to each other",
             )
 
 
 def rewrites(network: Network) -> Iterator[Finding]:
-    """Every rule for arriving numbers is an expression and gives something to route."""
+    """Every rewrite rule is a valid expression and gives a number that can be routed."""
     for name, engine in network.plan.engines.items():
         for i, rule in enumerate(engine.rewrite):
             place = network.book.at("engines", name, "rewrite", i)
@@ -130,7 +130,7 @@ def rewrites(network: Network) -> Iterator[Finding]:
                 yield error(
                     "bad regexp",
                     place,
-                    f"{rule.match} to {rule.replace} is no rule: {wrong}",
+                    f"{rule.match} to {rule.replace} is not a valid rule: {wrong}",
                     r"write POSIX extended regular expressions, such as ^00(.*)$ and +\1",
                 )
                 continue
@@ -140,7 +140,7 @@ def rewrites(network: Network) -> Iterator[Finding]:
                 yield error(
                     "bad rewrite",
                     place,
-                    f"{rule.replace} is what comes out, and no international number begins like that",
+                    f"the result {rule.replace} does not begin like an international number",
                     r"begin it with + and a country code, such as +420\1",
                 )
 

@@ -1,4 +1,4 @@
-"""Entries of ENUM: twice, in no zone, hidden, or with holes."""
+"""ENUM entries: duplicated, outside the zone, hidden, or with holes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weirlab.studies.voice.routing import Network
 
 
 def duplicates(network: Network) -> Iterator[Finding]:
-    """A name of a tree has one entry on any day."""
+    """A name in a tree has at most one entry on any day."""
     plan, at = network.plan, network.book.at
     seen: dict[tuple[str, str, str], list[int]] = {}
     for i, entry in network.each_entry():
@@ -29,7 +29,7 @@ def duplicates(network: Network) -> Iterator[Finding]:
 
 
 def outside_zone(network: Network) -> Iterator[Finding]:
-    """Names lie in the zone that is written."""
+    """Every entry lies in the zone of its tree."""
     plan, at = network.plan, network.book.at
     for name, tree in plan.trees.items():
         top = digits_below(tree.origin, tree.suffix)
@@ -52,7 +52,7 @@ def outside_zone(network: Network) -> Iterator[Finding]:
 
 
 def hidden_by_routes(network: Network) -> Iterator[Finding]:
-    """An entry counts where an engine that asks has no route for its numbers."""
+    """An entry is used only if an engine that queries its tree has no route for its numbers."""
     plan, at = network.plan, network.book.at
     asking: dict[str, list[str]] = {name: [] for name in plan.trees}
     for name, engine in plan.engines.items():
@@ -73,13 +73,13 @@ def hidden_by_routes(network: Network) -> Iterator[Finding]:
                 "hidden",
                 at("enum", i),
                 f"no engine asks tree {entry.tree} for +{entry.digits}: the route for +{first[0]} at "
-                f"{engines[0]} ({line(at('routes', first[1]))}) goes before it",
+                f"{engines[0]} ({line(at('routes', first[1]))}) takes precedence",
                 "remove the route, or the entry",
             )
 
 
 def holes(network: Network) -> Iterator[Finding]:
-    """Below a wildcard, a longer name takes away numbers that it does not answer for (RFC 4592, 2.2.2)."""
+    """A longer name below a wildcard hides numbers for which nothing then answers (RFC 4592, 2.2.2)."""
     plan, at = network.plan, network.book.at
     if network.scope is not None and not network.scope.get("enum"):
         return
@@ -88,7 +88,7 @@ def holes(network: Network) -> Iterator[Finding]:
             continue
         found: dict[tuple[int, int], list[str]] = {}
         for hole in tree.holes():
-            # What goes on behind a whole number is dialled by nobody.
+            # Nobody dials digits beyond a whole number.
             if hole.digits != plan.enum[hole.cause].digits:
                 found.setdefault((hole.prefix, hole.cause), []).append(hole.digits)
         for (prefix, cause), digits in found.items():
@@ -100,6 +100,6 @@ def holes(network: Network) -> Iterator[Finding]:
                 at("enum", cause),
                 f"{punch.key} +{punch.digits} hides the wildcard of +{entry.digits} "
                 f"({line(at('enum', prefix))}) in "
-                f"tree {name}: other numbers that continue {lost}{more} get no answer (RFC 4592)",
+                f"tree {name}: other numbers that begin with {lost}{more} get no answer (RFC 4592)",
                 f"add entries for these prefixes, or fill_holes: true to tree {name}",
             )

@@ -1,4 +1,4 @@
-"""What a check has to say."""
+"""The findings of checks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final, Literal
 Severity = Literal["error", "warning"]
 
 MOST_OF_A_KIND: Final = 20
-"""Findings with one code that are told; the last one says how many more there are."""
+"""Findings that are reported per code; the last one says how many more there are."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A mistake, or what looks like one."""
+    """A mistake, or something that looks like one."""
 
     severity: Severity
     code: str
@@ -26,18 +26,18 @@ class Finding:
     proposal: str
 
     def key(self) -> tuple[str, int, str]:
-        """Findings in this order are in that of the files."""
+        """A sort key: the order of the files and their lines."""
         file, _, line = self.place.rpartition(":")
         return file, int(line), self.code
 
 
 def error(code: str, place: str, reason: str, proposal: str) -> Finding:
-    """What keeps calls from going where the plan says."""
+    """A finding about something that keeps calls from going where the plan says."""
     return Finding("error", code, place, reason, proposal)
 
 
 def warning(code: str, place: str, reason: str, proposal: str) -> Finding:
-    """What works, and hardly as it was meant."""
+    """A finding about something that works, but probably not as intended."""
     return Finding("warning", code, place, reason, proposal)
 
 

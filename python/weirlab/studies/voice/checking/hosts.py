@@ -1,4 +1,4 @@
-"""Names: zones, name servers, service points, the hosts of URIs."""
+"""Names: zones, name servers, service points and the hosts of URIs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from weirlab.studies.voice.routing.words import PROTOCOLS
 
 
 def zones(network: Network) -> Iterator[Finding]:
-    """There is what a zone begins with, and each zone once."""
+    """There is a dns section if there are zones, and each zone is defined once."""
     plan, at = network.plan, network.book.at
     if plan.dns is None and (plan.trees or plan.domains):
         yield error(
             "no dns",
             at("trees" if plan.trees else "domains"),
-            "there are zones, and no dns section says who serves them",
+            "there are zones, but no dns section names their servers",
             "add dns: with primary, the name server, and contact, an e-mail address",
         )
     seen: dict[str, str] = {}
@@ -32,7 +32,7 @@ def zones(network: Network) -> Iterator[Finding]:
             place = at(section, name)
             if origin in seen:
                 yield error(
-                    "zone", place, f"zone {origin} is written in {line(seen[origin])} already", "join the two"
+                    "zone", place, f"zone {origin} is already defined in {line(seen[origin])}", "merge them"
                 )
             seen.setdefault(origin, place)
     for name, domain in plan.domains.items():
@@ -90,7 +90,7 @@ def service_points(network: Network) -> Iterator[Finding]:
             here = [engine for engine in plan.engines.values() if engine.address == address]
             protocol = next(p for p in ("sip", "h323") if serves(service, p))
             ports = {engine.port(protocol) for engine in here if protocol in engine.speaks}
-            # The location service of a gatekeeper is another port than that of calls.
+            # A gatekeeper's location service has a different port from calls.
             if here and service.service != "h323ls" and service.port not in ports:
                 listening = f"port {min(ports)}" if ports else "no port"
                 yield error(
@@ -120,7 +120,7 @@ def _takes(engine: Engine, service: Service, domain: Domain) -> bool:
 
 
 def uris(network: Network) -> Iterator[Finding]:
-    """The host in the URI of a record leads somewhere."""
+    """The host in the URI of a record can be resolved."""
     plan, at, names = network.plan, network.book.at, network.names
     told: set[tuple[str, str]] = set()
     for i, entry in network.each_entry():
@@ -158,14 +158,14 @@ def uris(network: Network) -> Iterator[Finding]:
                 yield warning(
                     "no srv",
                     place,
-                    f"{uri.scheme} URIs lead to {uri.host}, which has an address and no SRV record: there "
-                    "is one target and no fall-back",
+                    f"{uri.scheme} URIs lead to {uri.host}, which has an address but no SRV record: there "
+                    "is only one target, without a fall-back",
                     f"add a service {_service(protocol)} to domain {uri.host}",
                 )
 
 
 def engine_names(network: Network) -> Iterator[Finding]:
-    """Hosts of engines lie in zones of the plan, and mean one address."""
+    """Hosts of engines lie in zones of the plan, and each has one address."""
     plan, at, names = network.plan, network.book.at, network.names
     for name, engine in plan.engines.items():
         if engine.host is None:
@@ -189,5 +189,5 @@ def engine_names(network: Network) -> Iterator[Finding]:
 
 
 def _service(protocol: Protocol) -> str:
-    """What a service point for a protocol is called."""
+    """The name of a service point for a protocol."""
     return "h323cs" if protocol == "h323" else protocol

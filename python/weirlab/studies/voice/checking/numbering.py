@@ -19,7 +19,7 @@ def too_long(network: Network) -> Iterator[Finding]:
             yield error(
                 "too long",
                 at(*location),
-                f"{text} has {digits} digits, and an international number has at most {MOST_DIGITS} (E.164)",
+                f"{text} has {digits} digits, but an international number has at most {MOST_DIGITS} (E.164)",
                 "shorten it: country code and national number, without a prefix for dialling abroad",
             )
     for i, numbers in network.each_range():
@@ -27,14 +27,14 @@ def too_long(network: Network) -> Iterator[Finding]:
             yield error(
                 "too long",
                 at("ranges", i, "digits"),
-                f"numbers of {numbers.digits} digits, and an international number has at most {MOST_DIGITS} "
+                f"numbers of {numbers.digits} digits, but an international number has at most {MOST_DIGITS} "
                 "(E.164)",
                 "count the digits of a whole number, country code included, without +",
             )
 
 
 def _numbers(network: Network) -> Iterator[tuple[str, Location]]:
-    """Numbers and prefixes wherever they stand."""
+    """All numbers and prefixes of the plan, with their locations."""
     plan = network.plan
     for i, numbers in network.each_range():
         yield numbers.prefix, ("ranges", i, "prefix")
@@ -64,7 +64,7 @@ def lengths(network: Network) -> Iterator[Finding]:
             yield error(
                 "wrong length",
                 at("enum", i, entry.key),
-                f"the {kind} +{entry.digits} has {have} digits, and numbers of the range "
+                f"the {kind} +{entry.digits} has {have} digits, but numbers of the range "
                 f"{plan.ranges[found[1]].prefix} have {wanted}",
                 "correct the number, or digits of the range",
             )
@@ -75,8 +75,8 @@ def lengths(network: Network) -> Iterator[Finding]:
             yield error(
                 "wrong length",
                 at("routes", i, "prefix"),
-                f"the prefix {route.prefix} has {len(route.prefix) - 1} digits, and whole numbers of its "
-                f"range have {wanted}: it fits none",
+                f"the prefix {route.prefix} has {len(route.prefix) - 1} digits, but whole numbers of its "
+                f"range have {wanted}, so it matches none",
                 "correct the prefix, or digits of the range",
             )
 
@@ -91,7 +91,7 @@ def owners(network: Network) -> Iterator[Finding]:
             known = plan.ranges[other]
             if known.meets(numbers):
                 where = line(at("ranges", other))
-                told = f"range {numbers.prefix} is listed in {where} already"
+                told = f"range {numbers.prefix} is already listed in {where}"
                 if known.owner != numbers.owner:
                     told = f"range {numbers.prefix} belongs to {numbers.owner} here, "
                     told += f"and to {known.owner} in {where}"
@@ -103,7 +103,7 @@ def owners(network: Network) -> Iterator[Finding]:
         around = plan.ranges[outer[1]] if outer else None
         if numbers.delegated_by is not None and (around is None or around.owner != numbers.delegated_by):
             belongs = (
-                f"{around.prefix} around it belongs to {around.owner}" if around else "no range is around it"
+                f"{around.prefix} around it belongs to {around.owner}" if around else "no range contains it"
             )
             yield error(
                 "owners",
@@ -129,13 +129,13 @@ def foreign_entries(network: Network) -> Iterator[Finding]:
             yield error(
                 "owners",
                 network.book.at("enum", i),
-                f"+{entry.digits} is an entry of {entry.owner}, and the number belongs to {owner}",
+                f"+{entry.digits} is an entry of {entry.owner}, but the number belongs to {owner}",
                 "remove the entry, correct its owner, or delegate the range",
             )
 
 
 def unowned(network: Network) -> Iterator[Finding]:
-    """Where there are ranges, numbers lie in one of them, or around one."""
+    """If the plan has ranges, every number lies in one of them, and every prefix in or around one."""
     plan, at = network.plan, network.book.at
     if not plan.ranges:
         return
@@ -154,7 +154,7 @@ def unowned(network: Network) -> Iterator[Finding]:
 
 
 def validity(network: Network) -> Iterator[Finding]:
-    """What has expired, and what never holds."""
+    """Nothing has expired, or has dates that exclude every day."""
     at, day = network.book.at, network.day
     sections: tuple[tuple[str, str, Iterator[tuple[int, Limited]]], ...] = (
         ("ranges", "range", network.each_range()),
@@ -169,13 +169,13 @@ def validity(network: Network) -> Iterator[Finding]:
                 yield error(
                     "validity",
                     at(section, i, "valid_until"),
-                    f"the {what} holds from {each.valid_from} until {each.valid_until}: on no day",
-                    "exchange the two dates",
+                    f"the {what} is valid from {each.valid_from} until {each.valid_until}, which is never",
+                    "swap the two dates",
                 )
             elif each.expired(day):
-                make, told = (warning, "it is left out")
+                make, told = (warning, "it is ignored")
                 if section == "ranges":
-                    make, told = error, "its numbers have no owner any more"
+                    make, told = error, "its numbers no longer have an owner"
                 yield make(
                     "expired",
                     at(section, i, "valid_until"),

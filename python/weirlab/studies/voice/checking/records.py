@@ -12,7 +12,7 @@ from weirlab.studies.voice.routing.names import SCHEMES, Uri, enumservices, lead
 
 
 def expressions(network: Network) -> Iterator[Finding]:
-    """Every regexp is one, matches its numbers, and gives a URI of its service with the number in it."""
+    """Every regexp is valid, matches its numbers, and gives a URI of its service with the number in it."""
     for i, entry in network.each_entry():
         for j, record in enumerate(entry.naptr):
             place = network.book.at("enum", i, "naptr", j)
@@ -26,7 +26,7 @@ def expressions(network: Network) -> Iterator[Finding]:
                 yield error(
                     "bad regexp",
                     place,
-                    f"{record.expression} is no substitution expression: {wrong}",
+                    f"{record.expression} is not a valid substitution expression: {wrong}",
                     r"write it as !^\+(.*)$!sip:\1@example.net!, in POSIX extended regular expressions (RFC "
                     r"3402)",
                 )
@@ -35,8 +35,8 @@ def expressions(network: Network) -> Iterator[Finding]:
                 yield warning(
                     "not anchored",
                     place,
-                    f"the pattern {substitution.pattern.text} may match in the middle of a number; what it "
-                    "leaves out is lost",
+                    f"the pattern {substitution.pattern.text} can match in the middle of a number; the "
+                    "other digits are then lost",
                     "begin it with ^ and end it with $",
                 )
             yield from _result(entry, record, substitution, place)
@@ -56,8 +56,8 @@ def _referral(network: Network, entry: Entry, tree: str, place: str) -> Iterator
             "refers on",
             place,
             f"the record refers to tree {tree}, whose entry for +{entry.digits} refers on: proxies follow "
-            "one such record",
-            "refer to the last tree at once",
+            "only one such record",
+            "refer to the last tree directly",
         )
 
 
@@ -67,7 +67,7 @@ def _service(record: Naptr, place: str) -> Iterator[Finding]:
         yield error(
             "bad service",
             place,
-            f"{record.service} is no service of ENUM (RFC 6116, 3.4.3)",
+            f"{record.service} is not an ENUM service (RFC 6116, 3.4.3)",
             "write it as E2U+sip or E2U+h323",
         )
     elif leads_to(record.service) is None:
@@ -88,9 +88,9 @@ def _result(entry: Entry, record: Naptr, substitution: Substitution, place: str)
         yield warning(
             "matches some",
             place,
-            f"the pattern {substitution.pattern.text} does not treat all numbers that continue "
-            f"+{entry.digits} alike: the next digit matters ({digits})",
-            "give these numbers entries of their own",
+            f"the pattern {substitution.pattern.text} treats the numbers that begin with "
+            f"+{entry.digits} differently, depending on the next digit ({digits})",
+            "add separate entries for these numbers",
         )
         return
     shown = number.replace(TAIL, "...")
@@ -109,29 +109,29 @@ def _result(entry: Entry, record: Naptr, substitution: Substitution, place: str)
         yield error(
             "bad rewrite",
             place,
-            f"{shown} becomes {told}, with a backslash in it",
-            r"write \1 with one backslash in a plan; in the zone it is doubled by itself",
+            f"{shown} becomes {told}, which contains a backslash",
+            r"write \1 with one backslash in a plan; Weir doubles it in the zone",
         )
     elif uri is None:
         yield error(
             "bad rewrite",
             place,
-            f"{shown} becomes {told}, which is no URI",
+            f"{shown} becomes {told}, which is not a URI",
             r"the replacement is a whole URI, such as sip:\1@example.net",
         )
     elif wanted is not None and SCHEMES.get(uri.scheme) != wanted:
         yield error(
             "bad rewrite",
             place,
-            f"{record.service} promises a {_scheme(wanted)} URI, and {shown} becomes {told}",
+            f"{record.service} promises a {_scheme(wanted)} URI, but {shown} becomes {told}",
             "correct the service or the URI",
         )
     elif wanted in ("sip", "h323") and uri.number != number:
         yield warning(
             "changes number",
             place,
-            f"{shown} becomes {told}: the URI does not hold the number that was asked for",
-            r"use ^\+(.*)$ and \1 for the whole number, unless another one is meant",
+            f"{shown} becomes {told}: the URI does not contain the number that was looked up",
+            r"use ^\+(.*)$ and \1 for the whole number, unless you mean another one",
         )
 
 
@@ -140,7 +140,7 @@ def _scheme(wanted: str) -> str:
 
 
 def order(network: Network) -> Iterator[Finding]:
-    """Order and preference leave no choice open, and fall-backs are looked at by every client."""
+    """Order and preference leave no ambiguity, and every client tries the fall-backs."""
     for i, entry in network.each_entry():
         if len(entry.naptr) == 1:
             continue
@@ -164,8 +164,8 @@ def order(network: Network) -> Iterator[Finding]:
                 yield warning(
                     "order",
                     place,
-                    f"{record.service} of {entry.key} +{entry.digits} has order {before} and "
+                    f"{record.service} of {entry.key} +{entry.digits} has records of order {before} and "
                     f"{record.order}: a client "
-                    f"that keeps to RFC 3403 takes order {before} and never looks at {record.order}",
+                    f"that follows RFC 3403 uses order {before} and never tries {record.order}",
                     "give them one order and different preferences (RFC 5483, 3)",
                 )

@@ -1,4 +1,4 @@
-"""Routes: prefixes that others hide, and routes that no call can take."""
+"""Routes: prefixes hidden by others, and routes that no call can take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weirlab.studies.voice.routing.words import PROTOCOLS
 
 
 def duplicates(network: Network) -> Iterator[Finding]:
-    """One route per engine, protocol and prefix on any day; and each target once."""
+    """At most one route per engine, protocol and prefix on any day, and each target once."""
     plan, at = network.plan, network.book.at
     seen: dict[tuple[str, str | None, str], list[int]] = {}
     for i, route in network.each_route():
@@ -21,9 +21,9 @@ def duplicates(network: Network) -> Iterator[Finding]:
                 yield error(
                     "duplicate",
                     at("routes", i),
-                    f"{route.prefix} at {route.at} is routed in {line(at('routes', other))} already: this "
-                    "route is never used",
-                    "remove one of them; several targets for one prefix stand in one list under to",
+                    f"{route.prefix} at {route.at} already has a route in {line(at('routes', other))}: this "
+                    "one is never used",
+                    "remove one of them; list several targets for one prefix under to of one route",
                 )
                 break
         same.append(i)
@@ -32,13 +32,13 @@ def duplicates(network: Network) -> Iterator[Finding]:
                 yield error(
                     "duplicate",
                     at("routes", i, "to"),
-                    f"{target} stands twice under to: it would be tried again after it failed",
+                    f"{target} is listed twice under to: it would be tried again after it has failed",
                     "name it once",
                 )
 
 
 def shadowed(network: Network) -> Iterator[Finding]:
-    """A prefix of which every continuation has a longer prefix decides nothing."""
+    """Longer prefixes do not cover all numbers of a prefix, which would then never be used."""
     for table, prefix, index in network.deciding():
         if network.routes[table].is_hidden(prefix):
             yield error(
@@ -51,7 +51,7 @@ def shadowed(network: Network) -> Iterator[Finding]:
 
 
 def redundant(network: Network) -> Iterator[Finding]:
-    """A longer prefix that leads where the shorter one leads says nothing."""
+    """A longer prefix does not lead where the shorter one leads, which would make it redundant."""
     plan, at = network.plan, network.book.at
     for table, prefix, index in network.deciding():
         outer = network.routes[table].covering(prefix)
@@ -62,14 +62,14 @@ def redundant(network: Network) -> Iterator[Finding]:
             yield warning(
                 "overlapping",
                 at("routes", index),
-                f"+{prefix} at {table[0]} changes nothing: +{outer[0]} in {line(at('routes', outer[1]))} "
-                f"leads to {named(one.to)} as well",
+                f"+{prefix} at {table[0]} has no effect: +{outer[0]} in {line(at('routes', outer[1]))} "
+                f"also leads to {named(one.to)}",
                 "remove it",
             )
 
 
 def trees_never_asked(network: Network) -> Iterator[Finding]:
-    """A route for every number leaves nothing for ENUM."""
+    """No route takes every number of an engine that queries trees; some engine queries each private tree."""
     plan, at = network.plan, network.book.at
     asked = {*network.referred}
     for name, engine in plan.engines.items():
@@ -92,7 +92,7 @@ def trees_never_asked(network: Network) -> Iterator[Finding]:
 
 
 def misplaced(network: Network) -> Iterator[Finding]:
-    """Routes stand at engines that route, for protocols that these speak."""
+    """Routes belong to engines that route, for protocols that these engines speak."""
     plan, at = network.plan, network.book.at
     for i, route in network.each_route():
         engine = plan.engines[route.at]
@@ -110,13 +110,13 @@ def misplaced(network: Network) -> Iterator[Finding]:
                 yield error(
                     "misplaced",
                     at("routes", i, key),
-                    f"{key}: {protocol}, and {route.at} speaks {spoken}",
+                    f"{key}: {protocol}, but {route.at} speaks {spoken}",
                     f"correct {key}, or add the protocol to {route.at}",
                 )
 
 
 def past_gatekeepers(network: Network) -> Iterator[Finding]:
-    """A gateway that registers with a gatekeeper sends no call by H.323 to another engine by itself."""
+    """A gateway that registers with a gatekeeper sends all its H.323 calls through that gatekeeper."""
     plan, at = network.plan, network.book.at
     for (name, _), _, index in network.deciding():
         if plan.engines[name].kind != "gateway" or not network.gatekeepers[name]:

@@ -1,4 +1,4 @@
-"""Sends a call on paper for every route, every entry and every test number, and looks how it ends."""
+"""Traces a call for every route, every entry and every test number, and checks how it ends."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _PROPOSALS = {
     "no protocol": "send the call to an engine that speaks the protocol, or through a gateway first",
     "no codec": "give both a common codec, or send the call through a gateway that translates between them",
     "no route": "add a route there, or send the calls elsewhere",
-    "no number": "let rewriting, strip and prepend give an international number",
+    "no number": "make rewrite, strip and prepend produce an international number",
 }
 
 _MOST_WAYS = 8
 
 
 def ways(network: Network) -> Iterator[Finding]:
-    """No way loops, ends nowhere, or passes an engine that cannot take it; every engine is on one."""
+    """No call loops, ends nowhere, or reaches an engine that cannot take it; calls reach every engine."""
     if not can_walk(network):
         return
     told: set[tuple[object, ...]] = set()
@@ -44,10 +44,10 @@ def ways(network: Network) -> Iterator[Finding]:
             if end.good or (end.kind == "no route" and not _must_go_on(network, way, place)):
                 continue
             if end.kind == "no address":
-                continue  # The check of URIs says so.
+                continue  # The check of URIs reports this.
             if (end.kind, end.engine) in demanded:
                 continue
-            # A loop is one from wherever one enters it, and a target is wrong for whoever comes that way.
+            # A loop is the same wherever a call enters it, and a wrong target is wrong for every call.
             about = (
                 (end.kind, frozenset(end.facts["engines"]))
                 if end.kind == "loop"
@@ -67,7 +67,7 @@ def ways(network: Network) -> Iterator[Finding]:
                 "add a record for a protocol that they speak, or name a gateway under hand_over",
             )
     if network.scope is not None:
-        # Whether nothing at all leads to an engine is not seen from a part of the plan.
+        # A part of the plan does not show whether nothing at all leads to an engine.
         return
     reached = _reached(network, legs)
     for name, engine in network.plan.engines.items():
@@ -81,7 +81,7 @@ def ways(network: Network) -> Iterator[Finding]:
 
 
 def _demanded(network: Network) -> set[tuple[str, str]]:
-    """How and where calls to test numbers end that are to be refused: that is no mistake."""
+    """How and where test calls end that the plan wants refused, which is not a mistake."""
     ends: set[tuple[str, str]] = set()
     for test in network.plan.tests:
         if test.answer != 200 and network.plan.engines[test.caller or network.plan.caller].home is not None:
@@ -92,7 +92,7 @@ def _demanded(network: Network) -> set[tuple[str, str]]:
 
 
 def _reached(network: Network, legs: set[tuple[str, str]]) -> set[str]:
-    """Engines to which calls come that begin at the homes of endpoints."""
+    """Engines that calls from the homes of endpoints can reach."""
     engines = network.plan.engines
     reached = {engine.home for engine in engines.values() if engine.home is not None}
     waiting = [*reached]
@@ -110,7 +110,7 @@ def _left(way: Way) -> bool:
 
 
 def _must_go_on(network: Network, way: Way, place: Location) -> bool:
-    """Is it a mistake that no route goes on? Not for a route that takes all numbers, wrong ones, too."""
+    """Is a missing onward route a mistake? Not for a route that takes all numbers, even wrong ones."""
     if place[0] == "routes":
         return len(network.plan.routes[int(place[1])].prefix) > 1
     return _left(way)
@@ -124,15 +124,15 @@ def _bad_end(network: Network, arrival: Arrival, end: End, place: Location) -> F
 
 
 def can_walk(network: Network) -> bool:
-    """Can calls be followed on paper?"""
+    """Can calls be traced?"""
     try:
         return network.rewrites is not None
     except InputError:
-        return False  # The check of rewrites says so.
+        return False  # The check of rewrites reports this.
 
 
 def _begins(network: Network) -> Iterator[tuple[Arrival | None, Location]]:
-    """A call for every route and every entry, at each engine where it counts; None where it cannot."""
+    """A call for every route and entry, at each engine that uses it; None if the engine cannot use it."""
     plan = network.plan
     offers_at = {name: _offers(network, name) for name in plan.engines}
     for (name, arriving), prefix, index in network.deciding():
@@ -173,7 +173,7 @@ def _answering(network: Network) -> dict[str, list[tuple[int, Entry]]]:
 
 
 def example(network: Network, prefix: str, continuation: str | None) -> str | None:
-    """A number that begins with ``prefix`` and of which no longer prefix decides, of usual length."""
+    """A number of usual length that begins with ``prefix`` and matches no longer prefix."""
     if continuation is None:
         return None
     digits = prefix + continuation
@@ -183,7 +183,7 @@ def example(network: Network, prefix: str, continuation: str | None) -> str | No
 
 
 def _offers(network: Network, name: str) -> list[tuple[str, ...] | None]:
-    """Codecs with which calls may arrive: those of the endpoints at home there; None for unknown ones."""
+    """Codecs that calls may offer: those of the endpoints whose home this is; None if unknown."""
     engine = network.plan.engines[name]
     if engine.kind == "gateway" and engine.transcodes and engine.codecs:
         return [engine.codecs]
@@ -192,13 +192,13 @@ def _offers(network: Network, name: str) -> list[tuple[str, ...] | None]:
 
 
 def tests(network: Network) -> Iterator[Finding]:
-    """Test numbers go where the plan says that they go."""
+    """Calls to test numbers go where the plan expects."""
     if not can_walk(network):
         return
     plan, at = network.plan, network.book.at
     for i, test in enumerate(plan.tests):
         if plan.engines[test.caller or plan.caller].home is None:
-            continue  # The check of homes says so.
+            continue  # The check of homes reports this.
         way = planned(network, test.number, test.caller, test.meanwhile)
         wrong = []
         if way.answer != test.answer:
@@ -217,7 +217,7 @@ def tests(network: Network) -> Iterator[Finding]:
 
 
 def planned(network: Network, dialled: str, caller: str | None = None, meanwhile: int = 0) -> Way:
-    """The first way that leads somewhere, else the first of all."""
+    """The first way that leads somewhere, otherwise the first way."""
     first: Way | None = None
     for way in islice(calls(network, dialled, caller, meanwhile), _MOST_WAYS):
         if way.end.good:

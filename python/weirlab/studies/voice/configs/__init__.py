@@ -13,12 +13,12 @@ __all__ = ["configs", "put"]
 
 
 def configs(network: Network, root: str) -> dict[str, str]:
-    """All files. ``root`` is the folder where they lie when the engines run: some formats need whole paths.
+    """All files. ``root`` is their folder when the engines run, as some formats need absolute paths.
 
     Raises
     ------
     InputError
-        The plan says something that an engine cannot do; with its line.
+        The plan requires something that an engine cannot do; the message has its line.
     """
     if set(root) & set('"\n;'):
         raise InputError(

@@ -1,4 +1,4 @@
-"""Who may call what at an engine, as far as the engine knows the caller: by its address."""
+"""Admission rules at a gateway, which knows callers by their addresses."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from weirlab.studies.voice.plan.values import Protocol
 from weirlab.studies.voice.routing import Network
 
 REFUSED = "refused"
-"""The context of callers that are not admitted."""
+"""The dial-plan context of callers that are not admitted."""
 
 _NOWHERE, _REJECTED, _FULL = 1, 21, 34
 """Causes (Q.850): unallocated number, call rejected, no circuit; 404, 403 and 503 in SIP."""
 
 _WAIT = " same => n,Wait(2)"
-"""chan_ooh323 tells cause 111 in place of any other while it has not sent Call Proceeding."""
+"""chan_ooh323 sends cause 111 instead of any other before it has sent Call Proceeding."""
 
 
 def permissions(network: Network, name: str, caller: Engine) -> dict[str, bool]:
-    """By prefix, without +: may an endpoint call these numbers? Asked at its home alone; empty for yes."""
+    """May an endpoint call numbers, by prefix without +? Only its home asks; empty means yes."""
     if caller.home != name or caller.organisation is None:
         return {}
     found = network.permissions[caller.organisation]
@@ -44,7 +44,7 @@ def context(network: Network, name: str, other: str, protocol: Protocol) -> str:
 
 
 def direct(network: Network, name: str) -> list[str]:
-    """Endpoints of H.323 that a gateway has to refuse, whose calls a gatekeeper sends to it directly."""
+    """H.323 endpoints that a gateway must refuse, but whose calls a gatekeeper sends to it directly."""
     engines = network.plan.engines
     return [
         other
@@ -59,7 +59,7 @@ def direct(network: Network, name: str) -> list[str]:
 
 
 MODULES = ("func_groupcount", "func_dialplan")
-"""What the contexts of organisations need."""
+"""Modules that the contexts of organisations need."""
 
 
 def has_rules(network: Network, name: str) -> bool:
@@ -89,7 +89,7 @@ def contexts(
         yield from rewriting
         rules = {"": False, **(permissions(network, name, caller) or {"": True})}
         if rules[""] and most_calls(network, name, caller) is None:
-            # What stands here goes before what is included.
+            # Extensions here take precedence over included ones.
             yield f"include => from-{arriving}"
             del rules[""]
         for prefix, may in sorted(rules.items()):
@@ -106,7 +106,7 @@ def contexts(
 def _passing(
     network: Network, name: str, caller: Engine, pattern: str, onward: str, waits: list[str]
 ) -> Iterator[str]:
-    """A call that may be made, if there are not too many."""
+    """Lines for a call that is allowed unless there are too many."""
     most, who = most_calls(network, name, caller), caller.organisation
     goes = f"GotoIf(${{DIALPLAN_EXISTS({onward},${{EXTEN}},1)}}?{onward},${{EXTEN}},1)"
     if most is None:

@@ -20,10 +20,10 @@ MODULES = (
 )  # fmt: skip
 
 LOG: Final = "messages.log"
-"""What an instance says, in the folder ``log`` below its own."""
+"""The log of an instance, in the folder ``log`` below its own."""
 
 CALL_AGENT_PORT: Final = 2727
-"""Where a call agent of MGCP waits (RFC 3435, 3.6)."""
+"""Port of an MGCP call agent (RFC 3435, 3.6)."""
 
 _NEEDS: dict[str, Protocol] = {"chan_ooh323": "h323", "chan_mgcp": "mgcp"}
 _FAILED = '$["${DIALSTATUS}" != "CHANUNAVAIL" & "${DIALSTATUS}" != "CONGESTION"]'
@@ -33,7 +33,7 @@ def files(network: Network, name: str, root: str) -> dict[str, str]:
     """The files of one instance, whose folder is ``root``."""
     engine = network.plan.engines[name]
     if engine.trees:
-        what = f"{name} is an Asterisk, and its files ask no tree; let the proxy or the gatekeeper ask"
+        what = f"{name} is an Asterisk gateway, which cannot query trees; let the proxy or gatekeeper do it"
         raise parts.refuse(network, ("engines", name, "trees"), what)
     where = parts.place(network, "engines", name)
     head = f"; Gateway {name} of plan {network.plan.plan} ({where}), made by weir voice"
@@ -80,7 +80,7 @@ def _codecs(engine: Engine) -> list[str]:
 
 def _pjsip(network: Network, name: str) -> Iterator[str]:
     engine = network.plan.engines[name]
-    # Who does not answer is given up after 6.4 s, 64 times T1, and the next target is tried.
+    # A target that does not answer is given up after 6.4 s, 64 times T1, and the next one is tried.
     yield "[system]\ntype=system\ntimer_t1=100\ntimer_b=6400"
     yield f"[udp]\ntype=transport\nprotocol=udp\nbind={parts.address(network, name)}:{engine.port('sip')}"
     near = {*parts.feeders(network, name), *parts.targets(network, name)}
@@ -141,7 +141,7 @@ def _dial_plan(network: Network, name: str) -> Iterator[str]:
         yield f"[from-{arriving}]"
         # A SIP caller's number has its +, those of H.323 and MGCP are digits.
         plus = "+" if arriving == "sip" else ""
-        # A telephone of MGCP dials digit by digit: a number is whole when no further digit comes.
+        # An MGCP telephone dials digit by digit: a number is complete when no further digit comes.
         more = "." if arriving == "mgcp" else "!"
         rewriting = [*_rewriting(network, name, plus, more)]
         yield from rewriting

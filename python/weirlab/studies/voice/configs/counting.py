@@ -1,4 +1,4 @@
-"""How a proxy counts the calls of organisations: profiles of Kamailio's dialog module."""
+"""Counts the calls of organisations at a proxy, with profiles of Kamailio's dialog module."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def counts(network: Network, name: str) -> bool:
 
 
 def modules() -> Iterator[str]:
-    """What the script needs. A call counts from its INVITE to its BYE, or to the answer that refuses it."""
+    """Modules of the script. A call counts from its INVITE to its BYE, or to its refusal."""
     yield 'loadmodule "dialog.so"'
     yield 'modparam("dialog", "profiles_with_value", "calls")'
 

@@ -1,4 +1,4 @@
-"""A folder of generated files with a manifest that says which they are."""
+"""Writes a folder of generated files with a manifest."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ MANIFEST: Final = "manifest.json"
 def put(made: dict[str, str], folder: Path, about: dict[str, object]) -> list[str]:
     """Write ``made``, text by path, below ``folder``, and a manifest last.
 
-    What an earlier manifest names and is not made any more is removed; other files stay.
+    Files of an earlier manifest that are no longer generated are removed; other files stay.
 
     Parameters
     ----------
     about
-        What the manifest says besides the files and their digests.
+        What the manifest contains besides the files and their digests.
 
     Raises
     ------
     InputError
-        The folder holds something and no manifest: Weir did not write it.
+        The folder is not empty and has no manifest: Weir did not write it.
     """
     files.check_folder(folder, "--out")
     files.make_folder(folder)
@@ -44,7 +44,7 @@ def put(made: dict[str, str], folder: Path, about: dict[str, object]) -> list[st
 
 
 def _before(folder: Path) -> set[str]:
-    """The files of an earlier manifest."""
+    """The files named in an earlier manifest."""
     path = folder / MANIFEST
     if not path.exists():
         if any(folder.iterdir()):
@@ -58,6 +58,6 @@ def _before(folder: Path) -> set[str]:
         names = set(map(str, listed))
     except (ValueError, KeyError, TypeError):
         raise InputError(
-            f"{files.shown(path)}: this is no manifest of weir voice configs; remove it"
+            f"{files.shown(path)}: this is not a manifest of weir voice configs; remove it"
         ) from None
     return {name for name in names if not Path(name).is_absolute() and ".." not in Path(name).parts}

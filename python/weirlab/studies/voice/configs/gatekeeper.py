@@ -10,7 +10,7 @@ from weirlab.studies.voice.configs import admission, parts
 from weirlab.studies.voice.routing import Network
 
 RAS_PORT: Final = 1719
-"""Where gatekeepers take requests (H.225.0, Appendix IV)."""
+"""Port for requests to gatekeepers (H.225.0, Appendix IV)."""
 
 
 def files(network: Network, name: str, root: str) -> dict[str, str]:
@@ -52,7 +52,7 @@ def _table(network: Network, name: str) -> dict[str, object]:
 
 
 def _callers(network: Network, name: str) -> dict[str, object]:
-    """Endpoints that may not call as they like, by address."""
+    """Endpoints with admission rules, by address."""
     found: dict[str, object] = {}
     for other, caller in network.plan.engines.items():
         if caller.kind != "endpoint" or "h323" not in caller.speaks or caller.address is None:
@@ -130,7 +130,7 @@ def _gnugk(network: Network, name: str) -> Iterator[str]:
 
 
 def _neighbours(network: Network, names: list[str], prefixes: dict[str, list[str]]) -> Iterator[str]:
-    """Gatekeepers that are asked for the numbers that routes send there, and may ask themselves."""
+    """The neighbours: gatekeepers that are asked for the numbers that routes send them, and may ask."""
     if names:
         yield "[RasSrv::Neighbors]"
         yield from (f"{name}=GnuGK" for name in names)

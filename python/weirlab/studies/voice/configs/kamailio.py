@@ -14,10 +14,10 @@ MODULES = (
 )  # fmt: skip
 
 SERVICES = ("e2u+sip", "e2u+h323")
-"""Services of ENUM that the script follows, by these names alone."""
+"""ENUM services that the script follows."""
 
 FALL_BACK = "(404|408|482|483|488|5[0-9][0-9])"
-"""Answers after which the next target is tried; a callee who is busy or declines has answered."""
+"""Answers after which the next target is tried; a busy or declining callee has answered."""
 
 BEGIN = """\
 request_route {
@@ -370,5 +370,5 @@ def _trees(network: Network, name: str, forwarded: str) -> Iterator[str]:
 
 
 def _upper(tree: str) -> str:
-    """A tree in the name of its route."""
+    """A tree's name, as part of the name of its route block."""
     return tree.upper().replace("-", "_")

@@ -15,13 +15,13 @@ class Server:
     """A name server of the plan."""
 
     name: str
-    """``named`` for the primary, ``named-2`` for the first secondary; its files lie in such a folder."""
+    """``named`` for the primary, ``named-2`` for the first secondary; also the name of its folder."""
     host: str
     address: str | None
 
 
 def servers(network: Network) -> list[Server]:
-    """The primary, then the secondaries that have an address in the plan; others are somebody else's."""
+    """The primary, then the secondaries that have an address in the plan; Weir does not run others."""
     dns, addresses = network.plan.dns, network.names.addresses
     if dns is None:
         return []
@@ -33,7 +33,7 @@ def servers(network: Network) -> list[Server]:
 
 
 def files(network: Network, server: Server, root: str) -> dict[str, str]:
-    """``named.conf``, and for the primary the zones; a secondary gets them by transfer (RFC 5936)."""
+    """``named.conf``, and for the primary the zones, which secondaries transfer (RFC 5936)."""
     primary, *others = servers(network)
     if server != primary:
         return {"named.conf": "\n".join(_secondary(network, server, primary, root)) + "\n"}
@@ -82,7 +82,7 @@ def _options(network: Network, server: Server, root: str, transfer: str) -> Iter
 
 
 def _listening(address: str | None) -> str:
-    """At the server's address alone, if the plan has one."""
+    """Statements to listen only at the server's address, if the plan has one."""
     if address is not None and ":" in address:
         return f"listen-on {{ none; }}; listen-on-v6 port 53 {{ {address}; }};"
     here = "" if address is None else f"listen-on port 53 {{ {address}; }}; "

@@ -1,4 +1,4 @@
-"""What the configurations of several engines have in common."""
+"""What several configurations have in common."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def place(network: Network, *location: int | str) -> str:
 
 
 def refuse(network: Network, location: Location, what: str) -> InputError:
-    """The error that says what an engine cannot do."""
+    """The error about something that an engine cannot do."""
     return InputError(f"{network.book.at(*location)}: {what}")
 
 
@@ -35,7 +35,7 @@ def address(network: Network, name: str) -> str:
 
 
 def routes(network: Network, name: str, arriving: Protocol | None = None) -> Iterator[tuple[int, Route]]:
-    """Routes of an engine that hold, by prefix; ``arriving`` takes those for the protocol and for any."""
+    """Valid routes of an engine, by prefix: those for all protocols and for ``arriving``."""
     found: dict[str, int] = {}
     for table in ((name, None), (name, arriving)):
         prefixes = network.routes.get(table)
@@ -48,13 +48,13 @@ def routes(network: Network, name: str, arriving: Protocol | None = None) -> Ite
 
 
 def leaving(engine: Engine, target: Engine, route: Route) -> Protocol | None:
-    """The protocol by which a route leaves."""
+    """The outgoing protocol of a route."""
     common = [each for each in target.speaks if each in engine.speaks and route.by in (None, each)]
     return common[0] if common else None
 
 
 def simple(rule: Rewrite) -> tuple[str, str] | None:
-    r"""A rule of the form ``^00(.*)$`` to ``+\1`` as what goes and what comes; None for another form."""
+    r"""A rule of the form ``^00(.*)$`` to ``+\1`` as the old and the new prefix; None for another form."""
     match, result = _SHAPE.fullmatch(rule.match), _RESULT.fullmatch(rule.replace)
     if match is None or result is None:
         return None
@@ -62,7 +62,7 @@ def simple(rule: Rewrite) -> tuple[str, str] | None:
 
 
 def sip_uri(network: Network, name: str) -> str:
-    """Where an engine is reached by SIP."""
+    """The SIP URI of an engine."""
     host = address(network, name)
     shown = f"[{host}]" if ":" in host else host
     engine = network.plan.engines[name]
@@ -118,7 +118,7 @@ def call_agent(network: Network, name: str) -> str | None:
     near = dict.fromkeys((*filter(None, (engine.home,)), *feeders(network, name)))
     found = [other for other in near if "mgcp" in network.plan.engines[other].speaks]
     if len(found) > 1:
-        what = f"{name} would have the call agents {', '.join(found)}, and obeys one; leave one route to it"
+        what = f"{name} would have the call agents {', '.join(found)}, but obeys one; keep one route to it"
         raise refuse(network, ("engines", name), what)
     return found[0] if found else None
 
@@ -130,7 +130,7 @@ def gatekeeper(network: Network, name: str) -> str | None:
     """
     found = network.gatekeepers[name]
     if len(found) > 1:
-        what = f"{name} has routes with the gatekeepers {', '.join(found)}, and registers at one; leave one"
+        what = f"{name} has routes with the gatekeepers {', '.join(found)}, but registers with one; keep one"
         raise refuse(network, ("engines", name), what)
     return found[0] if found else None
 
@@ -144,6 +144,6 @@ def past_gatekeeper(network: Network, route: Route, target: str) -> tuple[str, s
         return None
     at, keeper = route.at, keepers[0]
     return (
-        f"{at} registers with {keeper}, and an Asterisk then asks it about every call by H.323",
+        f"{at} registers with {keeper}, so Asterisk asks {keeper} about every H.323 call",
         f"let {keeper} route the calls to {target}",
     )

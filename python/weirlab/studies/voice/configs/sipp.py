@@ -44,7 +44,7 @@ SDP
 <recv response="180" optional="global"/>
 <recv response="183" optional="true"/>
 """
-"""A proxy with several processes may pass a 180 on behind the 200 that follows it."""
+"""A proxy with several processes may pass on a 180 after the 200 that follows it."""
 
 ANSWERED: Final = """\
 <recv response="200" rrs="true" rtd="true"/>
@@ -136,7 +136,7 @@ Content-Length: 0
 """
 
 EARLY_PAUSE: Final = '<pause milliseconds="500"/>'
-"""What is heard before the answer is sent meanwhile."""
+"""The pause in which early media are sent."""
 
 EARLY: Final = """\
 <send><![CDATA[
@@ -213,7 +213,7 @@ def files(network: Network) -> dict[str, str]:
 
 
 def callee(network: Network, name: str, status: int | None = None) -> str:
-    """The scenario of an endpoint that is called; with ``status``, it refuses every call by that."""
+    """The scenario of a callee; with ``status``, it refuses every call with that."""
     engine = network.plan.engines[name]
     if status is None and engine.forwards_to is not None:
         status = 302

@@ -1,4 +1,4 @@
-"""Telephones of H.323: what they are told, as JSON."""
+"""The settings of H.323 telephones, as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ORDERS = "orders"
 
 
 def is_one(engine: Engine) -> bool:
-    """Is an engine a telephone of H.323? One that speaks SIP as well is taken for a SIP telephone."""
+    """Is an engine an H.323 telephone? One that also speaks SIP counts as a SIP telephone."""
     return engine.kind == "endpoint" and "h323" in engine.speaks and "sip" not in engine.speaks
 
 

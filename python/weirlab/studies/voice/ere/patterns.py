@@ -3,7 +3,7 @@
 An unknown rest, one digit or more, is written :data:`TAIL`: ``+420950…`` stands for all numbers that
 continue +420950, ``+420950…37`` for those whose next digit is neither 3 nor 7. Such a text is matched if
 the answer is the same for all of them; if it is not, :class:`NeedsDigits` says which digits to tell apart
-first. That makes comparisons of whole plans exact.
+first. This makes comparisons of whole plans exact.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Final
 from weirlab.studies.voice.ere.syntax import DIGITS, Alternatives, Anchor, Atom, Group, Node, Repeat, parse
 
 TAIL: Final = "…"
-"""One unknown digit or more; digits behind this sign are those that do not come next."""
+"""One or more unknown digits; digits after this sign are those that do not come next."""
 
 
 class NeedsDigits(Exception):
-    """What is asked depends on the first digit of the tail: on whether it is one of ``digits``."""
+    """The answer depends on the first digit of the tail: on whether it is one of ``digits``."""
 
     def __init__(self, digits: frozenset[str]) -> None:
         self.digits = digits
@@ -65,7 +65,7 @@ class Pattern:
         return None
 
     def _ending(self, rest: int) -> re.Pattern[str]:
-        """The expression where ``rest`` characters follow the match."""
+        """The compiled expression for a match that ``rest`` characters follow."""
         if rest not in self._whole:
             self._whole[rest] = re.compile(rf"(?:{self._plain})(?=.{{{rest}}}\Z)", self._flags)
         return self._whole[rest]
@@ -88,7 +88,7 @@ class Pattern:
 
 @lru_cache(maxsize=4096)
 def compiled(text: str, ignore_case: bool) -> Pattern:
-    """A pattern, kept: plans repeat few expressions many times."""
+    """A cached pattern, as plans repeat a few expressions many times."""
     return Pattern(text, ignore_case=ignore_case)
 
 
@@ -133,7 +133,7 @@ def _open(node: Node) -> str:
 
 
 def _beginning(tree: Alternatives) -> str:
-    """An expression for all beginnings of what matches; it may take more, never less."""
+    """An expression for all beginnings of matching texts; it may match more, never less."""
     return "|".join(_sequence(branch) for branch in tree.branches)
 
 

@@ -17,7 +17,7 @@ _FORBIDDEN: Final = "0123456789i\\"
 
 @dataclass(frozen=True)
 class Substitution:
-    """A pattern and what comes in place of the whole text: nothing of the text is kept besides groups."""
+    """A pattern and the replacement of the whole text, of which only groups are kept."""
 
     pattern: Pattern
     replacement: str
@@ -35,13 +35,13 @@ class Substitution:
 
     @classmethod
     def of(cls, match: str, replace: str) -> Substitution:
-        """From its two parts."""
+        """Make a substitution from its two parts."""
         if problem := replacement_problem(replace, compiled(match, False).groups):
             raise BadExpression(problem)
         return cls(compiled(match, False), replace)
 
     def apply(self, text: str) -> str | None:
-        """What ``text`` becomes, or None where it does not match; ``NeedsDigits`` as ``Pattern.match``."""
+        """What ``text`` becomes, or None if it does not match; ``NeedsDigits`` as in ``Pattern.match``."""
         parts = self.pattern.match(text)
         if parts is None:
             return None
@@ -49,7 +49,7 @@ class Substitution:
 
 
 def replacement_problem(replacement: str, groups: int) -> str:
-    """What is wrong with a replacement for a pattern with so many groups; empty if nothing is."""
+    """What is wrong with a replacement for a pattern with ``groups`` groups; empty if nothing."""
     for match in re.finditer(r"\\(.?)", replacement):
         sign = match[1]
         if sign == "\\":
@@ -57,7 +57,7 @@ def replacement_problem(replacement: str, groups: int) -> str:
         if not sign or sign not in "123456789":
             return f"\\{sign} in the replacement; only \\1 to \\9 stand for groups"
         if int(sign) > groups:
-            return f"\\{sign} in the replacement, and the pattern has {groups or 'no'} groups"
+            return f"\\{sign} in the replacement, but the pattern has {groups or 'no'} groups"
     return ""
 
 
@@ -74,10 +74,10 @@ def _parsed(text: str) -> Substitution:
         raise BadExpression(f"{quoted(delimiter)} cannot be the delimiter; ! is usual")
     fields = _fields(text, delimiter)
     if len(fields) != 3:
-        raise BadExpression(f"the delimiter {delimiter} appears {len(fields)} times, and must three times")
+        raise BadExpression(f"the delimiter {delimiter} appears {len(fields)} times instead of three")
     match, replacement, flags = fields
     if flags not in ("", "i"):
-        raise BadExpression(f"{quoted(flags)} after the last delimiter; only i may stand there")
+        raise BadExpression(f"{quoted(flags)} after the last delimiter; only i is allowed")
     pattern = compiled(match, flags == "i")
     if problem := replacement_problem(replacement, pattern.groups):
         raise BadExpression(problem)
@@ -85,7 +85,7 @@ def _parsed(text: str) -> Substitution:
 
 
 def _fields(text: str, delimiter: str) -> list[str]:
-    """What stands between delimiters; an escaped one is no delimiter, and loses its backslash."""
+    """The fields between delimiters; an escaped delimiter is a character, without its backslash."""
     fields = [""]
     at = 1
     while at < len(text):

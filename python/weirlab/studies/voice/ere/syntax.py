@@ -1,7 +1,7 @@
-"""Reads POSIX extended regular expressions (IEEE 1003.1, 9.4) and refuses what is of Perl's kind.
+"""Reads POSIX extended regular expressions (IEEE 1003.1, 9.4) and rejects Perl syntax.
 
-Engines compile the regexp of a NAPTR record by the C library's regcomp(3). What that leaves undefined,
-``\\d`` or ``(?:`` for instance, is an error here, with a word about what to write.
+Engines compile the regexp of a NAPTR record with the C library's regcomp(3). What that leaves undefined,
+such as ``\\d`` or ``(?:``, is an error here, with advice.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _LONGEST: Final = 255
 
 
 class BadExpression(ValueError):
-    """The text is no expression; the message says why and what to write."""
+    """The text is not a valid expression; the message says why and what to write."""
 
 
 @dataclass(frozen=True)
 class Atom:
-    """One character: ``python`` is the same for :mod:`re`."""
+    """One character; ``python`` is its expression for :mod:`re`."""
 
     python: str
 
@@ -87,7 +87,7 @@ def parse(text: str) -> tuple[Alternatives, int]:
     reader = _Reader(text)
     found = reader.alternatives()
     if reader.at < len(text):
-        reader.fail("a ) without its (")
+        reader.fail("a ) without a (")
     return found, reader.groups
 
 
@@ -115,7 +115,7 @@ class _Reader:
         while self._next() not in ("", "|", ")"):
             nodes.append(self._repeated(self._atom()))
         if not nodes:
-            self.fail("nothing stands here; POSIX leaves an empty expression undefined")
+            self.fail("nothing is here; POSIX leaves an empty expression undefined")
         return tuple(nodes)
 
     def _repeated(self, node: Atom | Anchor | Group) -> Node:
@@ -125,9 +125,7 @@ class _Reader:
         if isinstance(node, Anchor):
             self.fail(f"{sign} cannot repeat {node.sign}")
         if isinstance(node, Group) and _repeats(node):
-            self.fail(
-                f"{sign} repeats what is repeated inside the group already; engines may take ages for it"
-            )
+            self.fail(f"{sign} repeats a repetition inside the group; matching may take very long")
         low, high = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(sign) or self._bounds()
         if sign != "{":
             self.at += 1
@@ -164,11 +162,11 @@ class _Reader:
     def _group(self) -> Group:
         self.at += 1
         if self._next() == "?":
-            self.fail("(? is Perl's; POSIX has plain groups only")
+            self.fail("(? is Perl syntax; POSIX has only plain groups")
         self.groups += 1
         inner = self.alternatives()
         if self._next() != ")":
-            self.fail("a ( without its )")
+            self.fail("a ( without a )")
         self.at += 1
         return Group(inner)
 
@@ -193,10 +191,10 @@ class _Reader:
             first = False
             if not sign:
                 self.at = begin
-                self.fail("a [ without its ]")
+                self.fail("a [ without a ]")
             if match := re.compile(r"\[:([a-z]+):\]").match(self.text, self.at):
                 if match[1] not in _CLASSES:
-                    self.fail(f"{match[0]} is no class of characters")
+                    self.fail(f"{match[0]} is not a character class")
                 inside += _CLASSES[match[1]]
                 self.at = match.end()
             elif self.text.startswith(("[.", "[="), self.at):

@@ -1,6 +1,6 @@
 """Runs a gatekeeper: ``python -m weirlab.studies.voice.gatekeeper gatekeeper.json``.
 
-What it decides goes to standard output, a line each.
+Its decisions go to standard output, one line each.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from weirlab.studies.voice.gatekeeper.ras import Address
 from weirlab.studies.voice.gatekeeper.table import Table
 
 _PATIENCE_S: Final = 1.0
-"""For a neighbour's answer; then it is asked once more."""
+"""Time limit for a neighbour's answer; after that, it is asked once more."""
 _ATTEMPTS: Final = 2
 
 
 class Service(asyncio.DatagramProtocol):
-    """The gatekeeper's socket: requests in, answers out, questions to neighbours."""
+    """The gatekeeper's socket: requests, answers, and requests to neighbours."""
 
     def __init__(self, table: Table) -> None:
         resolver = Resolver()
@@ -67,7 +67,7 @@ class Service(asyncio.DatagramProtocol):
     async def ask(
         self, neighbour: Address, digits: str, hops: int, callers: tuple[str, ...]
     ) -> Address | str | None:
-        """Where ``neighbour`` says that a number leads, or why it rejects; None if it does not answer."""
+        """The location of a number by ``neighbour``, or why it rejects; None if it does not answer."""
         number = next(self._numbers)
         request = ras.written(ras.LocationRequest(number, digits, self.gatekeeper.table.ras, hops, callers))
         waiting: asyncio.Future[Address | str | None] = asyncio.get_running_loop().create_future()
@@ -96,13 +96,13 @@ async def _serve(table: Table) -> None:
 
 
 def main(path: Path) -> int:
-    """Run until a signal ends it; 1 if it cannot."""
+    """Run until a signal ends it; returns 1 if it cannot run."""
     try:
         text = files.read_text(path, "a gatekeeper's table", limits.MOST_PLAN_BYTES)
         try:
             table = Table.of(json.loads(text))
         except ValueError as error:
-            raise InputError(f"{files.shown(path)}: no table of a gatekeeper: {error}") from None
+            raise InputError(f"{files.shown(path)}: not the table of a gatekeeper: {error}") from None
         asyncio.run(_serve(table))
     except (WeirError, OSError) as error:
         print(f"gatekeeper: {error}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The gatekeeper's answer to every request. It does no I/O: who asks others is an argument."""
+"""The gatekeeper's answer to every request. It does no I/O: queries to others are arguments."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from weirlab.studies.voice.gatekeeper.table import Caller, Record, Table, Target
 from weirlab.studies.voice.routing.names import SCHEMES, Uri, leads_to
 
 MOST_HOPS: Final = 8
-"""Neighbours that a request for a location may be passed on to."""
+"""Most neighbours to which a location request is passed on."""
 
 Records = Callable[[str, str], Awaitable[Sequence[Record]]]
 """The NAPTR records of a number, digits, in the tree with a suffix."""
 Places = Callable[[str, int | None], Awaitable[Sequence[Address]]]
-"""Where calls for a host go, and a port if the URI has one, the preferred place first."""
+"""The places where calls for a host and a port, if the URI has one, go; the preferred one first."""
 Ask = Callable[[Address, str, int, tuple[str, ...]], Awaitable[Address | str | None]]
-"""Where a neighbour says that a number leads, or why it rejects; None if it does not answer.
+"""The location of a number by a neighbour, or why it rejects; None if it does not answer.
 
-Its arguments are the neighbour, the number, how many others it may ask, and who calls.
+Its arguments are the neighbour, the number, how many others it may ask, and the callers.
 """
 
 BARRED: Final = "requestDenied"
-"""Why a call is rejected that the rules of admission forbid (AdmissionRejectReason, LocationRejectReason)."""
+"""Reason for calls that admission rules forbid (AdmissionRejectReason, LocationRejectReason)."""
 FULL: Final = "resourceUnavailable"
-"""Why one is rejected whose organisation has as many calls as it may have."""
+"""Reason for calls of an organisation that already has all the calls that it may have."""
 NOWHERE: Final = "calledPartyNotRegistered"
 
 
@@ -40,7 +40,7 @@ class Found(NamedTuple):
 
 
 class Gatekeeper:
-    """One gatekeeper, of ``table``; ``tell`` is called with a line about everything that it decides."""
+    """One gatekeeper, of ``table``; ``tell`` is called with a line about every decision."""
 
     def __init__(
         self, table: Table, records: Records, places: Places, ask: Ask, tell: Callable[[str], None]
@@ -48,17 +48,17 @@ class Gatekeeper:
         self.table = table
         self.registrations = Registrations(table.gatekeeper)
         self._calls: dict[tuple[str, str, int], str] = {}
-        """Organisations of the callers of calls that were admitted and have not ended.
+        """The callers' organisations of calls that were admitted and have not ended.
 
-        By endpoint, and by what the call is called in its messages.
+        By endpoint and by the call's identifier in its messages.
         """
         self._asking: dict[tuple[str, str, int], bool] = {}
-        """Calls that are being admitted, and whether they go on."""
+        """Calls that are being admitted, and whether they are still wanted."""
         self._records, self._places, self._ask = records, places, ask
         self._tell = tell
 
     async def answer(self, asked: Message, source: str, now_s: float) -> Message | None:
-        """The answer to a message from the address ``source``; None for one that is no request."""
+        """The answer to a message from the address ``source``; None if it is not a request."""
         match asked:
             case ras.GatekeeperRequest():
                 return ras.GatekeeperConfirm(asked.number, self.table.gatekeeper, self.table.ras)
@@ -73,7 +73,7 @@ class Gatekeeper:
             case ras.AdmissionRequest():
                 call = (asked.endpoint, asked.call, asked.reference)
                 if call in self._asking:
-                    # Sent again: the answer to the first one is on its way.
+                    # A repetition: the answer to the first request is on its way.
                     return None
                 self._asking[call] = True
                 try:
@@ -95,7 +95,7 @@ class Gatekeeper:
         return None
 
     def _informed(self, asked: ras.InfoRequestResponse, now_s: float) -> Message | None:
-        """Who tells how its call stands gets an answer if it waits for one (H.225.0, 7.15.2)."""
+        """The answer to a call's status, if the endpoint waits for one (H.225.0, 7.15.2)."""
         if not asked.needs_response:
             return None
         if self.registrations.known(asked.endpoint, now_s) is None:
@@ -144,7 +144,7 @@ class Gatekeeper:
     def _full(self, caller: Caller, call: tuple[str, str, int], now_s: float) -> str:
         if caller.most_calls is None:
             return ""
-        # The calls of who has gone without a word are over.
+        # The calls of endpoints that have gone silently are over.
         self._calls = {
             each: name
             for each, name in self._calls.items()
@@ -171,15 +171,15 @@ class Gatekeeper:
         found = await self._find(asked.digits, hops - 1, asked.callers, now_s)
         if found == BARRED:
             return ras.LocationReject(asked.number, BARRED)
-        # The answer has no place for another number.
+        # The answer cannot hold another number.
         if isinstance(found, str) or found.digits != asked.digits:
             return ras.LocationReject(asked.number, "notRegistered")
         return ras.LocationConfirm(asked.number, found.place, self.table.ras)
 
     async def _find(self, digits: str, hops: int, callers: tuple[str, ...], now_s: float) -> Found | str:
-        """By a route, else by the trees in their order; neighbours are asked for at most ``hops`` more.
+        """Resolve a number by a route, otherwise by the trees; neighbours may ask ``hops`` more.
 
-        If it leads nowhere, the reason of an AdmissionReject.
+        Returns the reason of an AdmissionReject if the number leads nowhere.
         """
         route = self.table.route(digits)
         if route is not None:
@@ -205,7 +205,7 @@ class Gatekeeper:
         return NOWHERE
 
     def _preferred(self, targets: Sequence[Target], now_s: float) -> list[Target]:
-        """Those that are there before those that are not, as far as registrations tell."""
+        """``targets`` with those that have registered before those that have not."""
         there = [each for each in targets if each.neighbour or self.registrations.is_at(each.place, now_s)]
         return [*there, *(each for each in targets if each not in there)]
 
@@ -217,7 +217,7 @@ class Gatekeeper:
 
 
 def usable(records: Sequence[Record], digits: str, hand_over: Mapping[str, Target]) -> list[Uri]:
-    """The URIs of records for H.323, or for what gateways take, by order and preference."""
+    """The URIs of records for H.323, or for protocols that gateways take, by order and preference."""
     found = []
     spoken = {"h323", *hand_over}
     for record in sorted(records, key=lambda each: (each.order, each.preference)):
@@ -235,5 +235,5 @@ def usable(records: Sequence[Record], digits: str, hand_over: Mapping[str, Targe
 
 
 def _digits(uri: Uri, digits: str) -> str:
-    """The number in a URI; that which was asked for if it has none."""
+    """The number in a URI; the requested one if it has none."""
     return (uri.number or f"+{digits}")[1:]

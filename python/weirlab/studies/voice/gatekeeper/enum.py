@@ -1,4 +1,4 @@
-"""What a gatekeeper asks the domain name system: NAPTR records of numbers, addresses of hosts."""
+"""DNS queries of a gatekeeper: NAPTR records of numbers, addresses of hosts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from weirlab.studies.voice.plan.values import is_address
 
 _SIGNALLING: Final = 1720
 _LONGEST_S: Final = 3.0
-"""Of a question and its repetitions."""
+"""Time limit of a query and its repetitions."""
 
 _dns: Any = extras.VOICE.deferred("dns.asyncresolver")
 _exception: Any = extras.VOICE.deferred("dns.exception")
 
 
 class Resolver:
-    """The host's resolver; a host without one tells nothing."""
+    """The host's resolver; without one, all answers are empty."""
 
     @cached_property
     def _resolver(self) -> Any:
@@ -31,7 +31,7 @@ class Resolver:
         return found
 
     async def records(self, digits: str, suffix: str) -> Sequence[Record]:
-        """The NAPTR records of a number; none if there are none, or nobody tells."""
+        """The NAPTR records of a number; none if there are none, or there is no answer."""
         return [
             Record(
                 each.order,
@@ -44,7 +44,7 @@ class Resolver:
         ]
 
     async def places(self, host: str, port: int | None) -> Sequence[Address]:
-        """Where a host takes calls, by SRV records (H.323, Annex O) or its address; none if nobody tells."""
+        """The places where a host takes calls, by SRV records (H.323, Annex O) or its address; else none."""
         found = []
         if port is None and not is_address(host):
             points = await self._asked(f"_h323cs._tcp.{host}.", "SRV")

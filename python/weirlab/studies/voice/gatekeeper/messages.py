@@ -1,4 +1,4 @@
-"""What gatekeepers, gateways and telephones of H.323 say to each other (H.225.0 RAS), as plain values."""
+"""Messages between H.323 gatekeepers, gateways and telephones (H.225.0 RAS), as plain values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar, Final, NamedTuple
 
 
 class NoMessage(ValueError):
-    """The datagram is no message that is known here."""
+    """The datagram is not a known message."""
 
 
 class Address(NamedTuple):
@@ -19,25 +19,25 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True)
 class Message:
-    """What all have in common."""
+    """What all messages have in common."""
 
     NAME: ClassVar[str]
-    """As ASN.1 has it."""
+    """The name in ASN.1."""
 
     number: int
-    """requestSeqNum, 1 to 65535: an answer has that of its request."""
+    """requestSeqNum, 1 to 65535; an answer has that of its request."""
 
 
 @dataclass(frozen=True)
 class GatekeeperRequest(Message):
-    """Who is my gatekeeper?"""
+    """GRQ: asks for a gatekeeper."""
 
     NAME = "gatekeeperRequest"
 
 
 @dataclass(frozen=True)
 class GatekeeperConfirm(Message):
-    """I am."""
+    """GCF: names the gatekeeper."""
 
     NAME = "gatekeeperConfirm"
 
@@ -47,25 +47,25 @@ class GatekeeperConfirm(Message):
 
 @dataclass(frozen=True)
 class RegistrationRequest(Message):
-    """Here I am, or here I still am."""
+    """RRQ: registers an endpoint, or renews its registration."""
 
     NAME = "registrationRequest"
 
     signalling: Address | None
     """Where calls are taken."""
     aliases: tuple[str, ...]
-    """Numbers and names, without telling which is which."""
+    """Numbers and names, without their types."""
     endpoint: str
     """The identifier that the gatekeeper gave; empty for none."""
     keeps_alive: bool
-    """Only that it still is there."""
+    """Is it only a renewal (keepAlive)?"""
     ras: Address | None = None
-    """Where answers go; None where the message does not say."""
+    """Where answers go; None if the message does not say."""
 
 
 @dataclass(frozen=True)
 class RegistrationConfirm(Message):
-    """You are registered."""
+    """RCF: the endpoint is registered."""
 
     NAME = "registrationConfirm"
 
@@ -77,7 +77,7 @@ class RegistrationConfirm(Message):
 
 @dataclass(frozen=True)
 class RegistrationReject(Message):
-    """You are not."""
+    """RRJ: the endpoint is not registered."""
 
     NAME = "registrationReject"
 
@@ -86,7 +86,7 @@ class RegistrationReject(Message):
 
 @dataclass(frozen=True)
 class UnregistrationRequest(Message):
-    """Here I am no more."""
+    """URQ: ends a registration."""
 
     NAME = "unregistrationRequest"
 
@@ -103,7 +103,7 @@ class UnregistrationConfirm(Message):
 
 @dataclass(frozen=True)
 class AdmissionRequest(Message):
-    """May I call this number, or take this call?"""
+    """ARQ: asks for permission to call a number, or to take a call."""
 
     NAME = "admissionRequest"
 
@@ -127,7 +127,7 @@ class AdmissionRequest(Message):
 
 @dataclass(frozen=True)
 class AdmissionConfirm(Message):
-    """You may, at this address."""
+    """ACF: permission, with the address to call."""
 
     NAME = "admissionConfirm"
 
@@ -139,7 +139,7 @@ class AdmissionConfirm(Message):
 
 @dataclass(frozen=True)
 class AdmissionReject(Message):
-    """You may not."""
+    """ARJ: no permission."""
 
     NAME = "admissionReject"
 
@@ -148,7 +148,7 @@ class AdmissionReject(Message):
 
 @dataclass(frozen=True)
 class DisengageRequest(Message):
-    """The call is over."""
+    """DRQ: the call is over."""
 
     NAME = "disengageRequest"
 
@@ -167,7 +167,7 @@ class DisengageConfirm(Message):
 
 @dataclass(frozen=True)
 class BandwidthRequest(Message):
-    """May the call take so much?"""
+    """BRQ: asks for bandwidth."""
 
     NAME = "bandwidthRequest"
 
@@ -176,7 +176,7 @@ class BandwidthRequest(Message):
 
 @dataclass(frozen=True)
 class BandwidthConfirm(Message):
-    """It may."""
+    """BCF: the bandwidth is granted."""
 
     NAME = "bandwidthConfirm"
 
@@ -185,7 +185,7 @@ class BandwidthConfirm(Message):
 
 @dataclass(frozen=True)
 class LocationRequest(Message):
-    """Where does this number lead? A gatekeeper asks its neighbour."""
+    """LRQ: a gatekeeper asks its neighbour for the location of a number."""
 
     NAME = "locationRequest"
 
@@ -193,14 +193,14 @@ class LocationRequest(Message):
     reply: Address
     """Where the answer goes."""
     hops: int = 0
-    """Gatekeepers that it may still be passed on to; 0 if it does not tell."""
+    """Gatekeepers to which it may still be passed on; 0 if it does not say."""
     callers: tuple[str, ...] = ()
-    """Who wants to call there, if the gatekeeper knows."""
+    """Aliases of the caller, if the gatekeeper knows them."""
 
 
 @dataclass(frozen=True)
 class LocationConfirm(Message):
-    """To this address."""
+    """LCF: the location."""
 
     NAME = "locationConfirm"
 
@@ -210,7 +210,7 @@ class LocationConfirm(Message):
 
 @dataclass(frozen=True)
 class LocationReject(Message):
-    """Nowhere."""
+    """LRJ: there is no location."""
 
     NAME = "locationReject"
 
@@ -219,7 +219,7 @@ class LocationReject(Message):
 
 @dataclass(frozen=True)
 class InfoRequestResponse(Message):
-    """How a call stands; an endpoint tells it without being asked, too."""
+    """IRR: the status of a call, which an endpoint also sends unsolicited."""
 
     NAME = "infoRequestResponse"
 

@@ -112,7 +112,7 @@ def read(datagram: bytes) -> Message:
         schema.from_aper(datagram)
         name, found = schema.get_val()
     except Exception as error:
-        # Whatever a decoder of foreign bytes raises says the same.
+        # Every exception of a decoder of foreign bytes means the same.
         raise NoMessage(f"no message of H.225.0 RAS: {type(error).__name__}") from None
     kind = _BY_NAME.get(name)
     if kind is None:

@@ -1,4 +1,4 @@
-"""Who has registered with a gatekeeper, and until when. Pure: ``now_s`` is an argument."""
+"""The registrations with a gatekeeper and their expiry. Pure: ``now_s`` is an argument."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from weirlab.studies.voice.gatekeeper.ras import (
 )
 
 LIVE_S: Final = 60
-"""A registration holds for so long; endpoints renew it before that (H.225.0, 7.9.2, timeToLive)."""
+"""Lifetime of a registration, before which endpoints renew it (H.225.0, 7.9.2, timeToLive)."""
 
 
 @dataclass(frozen=True)
 class Registered:
-    """An endpoint that is there."""
+    """A registered endpoint."""
 
     signalling: Address
     aliases: tuple[str, ...]
@@ -27,7 +27,7 @@ class Registered:
 
 
 class Registrations:
-    """Endpoints by the identifier that they were given."""
+    """Registered endpoints, by the identifier that they were given."""
 
     def __init__(self, gatekeeper: str) -> None:
         self._gatekeeper = gatekeeper
@@ -36,7 +36,7 @@ class Registrations:
     def register(
         self, request: RegistrationRequest, now_s: float
     ) -> RegistrationConfirm | RegistrationReject:
-        """Note an endpoint, or that it still is there."""
+        """Register an endpoint, or renew its registration."""
         if request.keeps_alive:
             known = self.known(request.endpoint, now_s)
             if known is None:
@@ -59,7 +59,7 @@ class Registrations:
         }
 
     def known(self, endpoint: str, now_s: float) -> Registered | None:
-        """An endpoint by its identifier; None if it is not registered, or no more."""
+        """An endpoint by its identifier; None if it is not registered, or its registration has expired."""
         found = self._known.get(endpoint)
         return found if found is not None and now_s < found.until_s else None
 

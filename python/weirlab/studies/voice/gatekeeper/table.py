@@ -1,4 +1,4 @@
-"""What a gatekeeper knows of its plan: ``gatekeeper.json``, as ``weir voice configs`` writes it. Pure."""
+"""What a gatekeeper knows about its plan: ``gatekeeper.json``, as ``weir voice configs`` writes it. Pure."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Caller:
     may_call: Mapping[str, bool] = field(default_factory=dict)
     """By prefix, digits: may it call these numbers? The longest prefix decides; without any, it may."""
     most_calls: int | None = None
-    """Calls that its organisation may have at once; None for any number."""
+    """Calls that its organisation may have at once; None for no limit."""
     place: str = ""
     """The line of the plan."""
 
@@ -98,7 +98,7 @@ class Table:
 
     @classmethod
     def of(cls, document: object) -> Table:
-        """Raises ``ValueError`` for a document that is something else."""
+        """Read a document; raises ``ValueError`` if it is something else."""
         return typed(cls, document)
 
     @property
@@ -106,7 +106,7 @@ class Table:
         return Address(self.address, self.ras_port)
 
     def named(self, callers: Sequence[str]) -> Caller | None:
-        """The endpoint that one of these names means."""
+        """The endpoint with one of these names."""
         return next((each for each in self.callers.values() if each.engine in callers), None)
 
     def route(self, digits: str) -> Prefix | None:
@@ -128,4 +128,4 @@ class Record:
     service: str
     expression: str
     replacement: str = field(default="")
-    """Of a record that refers to another name; empty for one that ends here."""
+    """The name to which a non-terminal record refers; empty for a terminal one."""

@@ -1,4 +1,4 @@
-"""Datagrams to an engine and its answer: is it there? And to SIPp: hang up."""
+"""Datagrams that ask whether an engine is up, and that tell SIPp to hang up."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Final
 
 ANSWER_S: Final = 0.5
-"""An engine that is there answers sooner."""
+"""Time limit for the answer of an engine that is up."""
 
 
 def asked(where: str, port: int, datagram: bytes) -> bytes | None:
-    """The answer to a datagram; None if there is none soon. Call inside a host."""
+    """The answer to a datagram; None on timeout. Call inside a host."""
     family = socket.AF_INET6 if ":" in where else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as asking:
         asking.settimeout(ANSWER_S)
@@ -24,7 +24,7 @@ def asked(where: str, port: int, datagram: bytes) -> bytes | None:
 
 
 def options(where: str, port: int) -> bytes:
-    """Are you there (RFC 3261, 11)? Answered to where it comes from (RFC 3581)."""
+    """An OPTIONS request (RFC 3261, 11), answered to its source port (RFC 3581)."""
     host = bracketed(where)
     lines = (
         f"OPTIONS sip:{host}:{port} SIP/2.0", f"Via: SIP/2.0/UDP {host};branch=z9hG4bKweir;rport",
@@ -35,7 +35,7 @@ def options(where: str, port: int) -> bytes:
 
 
 def told(where: str, port: int, datagrams: Sequence[bytes]) -> None:
-    """Send datagrams that nobody answers. Call inside a host."""
+    """Send datagrams that get no answer. Call inside a host."""
     family = socket.AF_INET6 if ":" in where else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as telling:
         for datagram in datagrams:
@@ -43,7 +43,7 @@ def told(where: str, port: int, datagrams: Sequence[bytes]) -> None:
 
 
 def info(where: str, port: int, call: str) -> bytes:
-    """A request within the call with that Call-ID (RFC 6086)."""
+    """An INFO request within the call with that Call-ID (RFC 6086)."""
     host = bracketed(where)
     lines = (
         f"INFO sip:{host}:{port} SIP/2.0", f"Via: SIP/2.0/UDP {host};branch=z9hG4bK{call}",
@@ -54,5 +54,5 @@ def info(where: str, port: int, call: str) -> bytes:
 
 
 def bracketed(where: str) -> str:
-    """An address as a URI has it."""
+    """An address as written in a URI."""
     return f"[{where}]" if ":" in where else where

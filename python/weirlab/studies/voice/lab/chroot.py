@@ -1,7 +1,7 @@
-"""Asterisk with H.323 and MGCP, out of the Debian release that had them last, in a folder of its own.
+"""Installs Asterisk with H.323 and MGCP, from the last Debian release that has them, in its own folder.
 
-Later releases of Debian have no Asterisk with both. Its packages are fetched and checked by the apt of this
-machine, from the mirror that its sources name, and unpacked beside the system; nothing of the system changes.
+Later Debian releases have no Asterisk with both. The packages are fetched and verified by the apt of this
+machine, from the mirror in its sources, and unpacked apart from the system, which does not change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PACKAGES: Final = ("asterisk", "asterisk-modules", "asterisk-ooh323")
 MODULES: Final = ("chan_pjsip.so", "chan_ooh323.so", "chan_mgcp.so")
 
 FOLDER: Final = Path("/var/cache/weir/asterisk")
-"""What can be made again, for all users of this machine."""
+"""A cache folder, for all users of this machine."""
 
 PROGRAM: Final = "/usr/sbin/asterisk"
 """In the root folder."""
@@ -47,7 +47,7 @@ _MB: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Installed:
-    """What is in the folder."""
+    """What is installed in the folder."""
 
     version: str
     """Of Asterisk."""
@@ -64,7 +64,7 @@ def root(folder: Path | None = None) -> Path:
 
 
 def installed(folder: Path | None = None) -> Installed | None:
-    """What is there; None if nothing is."""
+    """What is installed; None for nothing."""
     try:
         text = ((folder or FOLDER) / _MANIFEST).read_text()
         return Installed(**json.loads(text))
@@ -73,12 +73,12 @@ def installed(folder: Path | None = None) -> Installed | None:
 
 
 def missing() -> str:
-    """What to do so that it is there; empty if it is."""
+    """How to install it; empty if it is installed."""
     return "" if installed() is not None else "Asterisk is not installed: weir voice install"
 
 
 def remove(folder: Path | None = None) -> bool:
-    """Remove it; whether there was something."""
+    """Remove it; returns whether there was anything to remove."""
     where = folder or FOLDER
     if not where.exists():
         return False
@@ -93,7 +93,7 @@ def install(progress: Progress, mirror: str | None = None, folder: Path | None =
     Raises
     ------
     MissingCapability
-        There is no apt here, or not the keys of Debian, or no right to write the folder.
+        There is no apt, Debian's keys are missing, or the folder is not writable.
     LabError
         The mirror has no such release, or its packages are not what they should be.
     """
@@ -102,7 +102,7 @@ def install(progress: Progress, mirror: str | None = None, folder: Path | None =
         raise MissingCapability("weir voice install writes a folder of the system: run it as root (sudo)")
     if not _KEYRING.exists():
         raise MissingCapability(
-            f"{_KEYRING} is missing, by which packages are checked: apt-get install debian-archive-keyring"
+            f"{_KEYRING}, which verifies the packages, is missing: apt-get install debian-archive-keyring"
         )
     found = mirror or _mirror()
     files.make_folder(where.parent)
@@ -121,7 +121,7 @@ def install(progress: Progress, mirror: str | None = None, folder: Path | None =
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Nobody else installs meanwhile; what installations left that were killed is removed."""
+    """Keep other installations out, and remove what killed installations have left."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         files.wait_for_lock(fd)
@@ -165,7 +165,7 @@ def _made(scratch: Path, mirror: str, progress: Progress) -> Installed:
 
 
 def _complete(target: Path) -> None:
-    """What scripts of packages would do otherwise: places for mounts, and files that are expected."""
+    """Do the work of the packages' scripts: make mount points and expected files."""
     for name in MODULES:
         if not (target / _MODULE_FOLDER / name).exists():
             raise LabError(f"the Asterisk of Debian's release {SUITE} has no {name} at this mirror")
@@ -179,7 +179,7 @@ def _complete(target: Path) -> None:
 
 
 class _Apt:
-    """The apt of this machine with a state of its own, in which nothing is installed yet."""
+    """The apt of this machine with a separate state, in which nothing is installed yet."""
 
     def __init__(self, folder: Path, mirror: str) -> None:
         self.folder = folder
@@ -217,7 +217,7 @@ class _Apt:
         return {match["file"]: int(match["bytes"]) for match in _URI.finditer(said)}
 
     def fetch(self) -> Iterator[int]:
-        """Fetch them; bytes that have come, now and then."""
+        """Fetch them; yields the number of bytes so far now and then."""
         command = self._command("install", "--download-only", "-qq", *PACKAGES)
         log = self.folder / "fetch.log"
         with log.open("wb") as said:
@@ -246,7 +246,7 @@ def _bytes_in(folder: Path) -> int:
         try:
             total += path.stat().st_size
         except FileNotFoundError:
-            # It was moved where it belongs.
+            # apt has moved it to its final place.
             continue
     return total
 
@@ -255,7 +255,7 @@ def _mirror() -> str:
     """Debian's mirror in the sources of this machine."""
     listed = "$(ORIGIN)|$(LABEL)|$(REPO_URI)"
     said = _checked(
-        ["apt-get", "indextargets", "--format", listed, "Created-By: Packages"], "apt tells no sources"
+        ["apt-get", "indextargets", "--format", listed, "Created-By: Packages"], "apt lists no sources"
     )
     for line in said.splitlines():
         origin, label, uri = line.split("|", 2)
@@ -268,7 +268,7 @@ def _mirror() -> str:
 
 
 def _checked(command: Sequence[str], what: str) -> str:
-    """What a program prints; ``LabError`` with its last words if it fails."""
+    """The output of a program; raises ``LabError`` with its last output if it fails."""
     done = programs.run(
         command, capture_output=True, text=True, errors="replace", env=programs.environment(LC_ALL="C")
     )
@@ -281,4 +281,4 @@ def _checked(command: Sequence[str], what: str) -> str:
 def _last(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("E:", "W:"))] or lines
-    return " | ".join(told[-4:]) or "it says nothing"
+    return " | ".join(told[-4:]) or "no output"

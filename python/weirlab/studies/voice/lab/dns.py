@@ -1,4 +1,4 @@
-"""One question of the domain name system: does this server answer for that zone, and with which serial?"""
+"""A DNS query for the SOA of a zone: does this server answer for it, and with which serial?"""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _POINTER: Final = 0xC0
 
 
 def question(zone: str, number: int) -> bytes:
-    """Who begins ``zone`` (RFC 1035, 4.1)? ``number`` is that of the query."""
+    """A query for the SOA record of ``zone`` (RFC 1035, 4.1); ``number`` is its ID."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in zone.strip(".").split("."))
     return _HEADER.pack(number, 0, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", _SOA, _IN)
 
 
 def answers(datagram: bytes, number: int) -> bool:
-    """Does ``datagram`` answer the query with that number, with authority?"""
+    """Is ``datagram`` an authoritative answer to the query with that ID?"""
     if len(datagram) < _HEADER.size:
         return False
     found, flags, _, count, _, _ = _HEADER.unpack_from(datagram)
@@ -30,7 +30,7 @@ def answers(datagram: bytes, number: int) -> bool:
 
 
 def serial(datagram: bytes, number: int) -> int | None:
-    """The zone's serial in an answer to the query with that number; None where there is none."""
+    """The zone's serial in an answer to the query with that ID; None if there is none."""
     if not answers(datagram, number):
         return None
     try:
@@ -47,7 +47,7 @@ def serial(datagram: bytes, number: int) -> int | None:
 
 
 def _behind_name(datagram: bytes, at: int) -> int:
-    """Where a name ends that begins at ``at`` (RFC 1035, 4.1.4); raises ``IndexError`` if it does not."""
+    """The end of the name that begins at ``at`` (RFC 1035, 4.1.4); ``IndexError`` if it has none."""
     while length := datagram[at]:
         if length >= _POINTER:
             return at + 2

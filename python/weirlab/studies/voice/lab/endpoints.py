@@ -1,4 +1,4 @@
-"""Endpoints of the lab: SIPp, lines of MGCP and telephones of H.323 call and take calls, with speech."""
+"""Endpoints of the lab: SIPp, MGCP lines and H.323 telephones, which call and answer with speech."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from weirlab.studies.voice.lab.asking import bracketed
 from weirlab.studies.voice.routing import Network
 
 _CAUSES: Final = {486: 17, 503: 34}
-"""By what causes (Q.850) a telephone of H.323 refuses calls, by the answers that they are in SIP."""
+"""Causes (Q.850) with which an H.323 telephone refuses calls, by the SIP answers they stand for."""
 
 _MORE_HOLD_S: Final = 0.5
-"""A caller hangs up so much later than the last packet of speech is due."""
+"""A caller hangs up this long after the last packet of speech is due."""
 
 _HOLDING_PORT: Final = 5092
 _HOLDING_MEDIA_PORT: Final = 6800
-"""Ports of the calls that SIPp holds, beside those of the call that the same endpoint then makes."""
+"""Ports of the calls that SIPp holds; the call that the same endpoint then makes uses others."""
 _HELD: Final = "weir-held-"
-"""What their Call-IDs begin with; their number follows."""
+"""Prefix of their Call-IDs; a number follows."""
 
 
 class Spoilt(LabError):
@@ -37,7 +37,7 @@ class Spoilt(LabError):
 
 
 class Programs(Protocol):
-    """What endpoints need of the lab."""
+    """What endpoints need from the lab."""
 
     network: Network
     folder: Path
@@ -64,23 +64,23 @@ class Programs(Protocol):
 
 
 class Endpoints:
-    """Those of ``lab``, in which caller and callee talk for ``talk_s``."""
+    """The endpoints of ``lab``; caller and callee talk for ``talk_s``."""
 
     def __init__(self, lab: Programs, talk_s: float) -> None:
         self.network: Network = lab.network
         self.talk_s = talk_s
         self.refusing: dict[str, int] = {}
-        """By what answer endpoints refuse every call."""
+        """The answers with which endpoints refuse every call."""
         self._lab = lab
 
     @property
     def names(self) -> list[str]:
-        """Those that can call here, and be called."""
+        """Endpoints that can call here, and be called."""
         listed = self.network.plan.engines.items()
         return [name for name, each in listed if each.kind == "endpoint" and not engines.impossible(each)]
 
     def write(self) -> None:
-        """What they say, as captures."""
+        """Write the speech of the endpoints, as captures."""
         for codec in sipp.BYTES:
             files.write_bytes(self._lab.folder / f"{codec}.pcap", media.speech(codec, self.talk_s))
             early = media.speech(codec, media.EARLY_S, media.EARLY_SOURCE)
@@ -88,7 +88,7 @@ class Endpoints:
 
     @contextmanager
     def waiting(self, codecs: Mapping[str, str], names: Sequence[str]) -> Iterator[None]:
-        """Meanwhile the endpoints with these names take calls; whatever calls they still have end with it."""
+        """Within the context, the endpoints ``names`` answer calls; their calls end with it."""
         titles = []
         try:
             before = {name: len(self._lab.said(self.log(name))) for name in names}
@@ -112,9 +112,9 @@ class Endpoints:
         *more: str,
         port: int | None = None,
     ) -> str:
-        """Let ``name`` call ``number``; the title of the program, which ends with the call.
+        """Let ``name`` call ``number``; returns the title of the program, which ends with the call.
 
-        It expects ``answer``, and ends the call at any other one.
+        It expects ``answer``, and ends the call after any other.
         """
         plan = self.network.plan
         engine = plan.engines[name]
@@ -143,7 +143,7 @@ class Endpoints:
 
     @contextmanager
     def holding(self, name: str, number: str, times: int) -> Iterator[None]:
-        """Meanwhile an endpoint has so many calls to ``number``.
+        """Within the context, an endpoint holds ``times`` calls to ``number``.
 
         Raises ``Spoilt`` if they are not answered, or do not end by BYE.
         """
@@ -172,7 +172,7 @@ class Endpoints:
         try:
             self._await_held(title, partial(_has_lines, answered, times), times)
             yield
-            # They have to end by BYE: whoever counts calls would count them for ever.
+            # They must end by BYE, because engines that count calls would otherwise count them for ever.
             ends = [asking.info(host, _HOLDING_PORT, f"{_HELD}{call}") for call in range(1, times + 1)]
             self._lab.at(name).call(partial(asking.told, host, _HOLDING_PORT, ends))
             patience_s = self._lab.patience_s
@@ -202,7 +202,7 @@ class Endpoints:
                     self._lab.stop(title, by=signal.SIGKILL)
 
     def _await_held(self, title: str, up: Callable[[], bool], times: int) -> None:
-        """Until calls are up; raises ``Spoilt`` once the program that makes them gives up, or in the end."""
+        """Wait until calls are up; raises ``Spoilt`` if their program gives up, or on timeout."""
         patience_s = self._lab.patience_s
         self._lab.within(patience_s, lambda: up() or title not in self._lab.running)
         if not up():
@@ -213,23 +213,23 @@ class Endpoints:
         return self._lab.said(log)[before:].splitlines().count("answered") >= count
 
     def _home(self, name: str) -> str:
-        """Where an endpoint of SIP sends its calls: ``address:port``."""
+        """Where a SIP endpoint sends its calls: ``address:port``."""
         home = self.network.plan.engines[name].home
         assert home is not None
         port = self.network.plan.engines[home].port("sip")
         return f"{bracketed(address(self.network, home))}:{port}"
 
     def program(self, name: str) -> str:
-        """What an endpoint is: ``sipp``, a ``line`` of MGCP, or a ``telephone`` of H.323."""
+        """The program of an endpoint: ``sipp``, ``line`` (MGCP) or ``telephone`` (H.323)."""
         return program(self.network, name)
 
     def log(self, name: str) -> str:
-        """What the log of an endpoint is called."""
+        """The name of an endpoint's log."""
         return f"{self.program(name)}-{name}"
 
     @property
     def longest_s(self) -> float:
-        """No call takes longer."""
+        """The longest that a call can take."""
         return self.talk_s + self._lab.patience_s
 
     def _wait(self, name: str, codecs: Mapping[str, str]) -> None:
@@ -249,20 +249,20 @@ class Endpoints:
         self._lab.start(self._title(name), command, self._lab.at(name), self.log(name))
 
     def _until_it_waits(self, name: str, before: int) -> None:
-        """``before`` is how much its log has held before it was started."""
+        """Wait until an endpoint listens; ``before`` is the length of its log before it was started."""
         engine = self.network.plan.engines[name]
         if self.program(name) != "sipp":
-            what = f"{self._title(name)} does not wait at {address(self.network, name)}"
+            what = f"{self._title(name)} does not listen at {address(self.network, name)}"
             log = self.log(name)
             self._lab.until(lambda: "ready\n" in self._lab.said(log)[before:], what, log)
             return
         port = engine.port("sip")
         waits = partial(self._lab.at(name).call, partial(wire.bound, port, engine.transport))
-        what = f"{self._title(name)} does not wait at {address(self.network, name)}:{port}"
+        what = f"{self._title(name)} does not listen at {address(self.network, name)}:{port}"
         self._lab.until(waits, what, self.log(name))
 
     def _line(self, name: str, codecs: Mapping[str, str], more: Mapping[str, object]) -> tuple[str, ...]:
-        """The program of a line of MGCP, which speaks one codec."""
+        """The command of an MGCP line, which speaks one codec."""
         engine = self.network.plan.engines[name]
         codec = codecs.get(name, (engine.codecs or ("alaw",))[0])
         agent = call_agent(self.network, name)
@@ -282,7 +282,7 @@ class Endpoints:
         )
 
     def _order(self, name: str, title: str, wanted: Mapping[str, object]) -> None:
-        """Start the program that gives a telephone an order, and ends with it."""
+        """Start the program that gives a telephone an order and ends with the order."""
         command = engines.order(self._lab.inside(name), {"longest_s": self.longest_s, **wanted})
         self._lab.start(title, command, self._lab.at(name), self.log(name), ends_by_itself=True)
 
@@ -302,7 +302,7 @@ class Endpoints:
 
 
 def program(network: Network, name: str) -> str:
-    """What an endpoint is in the lab: ``sipp``, ``line`` or ``telephone``."""
+    """The program of an endpoint in the lab: ``sipp``, ``line`` or ``telephone``."""
     engine = network.plan.engines[name]
     if "sip" in engine.speaks:
         return "sipp"
@@ -313,7 +313,7 @@ def one_call(network: Network, name: str) -> str:
     """Why an endpoint of the lab cannot have several calls at once; empty if it can."""
     match program(network, name):
         case "line":
-            return f"{name} is an MGCP line, and has one call at a time"
+            return f"{name} is an MGCP line, which carries one call at a time"
         case "sipp" if network.plan.engines[name].transport == "tcp":
             return f"{name} calls over TCP, and only endpoints with SIP over UDP or H.323 hold calls"
     return ""

@@ -1,4 +1,4 @@
-"""The programs that handle calls: how each is started, what package brings it, what its log says."""
+"""The programs that handle calls: their commands, their packages, and what their logs mean."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weirlab.lab.finding import Finding
 
 Fault = Literal["off", "503", "486"]
-"""How an engine fails: without power, or it refuses every call by this answer."""
+"""How an engine fails: it is off, or it refuses every call with this answer."""
 
 OFF: Final = "off"
 
@@ -27,7 +27,7 @@ PACKAGES: Final = {"named": "bind9", "kamailio": "kamailio", "sipp": "sip-tester
 """Debian's packages by program."""
 
 _TERMINAL: Final = ("env", "TERM=vt100")
-"""SIPp draws on a terminal even if there is none, and does not start without a name of one."""
+"""SIPp draws on a terminal even if there is none, and does not start without a terminal type."""
 
 _VERSION: Final = re.compile(r"v?(\d+(?:\.\d+)+)")
 
@@ -37,15 +37,15 @@ class Daemon:
     """An engine of a plan, or its name server, as a program."""
 
     name: str
-    """The engine's, or that of a name server: ``named``, ``named-2``."""
+    """The name of the engine, or of a name server: ``named``, ``named-2``."""
     program: str
     address: str
     port: int
     command: tuple[str, ...]
     file: str = ""
-    """Its configuration, which is no other engine's."""
+    """Its configuration file, which no other engine uses."""
     log: str = ""
-    """Where it writes what it says, below the lab's folder; empty if it says it to whoever started it."""
+    """Its log file, below the lab's folder; empty if it logs to standard output."""
 
     @property
     def title(self) -> str:
@@ -54,17 +54,17 @@ class Daemon:
 
 
 DECIDING: Final = ("kamailio", "asterisk", "gatekeeper")
-"""Programs whose logs tell by what they decide."""
+"""Programs whose logs say what they decide by."""
 
 _KINDS: Final = ("proxy", "gatekeeper", "gateway", "endpoint")
-"""The order in which they start: gateways and telephones of H.323 register with their gatekeepers."""
+"""The order in which they start, as gateways and H.323 telephones register with gatekeepers."""
 
 WITH_ORDERS: Final = "telephone"
-"""The program of endpoints that run for as long as the lab, and are told to call."""
+"""The program of endpoints that run as long as the lab and get orders to call."""
 
 
 def daemons(network: Network, root: str) -> list[Daemon]:
-    """What runs for as long as the lab: name servers first; then engines by :data:`_KINDS`."""
+    """The programs that run as long as the lab: name servers, then engines by :data:`_KINDS`."""
     plan = network.plan
     found = []
     for server in named.servers(network):
@@ -82,7 +82,7 @@ def daemons(network: Network, root: str) -> list[Daemon]:
 def _engine(name: str, engine: Engine, address: str, folder: str) -> Daemon:
     if engine.kind == "proxy":
         file = f"{folder}/kamailio.cfg"
-        # A folder of its own: of two that make the usual one at the same time, one gives up.
+        # Its own folder: if two make the usual one at the same time, one gives up.
         command = ("kamailio", "-f", file, "-DD", "-E", "-m", "512", "-M", "16", "-Y", f"{folder}/run")
         return Daemon(name, "kamailio", address, engine.port("sip"), command, file)
     if engine.kind == "gatekeeper":
@@ -105,13 +105,13 @@ def in_chroot(*arguments: str) -> tuple[str, ...]:
 
 
 def asking_channels(file: str) -> tuple[str, ...]:
-    """Asks the Asterisk with this configuration for its channels; see :func:`channels`."""
-    # One that has too many of them may never answer.
+    """The command that asks the Asterisk with this configuration for its channels; see :func:`channels`."""
+    # An Asterisk with too many channels may never answer.
     return ("timeout", "5", *in_chroot("-C", file, "-rx", "core show channels count"))
 
 
 def channels(said: Sequence[str]) -> int | None:
-    """How many channels Asterisk has, by its answer; None for none."""
+    """The number of channels in Asterisk's answer; None if it has none."""
     found = (_CHANNELS.fullmatch(line) for line in said)
     return next((int(match[1]) for match in found if match is not None), None)
 
@@ -120,12 +120,12 @@ _CHANNELS: Final = re.compile(r"(\d+) active channels?")
 
 
 def listing(file: str) -> tuple[str, ...]:
-    """Lists the threads of chan_ooh323 in the Asterisk with this configuration; see :func:`takers`."""
+    """The command that lists the threads of chan_ooh323 in this Asterisk; see :func:`takers`."""
     return ("sh", "-c", '"$@" | grep ooh323c_', "sh", *in_chroot("-C", file, "-rx", "core show threads"))
 
 
 def takers(threads: Sequence[str]) -> list[str]:
-    """Of the threads that Asterisk lists, those of chan_ooh323 that begin calls."""
+    """The threads of chan_ooh323 that start calls, out of those that Asterisk lists."""
     found = (_TAKER.match(line) for line in threads)
     return [match[1] for match in found if match is not None]
 
@@ -134,7 +134,7 @@ _TAKER: Final = re.compile(r"0x[0-9a-f]+ (\d+) ooh323c_(?:stack|cmd)_thread\b")
 
 
 def undisturbed(thread: str, cpu: int) -> tuple[tuple[str, ...], ...]:
-    """Commands by which no thread of a call gets ahead of one of :func:`takers`.
+    """Commands that keep the threads of calls from getting ahead of a thread of :func:`takers`.
 
     chan_ooh323 (``ooAcceptH225Connection`` in Asterisk 16) starts the thread of a call before it gives that
     thread the connection. If the new thread is the faster one, it waits for all but the caller's Setup,
@@ -144,12 +144,12 @@ def undisturbed(thread: str, cpu: int) -> tuple[tuple[str, ...], ...]:
 
 
 def yielding(thread: str) -> tuple[str, ...]:
-    """The command for where no thread may be real time: the threads of calls then take no CPU from others."""
+    """The command if no thread may be real-time: the threads of calls then yield the CPU to others."""
     return ("chrt", "--batch", "--pid", "0", thread)
 
 
 def sockets(engine: Engine) -> list[tuple[str, int]]:
-    """Where a gateway waits: transport and port."""
+    """The transports and ports at which a gateway listens."""
     places = {"sip": ("udp", engine.port("sip")), "h323": ("tcp", engine.port("h323"))}
     return [places.get(protocol, ("udp", asterisk.CALL_AGENT_PORT)) for protocol in engine.speaks]
 
@@ -165,15 +165,13 @@ def impossible(engine: Engine) -> str:
             return ""
         case "endpoint" if telephone.is_one(engine):
             if lacking := extras.VOICE.missing():
-                return (
-                    f"it is a telephone of H.323, which needs {' and '.join(lacking)}: {extras.VOICE.remedy}"
-                )
+                return f"it is an H.323 telephone, which needs {' and '.join(lacking)}: {extras.VOICE.remedy}"
             return ""
     return ""
 
 
 def lacking(wanted: Sequence[str]) -> str:
-    """What to install so that all ``wanted`` programs are there; empty if they are."""
+    """What to install so that all ``wanted`` programs are available; empty if they are."""
     missing = [name for name in dict.fromkeys(wanted) if name in PACKAGES and programs.find(name) is None]
     if not missing:
         return ""
@@ -183,12 +181,12 @@ def lacking(wanted: Sequence[str]) -> str:
 
 
 def finding() -> Finding:
-    """What ``weir doctor`` says about the voice lab."""
+    """The finding of ``weir doctor`` about the voice lab."""
     from weirlab.lab.finding import Finding
 
     name = "voice lab"
     if what := lacking([*PACKAGES]):
-        return Finding(name, False, what, "all else works without", essential=False)
+        return Finding(name, False, what, "everything else works without it", essential=False)
     there = [f"{program} {version(program)}" for program in PACKAGES]
     if asterisk_there := version("asterisk"):
         there.append(f"asterisk {asterisk_there}")
@@ -198,7 +196,7 @@ def finding() -> Finding:
 
 
 def version(name: str) -> str:
-    """Of one of the programs; empty if it does not tell."""
+    """The version of a program; empty if unknown."""
     if name == "asterisk":
         found = chroot.installed()
         return "" if found is None else found.version
@@ -212,7 +210,7 @@ def version(name: str) -> str:
 def caller(
     scenario: str, host: str, port: int, home: str, number: str, timeout_s: int, *more: str
 ) -> tuple[str, ...]:
-    """Calls from SIPp at ``host`` by ``home``, ``address:port``; ``more`` says how many."""
+    """The command with which SIPp at ``host`` calls through ``home``, ``address:port``."""
     return (
         *_TERMINAL, "sipp", "-sf", scenario, home, "-i", host, "-p", str(port), "-mi", host, "-s", number,
         "-nostdin", "-timeout", str(timeout_s), "-timeout_error", *more,
@@ -220,12 +218,12 @@ def caller(
 
 
 def callee(scenario: str, host: str, port: int, *more: str) -> tuple[str, ...]:
-    """SIPp that answers at ``host``."""
+    """The command with which SIPp answers at ``host``."""
     return (*_TERMINAL, "sipp", "-sf", scenario, "-i", host, "-p", str(port), "-mi", host, "-nostdin", *more)
 
 
 def order(folder: str, wanted: Mapping[str, object]) -> tuple[str, ...]:
-    """Lets the telephone with that folder do something; see ``telephone/orders.py``."""
+    """The command that gives an order to the telephone in that folder; see ``telephone/orders.py``."""
     return tuple(programs.script(_ORDERING, f"{folder}/{telephone.ORDERS}", json.dumps(wanted)))
 
 
@@ -235,17 +233,17 @@ _LINE: Final = Path(__file__).with_name("line.py")
 
 
 def line(settings: Mapping[str, object]) -> tuple[str, ...]:
-    """A gateway of MGCP with one line; see ``line.py`` for its settings."""
+    """The command of an MGCP gateway with one line; see ``line.py`` for its settings."""
     return tuple(programs.script(_LINE, json.dumps(settings)))
 
 
 def refused(log: str) -> list[str]:
-    """Zones that named does not load, by its log."""
+    """Zones that named does not load, from its log."""
     return [*dict.fromkeys(match[1] for match in _REFUSED.finditer(log))]
 
 
 def untransferred(log: str) -> dict[str, str]:
-    """Zones that a secondary does not get, by its log, and why."""
+    """Zones that a secondary does not get, and why, from its log."""
     return {match[1]: match[2] for match in _UNTRANSFERRED.finditer(log)}
 
 

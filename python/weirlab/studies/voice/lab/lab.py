@@ -1,4 +1,4 @@
-"""The engines of a plan, real ones, in namespaces of this machine."""
+"""Real engines of a plan, in namespaces of this machine."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from weirlab.studies.voice.through.passage import Between
 
 PATIENCE_S: Final = 30.0
-"""For what a program is sure to do if it works."""
+"""Time limit for what a program surely does if it works."""
 
 _AGAIN_S: Final = 120.0
-"""For a gateway to find its gatekeeper again: it asks every now and then."""
+"""Time limit for a gateway to find its gatekeeper again, which it tries now and then."""
 
 _BIND: Final = Path("/var/cache/bind")
 """Where engines find their files: Debian's AppArmor profile lets named write there, and not below /tmp."""
 _ELSE: Final = Path("/mnt")
-"""Where they find them if there is no BIND; both folders are in the root folder of Asterisk, too."""
+"""Where they find them without BIND; the root folder of Asterisk has both folders."""
 
 _POLL_S: Final = 0.05
 
 
 class Host(Machine):
-    """All programs of the lab; what they find under /run and as resolver is theirs alone."""
+    """All programs of the lab, with their own /run and resolver."""
 
     def called(self, daemon: str) -> str:
         return daemon
@@ -62,18 +62,18 @@ class VoiceLab:
     network:
         The plan on a day.
     talk_s:
-        For how long caller and callee send speech in a call.
+        How long caller and callee send speech in a call.
     device:
-        What stands between the caller of each call and everybody else; None for nothing.
+        The device between the caller of each call and everybody else; None for none.
 
     Raises
     ------
     InputError
-        The plan has no address for an engine, or asks of it what it cannot do.
+        The plan has no address for an engine, or requires something that it cannot do.
     MissingCapability
         A program or a privilege is missing.
     LabError
-        An engine does not start, or a zone does not load; with the engine's last words.
+        An engine does not start, or a zone does not load; with the engine's last output.
     """
 
     lab = "netns"
@@ -115,7 +115,7 @@ class VoiceLab:
 
     @property
     def endpoints(self) -> list[str]:
-        """Those that can call here, and be called."""
+        """Endpoints that can call here, and be called."""
         return self._endpoints.names
 
     @property
@@ -125,41 +125,41 @@ class VoiceLab:
 
     @property
     def hosts(self) -> Mapping[str, str]:
-        """Name of the namespace by address."""
+        """Names of the namespaces by address."""
         return {where: host.name for where, host in self._hosts.items()}
 
     def inside(self, name: str) -> str:
-        """The folder of an engine as programs of the lab find it."""
+        """The folder of an engine, as the programs of the lab see it."""
         return f"{self._root}/{name}"
 
     def at(self, engine: str) -> Namespace:
-        """Where an engine is."""
+        """The namespace of an engine."""
         return self._hosts[address(self.network, engine)]
 
     def check(self) -> None:
-        """Raises ``LabError`` if an engine has ended by itself, with its last words."""
+        """Raise ``LabError``, with its last output, if an engine has ended by itself."""
         assert self._machine is not None
         self._machine.check()
 
     def log(self, name: str) -> Path:
-        """The file with what an engine says."""
+        """The log file of an engine."""
         own = next((each.log for each in self.daemons if each.name == name), "")
         return self.folder / (own or f"{name}.log")
 
     def said(self, name: str) -> str:
-        """What an engine has said so far."""
+        """The log of an engine so far."""
         path = self.log(name)
         return path.read_text(errors="replace") if path.exists() else ""
 
     def last_words(self, name: str) -> str:
-        """What an engine said last, in one line."""
+        """The last lines of an engine's log, as one line."""
         return quoted(self.said(name).splitlines())
 
     @contextmanager
     def failing(self, name: str | None, how: Fault = OFF) -> Iterator[None]:
-        """Meanwhile an engine or a name server fails; None for none.
+        """Let an engine or a name server fail within the context; None for none.
 
-        One that is off cannot be reached, as if it had no power. An endpoint can refuse all calls instead.
+        If it is off, it cannot be reached. An endpoint can instead refuse all calls.
         """
         if name is None:
             yield
@@ -187,17 +187,17 @@ class VoiceLab:
     def call(
         self, name: str, number: str, answer: int, codecs: Mapping[str, str], meanwhile: int = 0
     ) -> list[Frame]:
-        """Let the endpoint ``name`` call ``number``; every frame that crossed the switch meanwhile.
+        """Let the endpoint ``name`` call ``number``; returns every frame that crossed the switch.
 
-        All other endpoints wait for calls. The device, if there is one, is beside ``name``.
-        The caller expects ``answer`` and ends the call at any other one.
-        ``codecs`` says in which codec an endpoint talks; others use their first one. ``meanwhile`` is how
-        many calls to that number the caller has up already.
+        All other endpoints wait for calls. The device, if there is one, is in front of ``name``.
+        The caller expects ``answer``, and ends the call after any other.
+        ``codecs`` are the codecs in which endpoints talk; others use their first one. ``meanwhile`` is how
+        many calls to that number the caller already has.
 
         Raises
         ------
         Spoilt
-            It does not end, or those that the caller is to have up already are not answered, or do not end.
+            The call does not end, or the earlier calls of the caller are not answered or do not end.
         """
         spoilt = None
         others = [other for other in self.endpoints if other != name]
@@ -205,7 +205,7 @@ class VoiceLab:
             self.way.carrying(address(self.network, name)),
             self._endpoints.waiting(codecs, others),
         ):
-            # What passed a device counts for a spoilt call, too.
+            # Packets that passed a device are counted for a spoilt call, too.
             try:
                 frames = self._called(name, number, answer, codecs, meanwhile)
             except Spoilt as error:
@@ -226,25 +226,25 @@ class VoiceLab:
                 has_ended = self.within(longest_s, lambda: title not in self.running)
                 if not has_ended:
                     self.stop(title, by=signal.SIGKILL)
-            # What happens to the device is over only now.
+            # Events of the device end only now.
             if not has_ended:
                 raise Spoilt(f"the call did not end within {longest_s:g} s")
             return self._watcher.end()
 
     def speech_only(self) -> AbstractContextManager[Watcher]:
-        """Meanwhile nothing but RTP is taken down."""
+        """Within the context, only RTP is recorded."""
         return self._watcher.speech_only()
 
     @property
     def processes(self) -> list[int]:
-        """Numbers of everything that runs in the lab."""
+        """PIDs of all processes in the lab."""
         assert self._machine is not None
         return self._machine.processes
 
     def start(
         self, title: str, command: Sequence[str], inside: Namespace, log: str, *, ends_by_itself: bool = False
     ) -> None:
-        """Start a program whose words go to the log of that name."""
+        """Start a program whose output goes to the log of that name."""
         assert self._machine is not None
         self._machine.start(title, command, inside=inside, log=self.log(log), ends_by_itself=ends_by_itself)
 
@@ -264,12 +264,12 @@ class VoiceLab:
     ) -> None:
         """Wait until something is ``done``.
 
-        Raises ``LabError`` if an engine ends meanwhile. After ``within_s`` it says ``otherwise``, and the
-        last words of ``name``.
+        Raises ``LabError`` if an engine ends meanwhile, or after ``within_s``, with ``otherwise`` and the
+        last output of ``name``.
         """
         if not self.within(within_s, done):
             words = self.last_words(name)
-            raise LabError(f"{otherwise} within {within_s:g} s; its last words: {words}")
+            raise LabError(f"{otherwise} within {within_s:g} s; its last output: {words}")
 
     @interruptible
     def within(self, seconds: float, done: Callable[[], bool]) -> bool:
@@ -300,7 +300,7 @@ class VoiceLab:
         self.close()
 
     def _write(self) -> None:
-        """What the engines read."""
+        """Write the files that the engines read."""
         for name, text in configs(self.network, self._root).items():
             path = self.folder / name
             files.make_folder(path.parent)
@@ -351,8 +351,8 @@ class VoiceLab:
             self._machine.show(resolver, f"{root}/etc/resolv.conf")
             for folder in ("/proc", "/dev", self._root):
                 self._machine.show(Path(folder), f"{root}{folder}")
-        # A secondary that finds no primary tries again only after a while, and so does a gateway that finds
-        # no gatekeeper.
+        # A secondary without a primary tries again only after a while, and so does a gateway without
+        # a gatekeeper.
         secondaries = [each for each in self.daemons if each.program == "named"][1:]
         gateways = [each for each in self.daemons if each.program in ("asterisk", engines.WITH_ORDERS)]
         first = [each for each in self.daemons if each not in (*secondaries, *gateways)]
@@ -364,7 +364,7 @@ class VoiceLab:
 
 
 def _addresses(network: Network) -> list[str]:
-    """Where something is in the lab, each address once."""
+    """All addresses in the lab, each once."""
     plan = network.plan
     found = []
     for server in servers(network):

@@ -1,17 +1,17 @@
-"""A residential gateway of MGCP with one line (RFC 3435), as a program with the standard library only.
+"""A residential MGCP gateway with one line (RFC 3435), as a program with only the standard library.
 
-It has the telephone of the line, too: one that takes every call, or calls a number and hangs up after a
-while. Somebody speaks into it whenever the connection lets speech out. The only argument is a JSON object:
+It includes the line's telephone, which answers every call, or calls a number and hangs up after a
+while. It sends speech whenever the connection allows. The only argument is a JSON object:
 
 ``host``, ``port``       where it is
 ``agent``                address and port of its call agent
-``name``, ``line``       what the call agent calls it: ``line@name``
+``name``, ``line``       its name at the call agent: ``line@name``
 ``payload``, ``bytes``   RTP payload type of the speech, and bytes in a packet of 20 ms
 ``dials``                digits to dial; without it, it takes calls
-``hold_s``               after the first speech that it hears, it hangs up so much later
-``longest_s``            it gives up a call of its own after that
+``hold_s``               it hangs up this long after the first speech that it hears
+``longest_s``            it gives up its own call after this time
 
-Every message is printed, and ``ready`` once its call agent knows it.
+Every message is printed, and ``ready`` once its call agent has acknowledged it.
 """
 
 import json
@@ -29,27 +29,27 @@ from typing import Any
 MEDIA_PORT = 6100
 PACKET_S = 0.02
 ANSWER_S = 0.1
-"""It rings for so long."""
+"""How long it rings."""
 READY_S = 1.0
-"""Without a call agent it is ready, too."""
+"""It is ready after this time even without a call agent."""
 FIRST_S = 0.2
 MOST_SENT = 7
-"""A command is sent again after this time, then after twice that, so many times at most (RFC 3435, 4.3)."""
+"""A command is repeated after this time, then after twice that, up to this often (RFC 3435, 4.3)."""
 GONE_S = 5.0
-"""A telephone that has hung up waits so long for its connection to be deleted, and for the next request.
-If that has no answer when the line comes back, Asterisk answers no more."""
+"""A telephone that has hung up waits this long for its connection to be deleted, and for the next request.
+If that request is unanswered when the line comes back, Asterisk stops answering."""
 
 _COMMAND = re.compile(r"([A-Z]{4}) (\d{1,9}) (\S+) MGCP 1\.0")
 _ANSWER = re.compile(r"(\d{3}) (\d{1,9})(?: |$)")
 _OUT = ("sendrecv", "sendonly", "confrnce")
 """Modes of a connection."""
 _TROUBLE = re.compile(r"\b(?:bz|cg|ro)\b")
-"""Tones that tell a caller that the call cannot be made (RFC 3660): busy, congestion, reorder."""
+"""Tones that signal to a caller that the call has failed (RFC 3660): busy, congestion, reorder."""
 
 
 @dataclass
 class Sent:
-    """A command without an answer."""
+    """A command that has not been answered yet."""
 
     text: str
     again_s: float
@@ -78,10 +78,10 @@ class Line:
         self.remote: tuple[str, int] | None = None
         """Where speech goes while there is a connection."""
         self._sends = False
-        """The connection's mode lets speech out (RFC 3435, 3.2.2.6)."""
+        """Does the connection's mode allow sending (RFC 3435, 3.2.2.6)?"""
         self.off_hook = False
         self.over = False
-        """A call of its own has ended."""
+        """Has its own call ended?"""
         self.ready = False
         self._number = random.randrange(1, 1 << 20)
         self._request = "0"
@@ -99,16 +99,16 @@ class Line:
 
     @property
     def speaks_to(self) -> tuple[str, int] | None:
-        """Where speech goes now; None if nobody speaks, or may be heard."""
+        """Where speech goes now; None if no speech is sent."""
         speaks = self.off_hook and self._sends and (self._dialled or not self.calls)
         return self.remote if speaks else None
 
     def begin(self, now_s: float) -> None:
-        """Tell the call agent that the line is there."""
+        """Tell the call agent that the line is in service."""
         self._command("RSIP", "RM: restart\r\n", now_s)
 
     def received(self, text: str, now_s: float) -> None:
-        """A datagram of the call agent."""
+        """Handle a datagram from the call agent."""
         first, _, rest = text.replace("\r\n", "\n").partition("\n")
         if (answer := _ANSWER.match(first)) is not None:
             self._answered(int(answer[2]), int(answer[1]), now_s)
@@ -121,7 +121,7 @@ class Line:
             self._hangs_up_s = now_s + self.hold_s
 
     def give_up(self, now_s: float) -> None:
-        """End the call of its own in good order: its call agent would take it to be up for ever."""
+        """End its own call properly, because the call agent would otherwise keep it for ever."""
         self._todo.clear()
         if self.off_hook:
             self._hang_up(now_s)
@@ -129,7 +129,7 @@ class Line:
             self.over = True
 
     def due(self, now_s: float) -> None:
-        """Do what is to be done by now."""
+        """Do what is due."""
         for number, sent in list(self._waiting.items()):
             if now_s < sent.again_s:
                 continue
@@ -287,7 +287,7 @@ class Voice:
 
 
 def main(settings: dict[str, Any]) -> int:
-    """Run the line until a call of its own has ended, or for ever."""
+    """Run the line until its own call has ended, or for ever."""
     host, payload = settings["host"], settings["payload"]
     name = f"{settings['line']}@{settings['name']}"
     line = Line(name, described(host, payload), settings.get("dials", ""), settings.get("hold_s", 0.0))

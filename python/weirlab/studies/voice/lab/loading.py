@@ -1,4 +1,4 @@
-"""Many calls at once: SIPp that calls at a rate, a few calls with speech beside it, and the engines' work."""
+"""Many calls at once: SIPp calls at a rate, with a few calls with speech, and the engines' CPU time."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from weirlab.studies.voice.lab.lab import VoiceLab
 from weirlab.studies.voice.lab.seen import Frame
 
 _HOLD_MS: Final = 200
-"""How long a call without speech lasts."""
+"""Duration of a call without speech."""
 
 _GIVE_UP_MS: Final = 5000
-"""A caller waits so long for a message; what has no answer then has failed."""
+"""How long a caller waits for a message; after that, the call has failed."""
 
 _PORT: Final = 5090
 _MEDIA_PORT: Final = 6400
-"""Ports of the calls with speech, beside the others of the same endpoint."""
+"""Ports of the calls with speech; the other calls of the endpoint use others."""
 
 _BUFFER: Final = ("-buff_size", "4194304")
 _LATEST_S: Final = 20.0
-"""After the last call was begun, all are over by then."""
+"""All calls are over by this time after the last one started."""
 
 _REST_S: Final = 5.0
-"""If a gateway still has calls so long after all callers have gone, gateways are started anew."""
+"""If a gateway still has calls this long after all callers have gone, gateways are restarted."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a trial left."""
+    """The results of a trial."""
 
     statistics: str
     """The statistics file of the caller."""
@@ -62,7 +62,7 @@ class Offered:
     rate_per_s: int
     seconds: float
     speaking: int
-    """Calls with speech beside the others, which last as long as the trial."""
+    """Calls with speech, in addition to the others; they last as long as the trial."""
     edges_ms: list[int]
     """Upper ends of the classes of set-up times."""
 
@@ -81,7 +81,7 @@ class LoadingLab(VoiceLab):
         return left
 
     def _rests(self, daemon: Daemon) -> bool:
-        """Has a gateway no calls any more?"""
+        """Has a gateway no calls left?"""
         assert self._machine is not None
         end_s = time.monotonic() + _REST_S
         while engines.channels(self._machine.run(engines.asking_channels(daemon.file))[1]) != 0:
@@ -91,7 +91,7 @@ class LoadingLab(VoiceLab):
         return True
 
     def _renew(self, daemon: Daemon) -> None:
-        """Start a gateway anew: what is left of too many calls would keep it busy for minutes."""
+        """Restart a gateway: the remains of too many calls would keep it busy for minutes."""
         self.stop(daemon.title, by=signal.SIGKILL)
         self.start(daemon.title, daemon.command, self._hosts[daemon.address], daemon.name)
         self._ready.wait(daemon)
@@ -131,7 +131,7 @@ def _loaded(lab: VoiceLab, offered: Offered) -> Loaded:
 
 
 def _until_over(lab: VoiceLab, titles: list[str], longest_s: float) -> None:
-    """Raises ``TimeoutError`` if one of them still runs after that; what it counts is what it has counted."""
+    """Wait until the programs have ended; raises ``TimeoutError`` after ``longest_s``."""
     end_s = time.monotonic() + longest_s
     while any(title in lab.running for title in titles):
         lab.check()
@@ -142,7 +142,7 @@ def _until_over(lab: VoiceLab, titles: list[str], longest_s: float) -> None:
 
 @contextmanager
 def _answering(lab: VoiceLab, name: str) -> Iterator[None]:
-    """Meanwhile an endpoint takes all calls, and sends back what speech it gets."""
+    """Within the context, an endpoint answers all calls and echoes the speech that it gets."""
     engine = lab.network.plan.engines[name]
     path = lab.folder / f"load-{name}.xml"
     files.write_bytes(path, sipp.callee(lab.network, name).encode())
@@ -151,7 +151,7 @@ def _answering(lab: VoiceLab, name: str) -> Iterator[None]:
     title = f"sipp of {name}"
     lab.start(title, command, lab.at(name), f"load-{name}")
     waits = partial(lab.at(name).call, partial(wire.bound, port, engine.transport))
-    lab.until(waits, f"{title} does not wait at {host}:{port}", f"load-{name}")
+    lab.until(waits, f"{title} does not listen at {host}:{port}", f"load-{name}")
     try:
         yield
     finally:
@@ -160,7 +160,7 @@ def _answering(lab: VoiceLab, name: str) -> Iterator[None]:
 
 
 def _call(lab: VoiceLab, offered: Offered, statistics: Path) -> str:
-    """Begin to call; the title of the program."""
+    """Start the calls; returns the title of the program."""
     name, rate_per_s = offered.caller, offered.rate_per_s
     text = sipp.caller(lab.network, name, 200).replace(media.PAUSE, f'<pause milliseconds="{_HOLD_MS}"/>')
     classes = ", ".join(map(str, offered.edges_ms))
@@ -178,7 +178,7 @@ def _call(lab: VoiceLab, offered: Offered, statistics: Path) -> str:
 
 
 def _talk(lab: VoiceLab, offered: Offered) -> str:
-    """Begin the calls with speech; the title of the program."""
+    """Start the calls with speech; returns the title of the program."""
     name, calls = offered.caller, str(offered.speaking)
     codec = (lab.network.plan.engines[name].codecs or ("alaw",))[0]
     text = media.talking(
@@ -192,7 +192,7 @@ def _talk(lab: VoiceLab, offered: Offered) -> str:
 
 
 def _command(lab: VoiceLab, offered: Offered, path: Path, port: int, longest_s: float) -> list[str]:
-    """SIPp calls as the scenario at ``path`` says, from this port."""
+    """The command with which SIPp calls from ``port`` by the scenario at ``path``."""
     plan = lab.network.plan
     engine = plan.engines[offered.caller]
     assert engine.home is not None
@@ -208,11 +208,11 @@ def _start(lab: VoiceLab, title: str, name: str, command: Sequence[str]) -> str:
 
 
 def _cpu_s(lab: VoiceLab) -> dict[str, tuple[str, float]]:
-    """CPU time of every process of the lab, by its number; and of what it is."""
+    """Name and CPU time of every process of the lab, by its number."""
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
     found = {}
     for pid in lab.processes:
-        # One that has ended meanwhile is left out.
+        # A process that has ended meanwhile is left out.
         with suppress(OSError, IndexError):
             command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""Speech for test calls: RTP packets as a capture file, which SIPp plays, and scenarios that play it."""
+"""Speech for test calls: RTP packets in a capture file, and SIPp scenarios that play it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from weirlab.studies.voice.configs.sipp import BYTES, EARLY_PAUSE, PAYLOADS
 from weirlab.studies.voice.lab.seen import Frame, pcap
 
 PACKET_MS: Final = 20
-"""Of speech in a packet: what all these codecs are sent with unless somebody asks for something else."""
+"""Speech per packet: the default of all these codecs."""
 
 _CLOCK_HZ: Final = 8000
-"""Of the time stamps; that of G.722, too (RFC 3551, 4.5.2)."""
+"""Clock of the time stamps, also of G.722 (RFC 3551, 4.5.2)."""
 _PORT: Final = 6000
 _UDP_IP: Final = 28
 PAUSE: Final = '<pause milliseconds="2000"/>'
-"""Of a caller while the call is up."""
+"""The pause of a caller while the call is up."""
 _AFTER_ACK: Final = '<recv request="ACK" optional="false" rtd="true" crlf="true"/>'
 
 
@@ -31,9 +31,9 @@ EARLY_S: Final = 0.4
 
 
 def speech(codec: str, seconds: float, source: int = SOURCE) -> bytes:
-    """A capture of RTP packets of ``codec``; SIPp sends them with addresses and ports of its own."""
+    """A capture of RTP packets of ``codec``; SIPp sends them with its own addresses and ports."""
     payload_type, size = PAYLOADS[codec][0], BYTES[codec]
-    # Nobody listens: what counts is which packets arrive, and when.
+    # The content does not matter, only which packets arrive and when.
     noise = np.random.default_rng(payload_type).bytes(size)
     frames = []
     for number in range(round(seconds * 1e3 / PACKET_MS)):
@@ -56,7 +56,7 @@ def _framed(payload: bytes) -> bytes:
 def talking(scenario: str, file: str, hold_s: float, early: str = "") -> str:
     """``scenario`` with speech from ``file`` once the call is up; the caller hangs up after ``hold_s``.
 
-    One in which nobody answers stays as it is. The file ``early`` is played before the answer, by who does.
+    A scenario without an answer is not changed. A callee with early media plays the file ``early``.
     """
     play = _played(file)
     held = f'{play}\n<pause milliseconds="{round(hold_s * 1e3)}"/>'
@@ -69,7 +69,7 @@ def held(scenario: str, answered: str) -> str:
 
     The shell adds a line to the file ``answered`` for each call that is answered.
     """
-    # SIPp hands an attribute to the shell as it stands, with its entities.
+    # SIPp passes an attribute to the shell verbatim, with its entities.
     noted = f'<nop><action><exec command="echo >> {shlex.quote(answered)}"/></action></nop>'
     return scenario.replace(PAUSE, f'{noted}\n<recv request="INFO" crlf="true"/>')
 

@@ -1,4 +1,4 @@
-"""Waiting until the engines of a plan are ready, each by what it alone can show."""
+"""Waits until the engines of a plan are ready, by a test for each kind of engine."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _SHOWN_LINES: Final = 6
 
 @dataclass(frozen=True)
 class Readiness:
-    """The engines of ``network`` in a lab, to be waited for.
+    """The engines of ``network`` in a lab that are to become ready.
 
     Attributes
     ----------
     folder:
-        Where each engine has a folder of its own.
+        The folder in which each engine has its own folder.
     hosts:
         The namespace at each address.
     said:
-        What an engine has said so far.
+        The log of an engine so far.
     until:
-        Waits until something is done; after a while it raises with these words, and the engine's last ones.
+        Waits until something is done; on timeout it raises with this message and the engine's last output.
     """
 
     network: Network
@@ -46,7 +46,7 @@ class Readiness:
     until: Callable[[Callable[[], bool], str, str], None]
 
     def wait(self, daemon: Daemon) -> None:
-        """Until ``daemon`` does its work; raises ``LabError`` if it does not, with its last words."""
+        """Wait until ``daemon`` works; raises ``LabError`` with its last output if it does not."""
         match daemon.program:
             case "named":
                 for number, zone in enumerate(self._zones(), 1):
@@ -81,11 +81,11 @@ class Readiness:
 
     def _await_socket(self, daemon: Daemon, transport: str, port: int) -> None:
         waits = partial(self.hosts[daemon.address].call, partial(wire.bound, port, transport))
-        what = f"{daemon.title} does not wait at {daemon.address}, {transport.upper()} port {port}"
+        what = f"{daemon.title} does not listen at {daemon.address}, {transport.upper()} port {port}"
         self.until(waits, what, daemon.name)
 
     def _await_gateway(self, daemon: Daemon) -> None:
-        """Until all of it runs, and its gatekeeper knows it."""
+        """Wait until the gateway runs and has registered with its gatekeeper."""
         booted = engines.in_chroot("-C", daemon.file, "-rx", "core waitfullybooted")
         runs, control = self.machine.succeeds, self.folder / daemon.name / "run/asterisk.ctl"
         self.until(lambda: control.exists() and runs(booted), f"{daemon.title} does not start", daemon.name)
@@ -97,7 +97,7 @@ class Readiness:
             self._await_registration(daemon)
 
     def _put_first(self, daemon: Daemon) -> None:
-        """Let the threads that take H.323 calls at a gateway go before the threads of these calls."""
+        """Give the threads that accept H.323 calls at a gateway priority over the threads of the calls."""
         run, cpus = self.machine.run, sorted(os.sched_getaffinity(0))
         gateways = [each.name for each in self.daemons if each.program == "asterisk"]
         cpu = cpus[gateways.index(daemon.name) % len(cpus)]
@@ -111,7 +111,7 @@ class Readiness:
         return any(line.split()[:1] == ["GK"] and line.endswith(" Registered") for line in told)
 
     def _await_registration(self, daemon: Daemon) -> None:
-        """Until its gatekeeper knows it, if it has one here."""
+        """Wait until the engine has registered with its gatekeeper, if it has one here."""
         engine = self.network.plan.engines[daemon.name]
         keeper = gatekeeper(self.network, daemon.name)
         if keeper is not None and not engines.impossible(self.network.plan.engines[keeper]):
@@ -132,6 +132,6 @@ class Readiness:
 
 
 def quoted(lines: Sequence[str]) -> str:
-    """The last of ``lines`` that say something, in one."""
+    """The last non-empty ``lines``, joined into one."""
     kept = [printable(line.strip()) for line in lines if line.strip()][-_SHOWN_LINES:]
     return " | ".join(kept) or "nothing"

@@ -1,4 +1,4 @@
-"""What crosses the switch: every frame as a host sends it and as another one gets it, and when."""
+"""Records what crosses the switch: every frame with its time, as sent by a host and as delivered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weirlab.lab.linux.namespace import Namespace
 _ETH_P_ALL: Final = 0x0003
 _IP: Final = (0x0800, 0x86DD)
 _SO_TIMESTAMPNS: Final = 35
-"""Of asm-generic/socket.h; the socket module has no name for it."""
+"""From asm-generic/socket.h; the socket module has no name for it."""
 _TIMESPEC: Final = struct.Struct("@ll")
 _SO_ATTACH_FILTER: Final = 26
 _SO_DETACH_FILTER: Final = 27
@@ -42,11 +42,11 @@ class Frame(NamedTuple):
     """Since 1970."""
     content: bytes
     delivered: bool
-    """Out of the switch, to the host that it is for; False: into the switch."""
+    """True: out of the switch, to its destination; False: into the switch."""
 
 
 class Watcher:
-    """Takes down what comes to the switch and what leaves it, between :meth:`begin` and :meth:`end`.
+    """Records what enters and leaves the switch between :meth:`begin` and :meth:`end`.
 
     ``hosts`` are the addresses behind the switch's ports, by their names.
     """
@@ -76,7 +76,7 @@ class Watcher:
 
     @contextmanager
     def speech_only(self) -> Iterator[Watcher]:
-        """Meanwhile only RTP packets are taken down, by a filter in the kernel."""
+        """Within the context, a filter in the kernel passes only RTP packets to the recording."""
         with self._lock:
             _attach(self._socket)
         try:
@@ -113,7 +113,7 @@ class Watcher:
         if protocol not in _IP or name not in self._hosts:
             return
         delivered = kind_of_packet == socket.PACKET_OUTGOING
-        # The switch floods its other ports with what is for a host that it does not know, or no longer.
+        # The switch floods frames for hosts that it does not know, or no longer knows.
         if delivered and _destination(content) != self._hosts[name]:
             return
         for level, kind, value in more:
@@ -123,7 +123,7 @@ class Watcher:
 
 
 def _attach(listening: socket.socket) -> None:
-    """Let a socket take UDP to the ports of :data:`_SPEECH` only (networking/filter.rst of the kernel)."""
+    """Let a socket receive only UDP to the ports of :data:`_SPEECH` (networking/filter.rst)."""
     low, high = _SPEECH
     program = [
         (0x28, 0, 0, 12),  # The type of the frame:

@@ -1,7 +1,7 @@
-"""One switch, and a host for every address of a plan: namespaces on a cable each.
+"""One switch, and a host for every address of a plan: namespaces, each with a cable.
 
-All hosts are neighbours, whatever networks a plan has its engines in: each has its address alone, and takes
-every other one to be on its cable. What happens between networks is no part of a numbering plan.
+All hosts are neighbours, regardless of the networks of their addresses: each has only its own address, and
+treats every other one as on-link. Routing between networks is not part of a numbering plan.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from weirlab.lab.linux import interface
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 
 MTU_BYTES: Final = 9000
-"""A SIP message with all its routes is never cut into fragments, unless a device does so."""
+"""Even a SIP message with all its routes is not fragmented, unless by a device."""
 
 BRIDGE: Final = "br0"
 LINK: Final = "eth0"
 _SWITCH: Final = {
     **wiring.QUIET,
-    # What a switch forwards is no firewall's business; some hosts have it so for containers.
+    # Firewalls must not filter what a switch forwards; some hosts let them, for containers.
     "net/bridge/bridge-nf-call-iptables": 0,
     "net/bridge/bridge-nf-call-ip6tables": 0,
     "net/bridge/bridge-nf-call-arptables": 0,
@@ -39,7 +39,7 @@ _HOST: Final = {
 
 
 def parts(count: int) -> list[str]:
-    """Names of so many hosts: ``ha``, ``hb``, ... ``haa``; the names of a lab's parts have letters only."""
+    """Names of ``count`` hosts: ``ha``, ``hb``, ... ``haa``; names of a lab's parts have only letters."""
     return [f"h{_letters(number)}" for number in range(count)]
 
 
@@ -104,9 +104,9 @@ def mac(number: int) -> str:
 
 
 def _bring_up(address: str, everybody: Sequence[str]) -> None:
-    """Give the host its address, and let it know all neighbours for ever.
+    """Give the host its address, and permanent neighbour entries for all others.
 
-    Calls to a host that is cut off are then sent, and can be seen; and no resolution delays a first call.
+    Calls to a host that is cut off are then sent and can be seen, and no resolution delays a first call.
     """
     interface.set_offloads(LINK, gro=False)
     six = ip_address(address).version == 6
@@ -122,7 +122,7 @@ def _bring_up(address: str, everybody: Sequence[str]) -> None:
 
 
 def bound(port_number: int, transport: str = "udp") -> bool:
-    """Does a program wait for datagrams, or connections, at this port? Call inside the host."""
+    """Does a program listen for datagrams or connections at this port? Call inside the host."""
     return port_number in _ports(_tables(transport))
 
 
@@ -134,6 +134,6 @@ def _tables(transport: str) -> Iterator[str]:
 
 
 def _ports(lines: Sequence[str] | Iterator[str]) -> set[int]:
-    """The local ports of lines of ``/proc/net/udp`` or ``tcp`` that no peer is known of."""
+    """The local ports of lines of ``/proc/net/udp`` or ``tcp`` that have no peer."""
     columns = (line.split() for line in lines)
     return {int(each[1].rpartition(":")[2], 16) for each in columns if not each[2].strip("0:")}

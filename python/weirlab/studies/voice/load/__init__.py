@@ -1,6 +1,6 @@
 """How many calls per second the engines of a numbering plan set up.
 
-``counted`` reads what SIPp counts, ``trials`` searches, ``study`` goes from a scenario to a kept run.
+``counted`` reads SIPp's statistics, ``trials`` searches, ``study`` goes from a scenario to a stored run.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class VoiceLoadStudy(Study["LoadScenario", "Ground[LoadBed]", "LoadFindings"]):
-    """Calls per second, raised until set-up times or failures rise; ``weir voice load`` is its command.
+    """Searches for the highest rate of calls with short set-up times; its command is ``weir voice load``.
 
-    ``open_lab`` opens the lab, by default one of real engines in namespaces.
+    ``open_lab`` opens the lab; by default, it has real engines in namespaces.
     """
 
     key = "voice_load"

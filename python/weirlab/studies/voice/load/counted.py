@@ -1,4 +1,4 @@
-"""What SIPp counts: its statistics file as numbers. Pure."""
+"""Reads SIPp's statistics file. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EDGES_MS: Final = (
 
 _CLASS: Final = "ResponseTimeRepartition1_"
 _LATE: Final = 0.02
-"""Share of the calls by which a caller may be late: the rows are a second apart."""
+"""Share of the calls by which a caller may be late, as the rows are a second apart."""
 
 
 def edges(limit_ms: int) -> list[int]:
@@ -25,7 +25,7 @@ def edges(limit_ms: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Counted:
-    """What a caller counted in a trial."""
+    """The counts of a caller in a trial."""
 
     calls: int
     unsent: int
@@ -56,7 +56,7 @@ def counted(text: str, rate_per_s: float, calls: int, limit_ms: int) -> Counted:
     text:
         What ``-trace_stat`` writes: names and rows, separated by semicolons.
     calls:
-        How many were to be begun.
+        How many were to be started.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def counted(text: str, rate_per_s: float, calls: int, limit_ms: int) -> Counted:
     """
     names, *rows = [line.split(";") for line in text.splitlines() if line.strip()]
     if not rows:
-        raise ValueError("the statistics of SIPp have no row")
+        raise ValueError("SIPp's statistics have no rows")
     listed = [dict(zip(names, row, strict=False)) for row in rows]
     last = listed[-1]
     classes = {
@@ -87,16 +87,16 @@ def counted(text: str, rate_per_s: float, calls: int, limit_ms: int) -> Counted:
 
 
 def _late(rows: Sequence[Mapping[str, str]], rate_per_s: float, calls: int) -> int:
-    """Calls by which the caller was behind its rate while it still had calls to begin."""
+    """Calls by which the caller was behind its rate while it still had calls to start."""
     behind = 0.0
     for row in rows:
         begun, elapsed_s = int(row["OutgoingCall(C)"]), _epoch(row["CurrentTime"]) - _epoch(row["StartTime"])
         if begun < calls:
             behind = max(behind, min(elapsed_s * rate_per_s, calls) - begun)
-    # SIPp begins calls in bursts; what is within a call, and a tenth of a second of its rate, is on time.
+    # SIPp starts calls in bursts: it is on time within one call and a tenth of a second of its rate.
     return round(behind) if behind > max(_LATE * calls, 1 + rate_per_s / 10) else 0
 
 
 def _epoch(text: str) -> float:
-    """The last part of a date, in s since 1970."""
+    """The Unix time in s, the last field of a time stamp of SIPp."""
     return float(text.split("\t")[-1].split()[-1])

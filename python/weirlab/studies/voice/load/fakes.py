@@ -1,4 +1,4 @@
-"""A lab of engines that set up so many calls per second and no more."""
+"""A fake lab whose engines set up a limited number of calls per second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weirlab.studies.voice.routing import Network
 
 
 class FakeLoadLab(FakeLab):
-    """What :class:`weirlab.studies.voice.lab.VoiceLab` offers for a load test.
+    """A fake :class:`weirlab.studies.voice.lab.VoiceLab` for load tests.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class FakeLoadLab(FakeLab):
 def statistics(
     calls: int, failed: int, setups: Mapping[int, int], edges_ms: list[int], seconds: float
 ) -> str:
-    """As SIPp writes them: a row at the end of the trial."""
+    """SIPp's statistics: a row at the end of the trial."""
     classes = [setups.get(edge, 0) for edge in edges_ms]
     row = {
         "StartTime": "2026-11-23\t00:00:00.000000\t1795392000.000000",

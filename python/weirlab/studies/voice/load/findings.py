@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadFindings:
-    """Every trial of a run, and what follows from them."""
+    """Every trial of a run, and the results."""
 
     plan: str
     trials: tuple[TrialRow, ...]
     work: tuple[WorkRow, ...]
     limits: tuple[LimitRow, ...]
     device: str = ""
-    """What the calls passed; empty for none."""
+    """The device that the calls passed; empty for none."""
     passed: tuple[DeviceRow, ...] = ()
-    """Packets that passed it."""
+    """Packets that passed the device."""
 
     @property
     def sentence(self) -> str:
-        """What was found, in a sentence."""
+        """The conclusion, in a sentence."""
         told = [said(limit) for limit in self.limits if not limit.no_load]
         without: dict[str, list[str]] = {}
         for limit in self.limits:
@@ -59,7 +59,7 @@ class LoadFindings:
         return {**found, **device}
 
     def problem(self, run: Run | None) -> NotMet | None:
-        """The error that it is if a number has no result."""
+        """The error to raise if a number has no result."""
         without = [limit for limit in self.limits if math.isnan(limit.carried_per_s) and not limit.no_load]
         if not without:
             return None
@@ -67,7 +67,7 @@ class LoadFindings:
 
 
 def said(limit: LimitRow) -> str:
-    """What was found for a number: ``+420111222001 (core: public): 640 calls/s``."""
+    """The result for a number: ``+420111222001 (core: public): 640 calls/s``."""
     told = ", ".join(filter(None, (limit.translation, limit.decided)))
     by = f" ({told})" if told else ""
     if limit.no_load:

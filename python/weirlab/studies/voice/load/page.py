@@ -1,4 +1,4 @@
-"""The page about a load test: set-up times over the rate of calls, the engines' work, every trial."""
+"""The report page of a load test: set-up times over call rates, the engines' work, every trial."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _HEIGHT: Final = 220
 _TERMS: Final = (
     ("Set-up", "From the caller's INVITE to the answer 200, as SIPp counts: the upper end of its class."),
     ("Slow", "Calls whose set-up took longer than the limit of the scenario; they count as bad."),
-    ("Unsent", "Calls that SIPp was too slow to begin. The trial then says nothing against the engines."),
+    ("Unsent", "Calls that SIPp was too slow to begin. The trial then says nothing about the engines."),
     ("Cores", "CPU time of an engine's processes over the time of the trial; 100 % is a whole core."),
-    ("Jitter", "Highest mean jitter (RFC 3550) of a few calls with speech meanwhile, where it arrives."),
+    ("Jitter", "Highest mean jitter (RFC 3550) of the calls with speech, measured where packets arrive."),
     (
         "MOS",
-        "Least of a few calls with speech meanwhile, by the E-model; no delay of a network is in it. SIPp "
+        "Lowest MOS of the calls with speech, by the E-model, without network delay. SIPp "
         "sends and echoes the speech on the same machine.",
     ),
 )
@@ -42,14 +42,14 @@ _LATE: Final = (
     "Asterisk's chan_ooh323 overlooks a call for 3 s if the call's thread is faster than the thread that "
     "starts it. The lab gives the latter priority, so few calls are late; they count as slow.",
 )
-"""Told where gateways translate to H.323."""
+"""Explained if gateways translate to H.323."""
 _CAUTION: Final = (
-    "Callers, callees and engines share the CPUs of one machine; engines with one of their own carry more."
+    "Callers, callees and engines share the CPUs of one machine; engines on their own machine carry more."
 )
 
 
 def tell(found: LoadFindings, manifest: Mapping[str, Any]) -> Story:
-    """The page about a run."""
+    """The report page of a run."""
     share = float(manifest.get("scenario", {}).get("voice_load", {}).get("bad_share", 0.01))
     return Story(
         subject=f"Calls per second of numbering plan {found.plan}",
@@ -86,7 +86,7 @@ def _tiles(found: LoadFindings) -> Iterator[Tile]:
         yield Tile(f"Calls to {limit.number}", carried, limit.translation or limit.decided or limit.way)
     opinions = [row.media_mos for row in found.trials if not math.isnan(row.media_mos)]
     if opinions:
-        yield Tile("Least MOS", decimals(min(opinions)), f"in {plural(len(opinions), 'trial')}")
+        yield Tile("Lowest MOS", decimals(min(opinions)), f"in {plural(len(opinions), 'trial')}")
 
 
 def _figure(found: LoadFindings, limit: LimitRow, bad_share: float) -> Figure:
@@ -109,7 +109,7 @@ def _figure(found: LoadFindings, limit: LimitRow, bad_share: float) -> Figure:
 
 
 def trial_rows(found: LoadFindings, limit: LimitRow, bad_share: float) -> pl.DataFrame:
-    """A row per trial and quantity that is known."""
+    """A row per trial and known quantity."""
     rows = [
         {
             "rate_per_s": row.rate_per_s,

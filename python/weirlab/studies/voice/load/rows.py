@@ -20,11 +20,11 @@ class TrialRow:
     number: str
     """What was dialled."""
     rate_per_s: int
-    """Calls to begin in a second."""
+    """Calls to start per second."""
     calls: int
-    """Calls that were begun."""
+    """Calls that were started."""
     unsent: int
-    """Calls that the caller was too slow to begin."""
+    """Calls that the caller was too slow to start."""
     failed: int
     """Calls that were not answered, or broke off."""
     slow: int
@@ -36,13 +36,13 @@ class TrialRow:
     setup_p99_ms: float
     """99th percentile of the set-up time: the upper end of its class; null above all classes."""
     media_calls: int
-    """Calls with speech meanwhile that were heard in both directions."""
+    """Calls with speech during the trial that were heard in both directions."""
     media_lost_ratio: float
-    """Share of their packets that were lost, of both directions."""
+    """Share of their packets that were lost, in both directions."""
     media_mos: float
-    """Least MOS of both directions of these calls, without any delay of the network."""
+    """Lowest MOS of these calls in either direction, without network delay."""
     media_jitter_ms: float = math.nan
-    """Highest mean jitter (RFC 3550) of both directions of these calls."""
+    """Highest mean jitter (RFC 3550) of these calls in either direction."""
 
     @property
     def bad(self) -> int:
@@ -57,9 +57,9 @@ class WorkRow:
     index: int
     """Number of the trial."""
     engine: str
-    """Which one; `named` for the name server, `sipp` for callers and callees."""
+    """The engine; `named` for the name server, `sipp` for callers and callees."""
     program: str
-    """What it is: `kamailio`, `named`, `sipp`."""
+    """Its program: `kamailio`, `named`, `sipp`."""
     cpu_share: float
     """CPU time of all its processes over the time of the trial; 1 is a whole core."""
 
@@ -73,7 +73,7 @@ class LimitRow:
     way: str
     """Engines in the order of the plan."""
     decided: str
-    """What each proxy goes by in the plan."""
+    """What each proxy decides by in the plan."""
     carried_per_s: float
     """Highest rate of calls that met the goal; null if even the lowest did not."""
     too_many_per_s: float

@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 
 _LEAD_S: Final = 1.0
-"""Calls with speech are over so much before the trial is."""
+"""Calls with speech end this long before the trial does."""
 _MS: Final = 1e6
 
 
 class LoadLab(Protocol):
-    """What is used of :class:`weirlab.studies.voice.lab.VoiceLab`."""
+    """The part of :class:`weirlab.studies.voice.lab.VoiceLab` that is used here."""
 
     lab: str
     network: Network
@@ -68,7 +68,7 @@ OpenLoadLab = Callable[[Network, float], AbstractContextManager[LoadLab]]
 
 @dataclass(frozen=True)
 class LoadBed:
-    """The lab, and which numbers to call in it."""
+    """The lab, and the numbers to call in it."""
 
     lab: LoadLab
     numbers: tuple[Target, ...]
@@ -80,7 +80,7 @@ def checked(asked: LoadScenario) -> tuple[Network, tuple[Target, ...]]:
     Raises
     ------
     InputError
-        The plan cannot be read, a number is none of its test numbers, or it cannot be called many times.
+        The plan cannot be read, or a number is not a test number or cannot be called many times.
     """
     what = asked.voice_load
     if what.highest <= what.lowest:
@@ -94,7 +94,7 @@ def checked(asked: LoadScenario) -> tuple[Network, tuple[Target, ...]]:
         raise InputError(f"{network.book.name}: {NO_TESTS}")
     if not what.numbers:
         return network, targets.chosen(network, calls)
-    # A number named twice is meant once.
+    # A number that is named twice is called once.
     return network, tuple(targets.named(network, calls, number) for number in dict.fromkeys(what.numbers))
 
 
@@ -106,7 +106,7 @@ def _in_namespaces(network: Network, talk_s: float, device: Device | None) -> Lo
 @contextmanager
 @shielded
 def opened(asked: LoadScenario, work: Work, opener: OpenLoadLab | None) -> Iterator[Ground[LoadBed]]:
-    """The lab of ``asked``: what ``opener`` opens, or the one in network namespaces."""
+    """Open the lab for ``asked``: by ``opener``, or else in network namespaces."""
     network, numbers = checked(asked)
     talk_s = max(asked.voice_load.trial_s - _LEAD_S, asked.voice_load.trial_s / 2)
     begin = opener or partial(_in_namespaces, device=device(asked.voice_load.through, network))
@@ -118,11 +118,11 @@ def opened(asked: LoadScenario, work: Work, opener: OpenLoadLab | None) -> Itera
 def measured(
     ground: Ground[LoadBed], asked: LoadScenario, writer: RunWriter, progress: Progress
 ) -> LoadFindings:
-    """Search every number; each trial is kept before the next one."""
+    """Search every number; each trial is stored before the next one."""
     lab, what = ground.bed.lab, asked.voice_load
     plan = lab.network.plan.plan
     begun = stored(writer.run)
-    # A trial that was not kept is made again, with its work.
+    # A trial that was not stored is made again, with its work.
     kept = {row.index for row in begun.trials}
     trials, work, limits = [*begun.trials], [row for row in begun.work if row.index in kept], [*begun.limits]
     through = [row for row in begun.passed if row.index in kept]
@@ -163,7 +163,7 @@ def measured(
 
 
 def _passed(lab: LoadLab, index: int, frames: Sequence[Frame], caller: str) -> list[DeviceRow]:
-    """What passed the device in the trial that was made last; raises ``LabError`` if calls bypassed it."""
+    """What passed the device in the last trial; raises ``LabError`` if calls bypassed it."""
     rows = lab.way.passed(index)
     if missed := bypassing(rows, lab.way.title):
         raise LabError(f"the trial says nothing about {lab.way.title}: {'; '.join(missed)}")
@@ -215,7 +215,7 @@ def _row(index: int, number: str, rate: int, counts: Counted, streams: Sequence[
 
 
 def stored(run: Run) -> LoadFindings:
-    """What a run holds."""
+    """The findings of a stored run."""
     kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
     return LoadFindings(
         str(kept.get("plan", "the plan")),
@@ -228,12 +228,12 @@ def stored(run: Run) -> LoadFindings:
 
 
 def page(run: Run) -> Story:
-    """The page about ``run``."""
+    """The report page of ``run``."""
     from weirlab.studies.voice.load.page import tell
 
     found = stored(run)
     if not found.limits:
         raise InputError(
-            f"run {run.run_id} was interrupted before its first result: weir run --resume goes on with it"
+            f"run {run.run_id} was interrupted before its first result: weir run --resume continues it"
         )
     return tell(found, vars(run.manifest))

@@ -72,7 +72,7 @@ def _media(row: TrialRow) -> tuple[str, str, str]:
 
 
 def classed(upper_ms: float) -> str:
-    """The upper end of a class: ``< 5 ms``."""
+    """A class of set-up times by its upper end: ``< 5 ms``."""
     return NOTHING if math.isnan(upper_ms) else f"< {duration(upper_ms * 1e6)}"
 
 
@@ -104,6 +104,6 @@ def _trial(row: TrialRow) -> tuple[str, ...]:
 
 
 def _cores(found: LoadFindings, trial: TrialRow) -> str:
-    """CPU of all engines, without SIPp."""
+    """CPU time of all engines, without SIPp."""
     used = sum(row.cpu_share for row in found.work_of(trial) if row.program != "sipp")
     return percent(used, 2)

@@ -1,4 +1,4 @@
-"""Which numbers a load test calls: one by a route, one by ENUM, and one for each translation. Pure."""
+"""Chooses the numbers of a load test: one by a route, one by ENUM, one per translation. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Target:
 
     planned: Planned
     translation: str
-    """What gateways on the way do: ``SIP to H.323 to SIP``; empty without a gateway."""
+    """The translation by gateways on the way: ``SIP to H.323 to SIP``; empty without a gateway."""
     no_load: str
     """Why it cannot be called many times; empty if it can."""
 
@@ -33,16 +33,16 @@ class Target:
 def chosen(network: Network, calls: Sequence[Planned]) -> tuple[Target, ...]:
     """The first number that a route decides, the first that a tree decides, and one for each translation.
 
-    A translation that no call can load keeps its first number, with the reason.
+    A translation that no call can load is represented by its first number, with the reason.
 
     Raises
     ------
     InputError
-        Nobody in the lab answers, or no number can be called many times.
+        No endpoint of the lab answers, or no number can be called many times.
     """
     targets = [_target(network, call) for call in calls if call.answered and not call.impossible]
     if not targets:
-        raise InputError(f"{network.book.name}: nobody in the lab answers any of its test numbers")
+        raise InputError(f"{network.book.name}: no endpoint of the lab answers any of its test numbers")
     reasons = dict.fromkeys(each.no_load for each in targets)
     if "" not in reasons:
         raise InputError(
@@ -56,7 +56,7 @@ def chosen(network: Network, calls: Sequence[Planned]) -> tuple[Target, ...]:
         known = found.setdefault(target.translation or by, target)
         if known.no_load and not target.no_load:
             found[target.translation or by] = target
-    # A sort that keeps the order of the plan among translations.
+    # The sort keeps the plan's order among translations.
     return tuple(found[key] for key in sorted(found, key=_order))
 
 
@@ -70,14 +70,14 @@ def named(network: Network, calls: Sequence[Planned], number: str) -> Target:
     Raises
     ------
     InputError
-        It is no test number, or cannot be called many times.
+        It is not a test number, or cannot be called many times.
     """
     call = next((call for call in calls if call.test.number == number), None)
     if call is None:
         known = words([call.test.number for call in calls if call.answered])
-        raise InputError(f"{network.book.name}: {number} is none of its test numbers; answered are {known}")
+        raise InputError(f"{network.book.name}: {number} is not one of its test numbers; choose from {known}")
     target = _target(network, call)
-    why = call.impossible or ("" if call.answered else f"it is answered {call.answer}") or target.no_load
+    why = call.impossible or ("" if call.answered else f"its answer is {call.answer}") or target.no_load
     if why:
         raise InputError(f"{network.book.name}: {number} cannot be called many times: {why}")
     return target
@@ -101,5 +101,5 @@ def _no_load(network: Network, call: Planned) -> str:
             continue
         if "mgcp" in speaks:
             return f"{name} is an MGCP line, which carries one call at a time"
-        return f"{name} is a telephone of H.323; many calls at once begin and end with SIP"
+        return f"{name} is an H.323 telephone; only SIP endpoints carry many calls at once"
     return ""

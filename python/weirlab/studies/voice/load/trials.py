@@ -1,4 +1,4 @@
-"""Searches the highest rate of calls that the engines set up, by the search of RFC 9971."""
+"""Searches for the highest rate of calls that the engines set up (RFC 9971)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NAME: Final = "set-up"
 def searched(
     asked: Load, target: Target, measure: Callable[[int], TrialRow], known: Iterable[TrialRow] = ()
 ) -> LimitRow:
-    """Search one number.
+    """Search the highest rate for one number.
 
     Parameters
     ----------
     measure:
-        Makes a trial at a rate, in calls/s, and keeps it.
+        Makes a trial at a rate, in calls/s, and stores it.
     known:
-        Trials of this number that an interrupted run has already; each serves once.
+        Trials of this number that an interrupted run already has; each is used once.
     """
     waiting: defaultdict[int, list[TrialRow]] = defaultdict(list)
     for row in known:

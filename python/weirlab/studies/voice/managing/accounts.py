@@ -1,4 +1,4 @@
-"""Accounts: passwords that are kept as hashes, sessions, and a limit to guessing."""
+"""Accounts: hashed passwords, sessions, and a limit on guessing."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from weirlab.studies.voice.managing.register import Gone, Register, instant
 from weirlab.studies.voice.managing.transaction import Account
 
 LEAST_PASSWORD: Final = 12
-"""Characters."""
+"""Least number of characters of a password."""
 MOST_PASSWORD: Final = 1000
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _COST: Final = 1 << 16
-"""scrypt's N with r = 8 and p = 1, which takes 64 MiB; the OWASP cheat sheet asks for as much work."""
+"""scrypt's N with r = 8 and p = 1, which takes 64 MiB; the OWASP cheat sheet recommends this."""
 _BLOCK: Final = 8
 _SALT_BYTES: Final = 16
 _KEY_BYTES: Final = 32
@@ -34,9 +34,9 @@ SESSION: Final = timedelta(hours=12)
 
 WINDOW_S: Final = 300.0
 MOST_BY_NAME: Final = 5
-"""Failures to sign in to one account, within :data:`WINDOW_S`."""
+"""Most failures to sign in to one account within :data:`WINDOW_S`."""
 MOST_BY_ADDRESS: Final = 20
-"""Failures of one address, to whichever account."""
+"""Most failures from one address, for all accounts."""
 _MOST_KEYS: Final = 10_000
 
 
@@ -49,17 +49,17 @@ class Throttled(InputError):
 
 
 class NotSignedIn(InputError):
-    """The name or the password is wrong, or nobody has signed in."""
+    """The name or the password is wrong, or the user has not signed in."""
 
 
 def hashed(password: str, *, cost: int = _COST) -> str:
-    """A password as it is kept: ``scrypt$N$salt$key`` (RFC 7914)."""
+    """A password as it is stored: ``scrypt$N$salt$key`` (RFC 7914)."""
     salt = secrets.token_bytes(_SALT_BYTES)
     return "$".join(("scrypt", str(cost), _text(salt), _text(_key(password, salt, cost))))
 
 
 def fits(password: str, kept: str) -> bool:
-    """Is ``password`` the one that is kept? Takes as long where it is not."""
+    """Does ``password`` match the stored hash? Takes equally long if it does not."""
     kind, _, rest = kept.partition("$")
     if kind != "scrypt":
         return False
@@ -80,12 +80,12 @@ def _text(data: bytes) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Can an account be called so?"""
+    """Is this a valid account name?"""
     return _NAME.fullmatch(text) is not None
 
 
 class Throttle:
-    """Failures of the last minutes by key. ``now_s`` is an argument; not safe for threads."""
+    """Failures of the last minutes by key. ``now_s`` is an argument; not thread-safe."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -105,7 +105,7 @@ class Throttle:
 
     def failed(self, key: str, now_s: float) -> None:
         """Count a failure."""
-        # The one that failed longest ago makes room.
+        # The key that failed longest ago makes room.
         failures = self._failures.pop(key, None) or deque(maxlen=self._most)
         failures.append(now_s)
         self._failures[key] = failures
@@ -113,21 +113,21 @@ class Throttle:
             del self._failures[next(iter(self._failures))]
 
     def forget(self, key: str) -> None:
-        """Whoever succeeds may fail again."""
+        """Forget the failures of ``key`` after a success."""
         self._failures.pop(key, None)
 
 
 @dataclass(frozen=True)
 class SignedIn:
-    """Somebody who may work: the account, and what forms must show."""
+    """A user who is signed in: the account, and the key of forms."""
 
     account: Account
     form_key: str
-    """Requests that change something carry it: pages of other sites cannot know it."""
+    """Requests that change something carry it, as pages of other sites cannot know it."""
 
 
 class Accounts:
-    """The accounts of a plan. ``cost`` is that of new hashes."""
+    """The accounts of a plan; ``cost`` is the cost of new hashes."""
 
     def __init__(self, register: Register, cost: int = _COST) -> None:
         self._register = register
@@ -135,12 +135,12 @@ class Accounts:
         self._secret = secrets.token_bytes(_KEY_BYTES)
         self._by_name = Throttle(MOST_BY_NAME)
         self._by_address = Throttle(MOST_BY_ADDRESS)
-        # One password at a time: each takes 64 MiB, and its failure counts before the next one is looked at.
+        # One password at a time: each takes 64 MiB, and a failure counts before the next attempt is checked.
         self._lock = threading.Lock()
 
     @cached_property
     def _nobody(self) -> str:
-        """A hash that no password fits: a name without an account takes as long as another."""
+        """A hash that no password matches, so that a name without an account takes as long as any other."""
         return hashed(secrets.token_hex(), cost=self._cost)
 
     def add(
@@ -158,18 +158,18 @@ class Accounts:
         Parameters
         ----------
         password
-            None for an account that a proxy alone lets in.
+            None for an account that only a proxy can sign in.
         organisation
             None for an administrator.
 
         Raises
         ------
         InputError
-            The name, the password or the organisation cannot be used.
+            The name, the password or the organisation is not valid.
         """
         if not is_name(name):
             raise InputError(
-                f"{quoted(name)} is no name of an account: use letters, digits and . _ @ -, 64 at most"
+                f"{quoted(name)} is not a valid account name: use letters, digits and . _ @ -, 64 at most"
             )
         kept = "" if password is None else hashed(checked(password), cost=self._cost)
         known = self._register.state().plan.organisations
@@ -180,7 +180,7 @@ class Accounts:
         with self._register.database.writing() as on:
             there_already = on.account(name) is not None
             if there_already and not replace:
-                raise InputError(f"there is an account {name} already; --replace changes it")
+                raise InputError(f"there is already an account {name}; --replace changes it")
             on.put_account(account)
             what = f"{name}, {f'for {organisation}' if organisation else 'administrator'}"
             action = "changed account" if there_already else "added account"
@@ -205,7 +205,7 @@ class Accounts:
         NotSignedIn
             Name or password is wrong.
         Throttled
-            Either was too often.
+            Too many attempts have failed.
         """
         proved = self._proved(name, password, address, now_s)
         if proved is None:
@@ -221,16 +221,16 @@ class Accounts:
         return key
 
     def change_password(self, key: str, before: str, after: str, address: str, now_s: float) -> None:
-        """Let the user whose session has this key give another password; the user's other sessions end.
+        """Change the password of the user whose session has this key; the user's other sessions end.
 
         Raises
         ------
         InputError
-            ``before`` is not the password, or ``after`` can be none.
+            ``before`` is not the password, or ``after`` is not valid.
         NotSignedIn
-            It is nobody's session.
+            There is no such session.
         Throttled
-            Too many have tried, as with :meth:`sign_in`.
+            Too many attempts have failed, as with :meth:`sign_in`.
         """
         who = self.signed_in(key)
         if who is None:
@@ -253,7 +253,7 @@ class Accounts:
             on.record(instant(register.now()), name, "changed password", _from(address))
 
     def _proved(self, name: str, password: str, address: str, now_s: float) -> Account | None:
-        """The account with this name and password; None counts as a failure."""
+        """The account with this name and password; None, counted as a failure, if there is none."""
         shown = name if is_name(name) else "somebody"
         with self._lock:
             wait_s = self._by_name.wait_s(shown, now_s)
@@ -282,7 +282,7 @@ class Accounts:
                 on.record(instant(self._register.now()), account.name, "signed out", "")
 
     def signed_in(self, key: str) -> SignedIn | None:
-        """Whose session has this key; None for nobody's."""
+        """The user whose session has this key; None if there is no such session."""
         if not key:
             return None
         with self._register.database.reading() as on:
@@ -290,7 +290,7 @@ class Accounts:
         return None if account is None else SignedIn(account, _form_key(key.encode(), account.name))
 
     def vouched_for(self, name: str) -> SignedIn:
-        """Whom a proxy has let in.
+        """The user whom a proxy has authenticated.
 
         Raises
         ------
@@ -321,7 +321,7 @@ def _form_key(secret: bytes, name: str) -> str:
 
 
 def _digest(key: str) -> str:
-    """Of a session's key: who reads the database cannot use it."""
+    """The digest of a session's key, so that a reader of the database cannot use the session."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 

@@ -137,7 +137,7 @@ def _register(database: str, *, new: bool = False) -> Iterator[Register]:
 
 
 def _who() -> str:
-    """Whose command it is, for the audit log: the user of the system."""
+    """The system user who runs the command, for the audit log."""
     import pwd
 
     try:
@@ -246,9 +246,7 @@ def remove_user(
         from weirlab.studies.voice.managing.accounts import Accounts
 
         Accounts(register).remove(_who(), name)
-        session.finish(
-            {"kind": "voice manage remove-user", "name": name}, f"{name} may not sign in any more."
-        )
+        session.finish({"kind": "voice manage remove-user", "name": name}, f"{name} can no longer sign in.")
 
 
 def users(ctx: typer.Context, database: DatabaseOption = DEFAULT_DATABASE, json: JsonOption = False) -> None:

@@ -1,7 +1,7 @@
-"""Where a managed plan is kept: SQLite in a file, or PostgreSQL by its URL.
+"""The database of a managed plan: SQLite in a file, or PostgreSQL by its URL.
 
-A :class:`Database` gives transactions; within one of :meth:`Database.writing`, nobody else writes. Nothing
-but this module and ``transaction.py`` knows SQL.
+A :class:`Database` gives transactions; during one of :meth:`Database.writing`, nobody else writes. Only
+this module and ``transaction.py`` know SQL.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _PRIVATE: Final = 0o600
 
 
 class Database:
-    """A database that is open."""
+    """An open database."""
 
     def __init__(self, engine: sql.Engine, shown: str) -> None:
         self._engine = engine
         self.shown = shown
-        """Which one, without a password."""
+        """Its path or URL, without a password."""
 
     def close(self) -> None:
-        """End its connections."""
+        """Close its connections."""
         self._engine.dispose()
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
-        """A transaction that sees one state of all."""
+        """A transaction that sees a single state of the database."""
         with self._telling(), self._engine.connect() as connection:
             if connection.dialect.name == "postgresql":
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
@@ -48,7 +48,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """A transaction beside which nobody writes; undone if an exception leaves the block."""
+        """A transaction during which nobody else writes; rolled back if an exception leaves the block."""
         with self._telling(), self._engine.connect() as connection:
             connection = connection.execution_options(weir_writes=True)
             with connection.begin():
@@ -57,7 +57,7 @@ class Database:
                 yield Transaction(connection)
 
     def make_tables(self) -> None:
-        """Make what is missing of the tables; refuses those of another version."""
+        """Create missing tables; raises ``StoreError`` if they have another version."""
         with self._telling(), self._engine.begin() as connection:
             METADATA.create_all(connection)
             found = connection.execute(sql.select(VERSION.c.version)).scalar()
@@ -65,8 +65,8 @@ class Database:
                 connection.execute(sql.insert(VERSION).values(version=SCHEMA))
             elif found != SCHEMA:
                 raise StoreError(
-                    f"{self.shown}: its tables are of version {found}, and this Weir knows {SCHEMA}: "
-                    "use the Weir that made them"
+                    f"{self.shown}: its tables have version {found}, but this Weir needs {SCHEMA}: "
+                    "use the version of Weir that created them"
                 )
 
     @contextmanager
@@ -76,7 +76,7 @@ class Database:
         except SQLAlchemyError as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             said = shortened(printable(" ".join(str(cause).split())))
-            raise StoreError(f"{self.shown}: the database refuses: {said}") from error
+            raise StoreError(f"{self.shown}: the database reports an error: {said}") from error
 
 
 def opened(place: str, *, new: bool = False) -> Database:
@@ -85,7 +85,7 @@ def opened(place: str, *, new: bool = False) -> Database:
     Parameters
     ----------
     new
-        Make it, where it is a file that is not there.
+        Create it, if it is a file that does not exist.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def _sqlite(path: Path, *, new: bool) -> Database:
     if not path.exists():
         if not new:
             raise InputError(
-                f"{shown}: there is no such database; weir voice manage import makes one of a plan"
+                f"{shown}: there is no such database; weir voice manage import creates one from a plan"
             )
         with files.telling(path, "be made"):
             # Readable by its owner alone: it holds hashes of passwords.
@@ -115,7 +115,7 @@ def _sqlite(path: Path, *, new: bool) -> Database:
         sql.URL.create("sqlite", database=str(path.absolute())), connect_args={"timeout": _WAIT_S}
     )
 
-    # Transactions as SQLite has them; the driver would begin them late, after the first look.
+    # SQLite's own transactions; the driver would begin them late, after the first read.
     @sql.event.listens_for(engine, "connect")
     def connected(connection: Any, _: Any) -> None:
         connection.isolation_level = None
@@ -132,7 +132,7 @@ def _postgresql(place: str) -> Database:
     try:
         url = sql.make_url(place)
     except SQLAlchemyError:
-        raise InputError("the database's URL is not understood; write postgresql://USER@HOST/NAME") from None
+        raise InputError("the database's URL is not valid; write postgresql://USER@HOST/NAME") from None
     shown = url.render_as_string(hide_password=True)
     if url.drivername not in ("postgresql", "postgres"):
         raise InputError(f"{shown}: give the path of an SQLite file, or a URL that begins with postgresql://")

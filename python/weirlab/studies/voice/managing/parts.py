@@ -1,4 +1,4 @@
-"""The pieces of a plan that are changed one at a time: what each may say, and what it is called. Pure."""
+"""The pieces of a plan, which are changed one at a time: their models and names. Pure."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from weirlab.studies.voice.plan.model import (
 from weirlab.studies.voice.plan.values import Host, Name, Serial
 
 Content = dict[str, Any]
-"""A piece as plain values, as JSON and YAML have them."""
+"""A piece as plain values, as in JSON and YAML."""
 
 
 class NamedOrganisation(Organisation):
-    """An organisation with its name; its contacts are pieces of their own."""
+    """An organisation with its name; its contacts are separate pieces."""
 
     name: Name
     """Short name, by which the rest of the plan refers to it."""
 
 
 class OwnedContact(Contact):
-    """Whom to ask, and of which organisation."""
+    """Whom to contact at an organisation."""
 
     organisation: Name
     """The organisation that it belongs to."""
@@ -64,22 +64,22 @@ class NamedDomain(Domain):
 
 
 class General(Section):
-    """What concerns the plan as a whole."""
+    """Settings of the plan as a whole."""
 
     plan: Name
     """Its name."""
     serial: Serial = 1
     """Of the zones; every publication raises it."""
     caller: Name
-    """The endpoint whose calls are meant where nothing else is said."""
+    """The endpoint that calls if no other is named."""
     dns: Dns | None = None
-    """What every zone begins with; without it, no zones can be written."""
+    """What every zone begins with; no zones can be written without it."""
     external: tuple[Host, ...] = ()
     """Domains outside the plan to which URIs may lead."""
 
 
 _LAST: Final = ("valid_from", "valid_until")
-"""Fields that come behind all others."""
+"""Fields that come after all others."""
 
 
 @dataclass(frozen=True)
@@ -94,18 +94,18 @@ class Part:
     first: tuple[str, ...]
     """Fields that come first; of these, the first one with a value names the piece."""
     named: bool = False
-    """In the plan, a mapping by name."""
+    """Is the part a mapping by name in the plan?"""
     hidden: tuple[str, ...] = ()
-    """Fields that are no part of the piece."""
+    """Fields of the model that are not part of the piece."""
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """In the order in which they are written."""
+        """The fields in the order in which they are written."""
         others = [name for name in self.model.model_fields if name not in (*self.first, *self.hidden)]
         return (*self.first, *sorted(others, key=_LAST.__contains__))
 
     def name_of(self, content: Mapping[str, Any]) -> str:
-        """What people call a piece: ``+420950052``, ``core``."""
+        """The name of a piece for people: ``+420950052``, ``core``."""
         return str(next((content[key] for key in self.first if content.get(key)), self.one))
 
     def label(self, content: Mapping[str, Any]) -> str:
@@ -139,7 +139,7 @@ PARTS: Final = {
 
 @dataclass(frozen=True)
 class Item:
-    """A piece as it is kept."""
+    """A piece as it is stored."""
 
     id: int
     part: str
@@ -154,7 +154,7 @@ class Item:
 
 
 def pieces(plan: NumberingPlan) -> Iterator[tuple[str, Content]]:
-    """The pieces of a plan, in the order in which they are kept; what tables held is among them."""
+    """The pieces of a plan, including those from tables, in the order in which they are stored."""
     plain = plan.model_dump(mode="json", exclude_defaults=True)
     general = PARTS[GENERAL]
     yield GENERAL, general.in_order({**plain, "serial": plan.serial})

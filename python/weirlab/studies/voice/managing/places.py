@@ -1,4 +1,4 @@
-"""Places of a plan that is no file: by lines of a document that is written, or by numbers alone. Pure."""
+"""Places in a plan that is not a file: by lines of a written document, or by numbers alone. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from weirlab.scenario.document import Document, Location, Mark
 
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*")
 _OTHERWISE: Final = ("true", "false", "null")
-"""Words that YAML takes for something else."""
+"""Words that YAML reads as something else."""
 _NEVER: Final = re.compile("[\ufffe\uffff]")
-"""Characters that YAML takes in no form but escaped."""
+"""Characters that YAML allows only escaped."""
 
 
 class Places(Mapping[Location, str]):
-    """A place such as ``plan.yaml:7`` for every location that is asked for; no text has such lines."""
+    """A place such as ``plan.yaml:7`` for every requested location; no text has these lines."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -41,16 +41,16 @@ class Places(Mapping[Location, str]):
         return len(self._lines)
 
     def at(self, place: str) -> Location:
-        """The location of a place, whose name may be missing."""
+        """The location of a place, which may lack its name."""
         line = place.rpartition(":")[2]
         known = line.isdecimal() and int(line) < len(self._locations)
         return self._locations[int(line)] if known else ()
 
 
 def written(value: Mapping[str, Any], name: str, head: Sequence[str] = ()) -> tuple[str, Document]:
-    """``value`` as text, below ``head`` as comments, and the document that reading the text would give.
+    """``value`` as text, below ``head`` as comments, and the document that one gets by reading the text.
 
-    Every key has a line of its own, so that a line tells a place.
+    Every key has its own line, so that a line identifies a place.
     """
     writer = _Writer([f"# {line}" for line in head])
     writer.values[()] = Mark(len(head) + 1, 1)
@@ -65,7 +65,7 @@ class _Writer:
         self.keys: dict[Location, Mark] = {}
 
     def mapping(self, value: Mapping[str, Any], path: Location, column: int, lead: str = "") -> None:
-        """Write ``value`` at ``column``; ``lead`` stands before its first key, as wide as that."""
+        """Write ``value`` at ``column``; ``lead``, which is as wide, stands before its first key."""
         for key, inner in value.items():
             here = (*path, key)
             start = lead or " " * column
@@ -87,7 +87,7 @@ class _Writer:
                     self.mapping(each, (*here, rank), column + 4, f"{' ' * (column + 2)}- ")
 
     def _within(self, text: str, value: Any, path: Location) -> None:
-        """A line with ``value`` behind ``text``: a scalar, a list of scalars, or nothing in brackets."""
+        """Add a line with ``value`` after ``text``: a scalar, a list of scalars, or empty brackets."""
         line = len(self.lines) + 1
         self.values[path] = Mark(line, len(text) + 1)
         if isinstance(value, Mapping):
@@ -114,6 +114,6 @@ def _scalar(value: Any) -> str:
     text = str(value)
     if _WORD.fullmatch(text) and text.lower() not in _OTHERWISE:
         return text
-    # A string of JSON is one of YAML.
+    # A JSON string is a YAML string.
     quoted = json_printable(json.dumps(text, ensure_ascii=False))
     return _NEVER.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)

@@ -1,4 +1,4 @@
-"""A managed plan published: zones with a new serial, loaded by BIND, and looked for at the name servers."""
+"""Publishes a managed plan: writes zones with a new serial, reloads BIND, and queries the name servers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from weirlab.studies.voice.zones.made import Zone
 from weirlab.studies.voice.zones.text import is_higher
 
 LIST: Final = "zones.conf"
-"""The file in which BIND finds the zones, by an ``include`` of its own configuration."""
+"""The file with the zones that BIND's own configuration includes."""
 
 _RNDC_S: Final = 30.0
 _ANSWER_S: Final = 1.0
 _MOST_DATAGRAM: Final = 4096
 _SERIALS: Final = 1 << 32
 _SIGNING: Final = 10
-"""Steps of signing that BIND may take before it loads what was published."""
+"""Signing steps that BIND may take before it loads a publication."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class Target:
     folder: Path
     """Where zone files and :data:`LIST` are written."""
     rndc: Path | None = None
-    """The configuration of rndc (``rndc.conf``), by which BIND is told; None: nobody is told."""
+    """The configuration of rndc (``rndc.conf``), which reloads BIND; None: BIND is not reloaded."""
     servers: tuple[Server, ...] = ()
-    """Asked which serial they have: the primary, then secondaries."""
+    """Name servers to query for their serials: the primary, then secondaries."""
     catalog: str = ""
     """Name of the zone that lists all others (RFC 9432); empty for none."""
 
@@ -87,9 +87,9 @@ class Pending:
     state: State
     before: Publication | None
     changes: tuple[Change, ...]
-    """Numbers that go another way; none where nothing was published yet."""
+    """Numbers that are routed differently; none if nothing has been published yet."""
     untold: str
-    """Why the changes cannot be told; empty if they can."""
+    """Why the changes cannot be determined; empty if they can."""
 
 
 def pending(register: Register) -> Pending:
@@ -110,12 +110,12 @@ def pending(register: Register) -> Pending:
 def publish(register: Register, who: Account, head: int, target: Target) -> Published:
     """Publish the plan as somebody saw it at ``head``.
 
-    The new serial is kept first, so that no serial is ever used for two states of a zone.
+    The new serial is stored first, so that no serial is ever used for two states of a zone.
 
     Raises
     ------
     Refused
-        Who asks may not, the plan has changed since, or it has errors.
+        The user may not publish, the plan has changed since, or it has errors.
     StoreError
         The zones cannot be written.
     LabError
@@ -125,7 +125,7 @@ def publish(register: Register, who: Account, head: int, target: Target) -> Publ
         reason, advice = f"{who.name} may not publish", "ask an administrator to publish"
         raise Refused([Problem("error", "rights", GENERAL, None, "", "plan", reason, advice)])
     seen = register.state()
-    # Before the transaction, in which everybody else waits: a large plan takes long.
+    # Before the transaction, which makes everybody else wait: a large plan takes long.
     seen.complete()
     served = _served(seen, target)
     with register.database.writing() as on:
@@ -173,10 +173,10 @@ def _list(state: State, target: Target, listed: Sequence[Zone]) -> str:
 
 
 def _served(state: State, target: Target) -> list[int]:
-    """Serials that the new one must follow, as a zone may have had another primary before.
+    """Serials that the new one must exceed, as a zone may have had another primary before.
 
-    Where BIND signs a zone, it raises the serial with every step of that. A serial well above shows that a
-    server has what was published, and not only more signatures.
+    If BIND signs a zone, it raises the serial with every signing step. A serial well above shows that a
+    server has the publication, and not only more signatures.
     """
     signed = signed_zones(state)
     return [
@@ -197,7 +197,7 @@ def origins(state: State) -> list[str]:
 
 
 def latest(found: Sequence[int]) -> int:
-    """The last one of serials, by their arithmetic (RFC 1982)."""
+    """The greatest of serials, in serial number arithmetic (RFC 1982)."""
     return reduce(lambda one, other: other if is_higher(other, one) else one, found)
 
 
@@ -210,12 +210,12 @@ def next_serial(last: int, day: date) -> int:
 
 
 def serials(servers: Sequence[Server], names: Sequence[str]) -> Iterator[tuple[Server, str, int | None]]:
-    """Which serial each server has of each zone; None where it does not answer for it."""
+    """The serial of each zone at each server; None if the server does not answer for the zone."""
     for server in servers:
         silent = False
         for origin in names:
             found = None if silent else _serial(server, origin)
-            # One wait for a server that is off, and not one for each zone.
+            # Wait once for a server that is off, not once per zone.
             silent = silent or found == _SILENT
             yield server, origin, None if found == _SILENT else found
 
@@ -229,7 +229,7 @@ def _serial(server: Server, origin: str) -> int | None:
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as asking:
             asking.settimeout(_ANSWER_S)
-            # Connected: the kernel drops what others send.
+            # Connected, so that the kernel drops datagrams from others.
             asking.connect((server.address, server.port))
             asking.send(dns.question(origin, number))
             return dns.serial(asking.recv(_MOST_DATAGRAM), number)

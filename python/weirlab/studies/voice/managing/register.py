@@ -1,4 +1,4 @@
-"""Changes of a managed plan: checked, kept with who made them and when, and undone."""
+"""Changes of a managed plan: checked, recorded with author and time, and undone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from weirlab.studies.voice.managing.whole import with_serial
 from weirlab.studies.voice.plan.model import NumberingPlan
 
 NAME: Final = "plan.yaml"
-"""What the plan is called in messages and in the comments of zones: it is exported under this name."""
+"""Name of the plan in messages and in the comments of zones, under which it is exported."""
 
 Clock = Callable[[], datetime]
 
@@ -35,7 +35,7 @@ def utc() -> datetime:
 
 
 def instant(now: datetime) -> str:
-    """A time as it is kept: in UTC, in an order that is that of the text."""
+    """A time as it is stored: in UTC, and such that text order is time order."""
     return now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -45,12 +45,12 @@ class Done:
 
     event: Event
     problems: tuple[Problem, ...]
-    """What the checks say of the piece now."""
+    """Findings of the checks about the piece now."""
 
 
 @dataclass(frozen=True)
 class _Change:
-    """A piece before and after; None where it is added or removed."""
+    """A piece before and after a change; None if it is added or removed."""
 
     before: Item | None
     after: Item | None
@@ -78,12 +78,12 @@ class _Changing:
 
 
 class Register:
-    """The plan of a database, and all that may be done with it.
+    """The plan of a database, and all operations on it.
 
     Parameters
     ----------
     large:
-        Called with every state of a plan of more than ``small`` pieces that is checked in part only.
+        Called with every partly checked state of a plan of more than ``small`` pieces.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Register:
         self._lock = threading.Lock()
 
     def state(self) -> State:
-        """The plan as it stands.
+        """The current plan.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class Register:
             return self.state_in(on)
 
     def state_in(self, on: Transaction) -> State:
-        """The plan as it stands in a transaction; checked once for every change and day."""
+        """The current plan in a transaction; checked once for every change and day."""
         today = self.now().date()
         key = (on.changed(), today.isoformat())
         with self._lock:
@@ -120,7 +120,7 @@ class Register:
                 return self._last[1]
         items = on.items()
         if not items:
-            raise InputError(f"{self.database.shown}: no plan yet; weir voice manage import brings one")
+            raise InputError(f"{self.database.shown}: it has no plan yet; weir voice manage import adds one")
         state = State(items, NAME, today, small=self._small)
         self._remember(key, state)
         return state
@@ -132,19 +132,19 @@ class Register:
             self._large(state)
 
     def begin(self, who: str, plan: NumberingPlan, name: str) -> int:
-        """Take over a plan from a document; returns how many pieces it has.
+        """Import a plan from a document; returns the number of its pieces.
 
         Raises
         ------
         InputError
-            There is a plan already.
+            There is already a plan.
         Refused
-            The pieces make no plan.
+            The pieces do not make a valid plan.
         """
         with self.database.writing() as on:
             if on.items():
                 raise InputError(
-                    f"{self.database.shown} has a plan already; import into another database, or change that "
+                    f"{self.database.shown} already has a plan; import into another database, or change that "
                     "plan in weir web"
                 )
             number = on.record(instant(self.now()), who, "imported", f"plan {plan.plan} from {name}")
@@ -162,12 +162,12 @@ class Register:
         Parameters
         ----------
         accept
-            Also with mistakes that the checks find; it cannot be published until they are mended.
+            Add it despite mistakes that the checks find; publishing needs them corrected.
 
         Raises
         ------
         Refused
-            The piece is not made, with the reasons.
+            The piece is not added; has the reasons.
         """
         if part not in PARTS or part == GENERAL:
             raise Gone(f"a plan has no {quoted(part)} to add to")
@@ -177,7 +177,7 @@ class Register:
             try:
                 return self._make(changing, who, _Change(None, item), accept=accept)
             except Refused as refused:
-                # It has no number yet.
+                # The piece has no number yet.
                 raise Refused(
                     [replace(each, item=None) if each.item == item.id else each for each in refused.problems]
                 ) from None
@@ -189,7 +189,7 @@ class Register:
         with self._changing() as changing:
             before = self._current(changing.on, number, revision)
             if before.part == GENERAL:
-                # Publishing alone raises it.
+                # Only publishing raises the serial.
                 content = {**content, "serial": before.content.get("serial", 1)}
             after = Item(number, before.part, _normal(before.part, number, content), 0)
             return self._make(changing, who, _Change(before, after), accept=accept)
@@ -203,18 +203,18 @@ class Register:
             return self._make(changing, who, _Change(before, None), accept=accept)
 
     def undo(self, who: Account, number: int, *, accept: bool = False) -> Done:
-        """Make what is the inverse of a change; itself a change, which can be undone.
+        """Make the inverse of a change, which is itself a change that can be undone.
 
         Raises
         ------
         Refused
-            The piece has changed since, or the inverse may not be made.
+            The piece has changed since, or the inverse change is not allowed.
         """
         with self._changing() as changing:
             on = changing.on
             event = on.event(number)
             if event is None or not event.is_change or event.part is None or event.item is None:
-                raise Gone(f"event {number} is no change that could be undone")
+                raise Gone(f"event {number} is not a change that can be undone")
             now = self.state_in(on).item(event.item)
             if event.part == GENERAL and now is not None and event.before is not None:
                 serial = now.content.get("serial", 1)
@@ -265,7 +265,7 @@ class Register:
         return State(with_serial(state.items, serial), NAME, state.day, small=self._small)
 
     def raised(self, on: Transaction, who: str, state: State, serial: int, told: str) -> tuple[int, State]:
-        """Keep a new serial; returns the event of the publication, and the plan as published."""
+        """Store a new serial; returns the event of the publication, and the plan as published."""
         event = on.record(instant(self.now()), who, "published", told)
         after = self.with_serial(state, serial)
         for item in after.items:
@@ -274,7 +274,7 @@ class Register:
         return event, after
 
     def record(self, who: str, action: str, told: str) -> None:
-        """Note what somebody did besides changes."""
+        """Record an action that is not a change."""
         with self.database.writing() as on:
             on.record(instant(self.now()), who, action, told)
 
@@ -289,7 +289,7 @@ class Register:
                 [
                     Problem(
                         "error", "conflict", item.part, number, "", item.label,
-                        f"it has been changed meanwhile{by}", "load it again, and make your change anew",
+                        f"it has been changed meanwhile{by}", "load it again and repeat your change",
                     )
                 ]
             )  # fmt: skip
@@ -297,7 +297,7 @@ class Register:
 
     @contextmanager
     def _changing(self) -> Iterator[_Changing]:
-        """A transaction for a change; the plan that it makes is known afterwards."""
+        """A transaction for a change; afterwards, its plan is cached."""
         with self.database.writing() as on:
             changing = _Changing(on)
             yield changing
@@ -350,7 +350,7 @@ class Register:
 
 
 def _normal(part: str, number: int | None, content: Content) -> Content:
-    """``content`` as a plan's document has it; raises ``Refused`` where it is no such piece."""
+    """``content`` as in a plan's document; raises ``Refused`` if it is not a valid piece."""
     if found := form(part, number, content):
         raise Refused(found)
     read = PARTS[part].model.model_validate(content)
@@ -358,7 +358,7 @@ def _normal(part: str, number: int | None, content: Content) -> Content:
 
 
 def _check_names(before: State, change: _Change) -> None:
-    """Two pieces of a mapping cannot have one name: the plan could not hold both."""
+    """Raise ``Refused`` if another piece of a mapping has the same name."""
     part = PARTS[change.item.part]
     if change.after is None or not part.named:
         return
@@ -369,8 +369,8 @@ def _check_names(before: State, change: _Change) -> None:
                 [
                     Problem(
                         "error", "name", part.key, None, "name", f"{part.one} {name}, name",
-                        f"there is an {part.one} {name} already" if part.one[0] in "aeiou"
-                        else f"there is a {part.one} {name} already",
+                        f"there is already an {part.one} {name}" if part.one[0] in "aeiou"
+                        else f"there is already a {part.one} {name}",
                         "choose another name",
                     )
                 ]

@@ -1,6 +1,6 @@
-"""Who may change which piece of a plan. Pure.
+"""Decides who may change which piece of a plan. Pure.
 
-Administrators may change all. Who acts for an organisation may change what is its own: contacts, engines and
+Administrators may change everything. Users of an organisation may change its own contacts, engines and
 their routes, ranges inside its own ranges, entries and test numbers for its own numbers.
 """
 
@@ -21,7 +21,7 @@ _ASK: Final = "ask an administrator"
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why somebody may not make a change."""
+    """Why a user may not make a change."""
 
     field: str
     reason: str
@@ -29,7 +29,7 @@ class Refusal:
 
 
 class Owners:
-    """Who owns which numbers of ``plan``, now or later: ranges that have expired by ``day`` do not count."""
+    """The owners of numbers of ``plan``, now or later, without ranges that have expired by ``day``."""
 
     def __init__(self, plan: NumberingPlan, day: date) -> None:
         self.ranges = [each for each in plan.ranges if not each.expired(day)]
@@ -38,7 +38,7 @@ class Owners:
             self._by_prefix.setdefault(each.prefix[1:], set()).add(each.owner)
 
     def of(self, digits: str, *, around: bool = False) -> set[str]:
-        """Who owns the numbers that begin with ``digits``: by the longest range.
+        """The owners of the numbers that begin with ``digits``, by the longest range.
 
         With ``around``, by the longest range that is shorter than ``digits``.
         """
@@ -63,23 +63,23 @@ def refusal(
     organisation
         None for an administrator.
     plan
-        As it is before the change.
+        The plan before the change.
     before, after
-        The piece; None where it is added or removed.
+        The piece; None if it is added or removed.
     owners
-        Those of the plan.
+        The owners of numbers in the plan.
     """
     if organisation is None:
         return None
     if part == "organisations" and (before is None or after is None):
         what = "added" if before is None else "removed"
-        return Refusal("name", f"organisations are {what} by administrators alone", _ASK)
+        return Refusal("name", f"organisations are {what} only by administrators", _ASK)
     renamed = before is not None and after is not None and before.get("name") != after.get("name")
     if part == "organisations" and renamed:
         return Refusal("name", "other parts of the plan refer to this name", f"keep it, or {_ASK}")
     rule = _RULES.get(part)
     if rule is None:
-        return Refusal("", "this part of the plan is for administrators alone", _ASK)
+        return Refusal("", "only administrators may change this part of the plan", _ASK)
     for content in (before, after):
         if content is not None and (found := rule(organisation, plan, owners, content)) is not None:
             return found
@@ -89,15 +89,15 @@ def refusal(
 
 
 def _new_name(plan: NumberingPlan, before: str | None, after: str | None) -> Refusal | None:
-    """The addresses of engines are published under their names, and domains are for administrators."""
+    """Refuse new host names in domains, which belong to administrators."""
     if after is None or after == before:
         return None
     for domain in plan.domains:
         if after == domain or after.endswith(f".{domain}"):
             return Refusal(
                 "host",
-                f"names in {domain} are given by administrators alone",
-                f"leave this one, or {_ASK}",
+                f"only administrators may give names in {domain}",
+                f"leave this name out, or {_ASK}",
             )
     return None
 
@@ -138,7 +138,7 @@ def _own_range(
         return _foreign(organisation, owners, content["prefix"], "prefix", found)
     return Refusal(
         "prefix",
-        f"{content['prefix']} lies inside no other range, and only administrators give such ranges",
+        f"{content['prefix']} lies in no other range, and only administrators may add such ranges",
         f"{_own(organisation, owners)}, or {_ASK}",
     )
 
@@ -179,7 +179,7 @@ def _owned_by(organisation: str, owner: str | None, field: str, what: str) -> Re
     if owner == organisation:
         return None
     belongs = f"belongs to {owner}" if owner else "belongs to no organisation"
-    return Refusal(field, f"{what} {belongs}, and you act for {organisation}", f"enter your own, or {_ASK}")
+    return Refusal(field, f"{what} {belongs}, but you act for {organisation}", f"enter your own, or {_ASK}")
 
 
 def _foreign(organisation: str, owners: Owners, number: str, field: str, found: Iterable[str]) -> Refusal:
@@ -187,13 +187,13 @@ def _foreign(organisation: str, owners: Owners, number: str, field: str, found: 
     belongs = f"belongs to {names}" if names else "lies in no range: nobody owns it"
     return Refusal(
         field,
-        f"{number} {belongs}, and you act for {organisation}",
+        f"{number} {belongs}, but you act for {organisation}",
         f"{_own(organisation, owners)}, or {_ASK}",
     )
 
 
 def _own(organisation: str, owners: Owners) -> str:
-    """A proposal: which numbers are one's own."""
+    """A proposal that names the organisation's own numbers."""
     prefixes = list(dict.fromkeys(each.prefix for each in owners.ranges if each.owner == organisation))
     if not prefixes:
         return f"have numbers given to {organisation} first"

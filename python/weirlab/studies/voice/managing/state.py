@@ -1,4 +1,4 @@
-"""A managed plan as it stands: its pieces, the document that they make, and what is wrong with it. Pure."""
+"""The current state of a managed plan: its pieces, its document and its problems. Pure."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ HEAD: Final = ("A numbering plan, as weir voice manage keeps it.",)
 _LINE: Final = re.compile(r"\bline ([0-9]+)\b")
 
 SMALL: Final = 5000
-"""Pieces of a plan that is checked as a whole with every change: that takes well below a second."""
+"""Most pieces of a plan that is checked as a whole with every change, in well below a second."""
 MOST_BELOW: Final = 1000
-"""Of the pieces whose numbers continue a prefix that changes, so many are checked at once."""
+"""Most pieces below a changed prefix that are checked at once."""
 
 _SCOPED: Final = ("ranges", "enum", "routes")
-"""Parts of which checks may look at some pieces only."""
+"""Parts of which checks can examine only some pieces."""
 _WHOLE: Final = ("unreachable",)
-"""Codes of what only the checks of a whole plan find."""
+"""Codes of findings that need a check of the whole plan."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Problem:
     """The kind of mistake in a word or two."""
     part: str
     item: int | None
-    """The piece; None for one that is not kept yet."""
+    """The piece; None if it is not stored yet."""
     field: str
-    """In the piece, as in ``naptr.0.uri``."""
+    """The field in the piece, such as ``naptr.0.uri``."""
     place: str
     """In words: ``entry +420950052, owner``."""
     reason: str
@@ -59,12 +59,12 @@ class Problem:
 
     @property
     def key(self) -> tuple[str, str, int | None, str]:
-        """The same for one mistake before and after a change elsewhere."""
+        """A key that a change elsewhere does not alter."""
         return self.severity, self.code, self.item, self.field
 
 
 class Refused(InputError):
-    """A change that is not made; ``problems`` say where and why."""
+    """A change was refused; ``problems`` say where and why."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(said(each) for each in problems))
@@ -72,12 +72,12 @@ class Refused(InputError):
 
     @property
     def acceptable(self) -> bool:
-        """Would the change be made for somebody who accepts its mistakes?"""
+        """Can the change be made by accepting its mistakes?"""
         return all(each.code not in FINAL for each in self.problems)
 
 
 FINAL: Final = ("form", "name", "rights", "conflict")
-"""Codes of what nobody can accept: no such plan can be kept."""
+"""Codes of problems that cannot be accepted, because such a plan cannot be stored."""
 
 
 def said(problem: Problem) -> str:
@@ -87,7 +87,7 @@ def said(problem: Problem) -> str:
 
 
 class State:
-    """The plan that ``items`` make, as it holds on ``day``.
+    """The plan made of ``items``, on ``day``.
 
     A small plan is checked as a whole. A large one is checked around each change, at once, and as a whole
     when :meth:`complete` is called.
@@ -95,12 +95,12 @@ class State:
     Parameters
     ----------
     small:
-        Up to so many pieces, a plan is small.
+        Most pieces of a small plan.
 
     Raises
     ------
     Refused
-        They make no plan.
+        The pieces do not make a valid plan.
     """
 
     def __init__(self, items: Iterable[Item], name: str, day: date, *, small: int = SMALL) -> None:
@@ -127,13 +127,13 @@ class State:
         Raises
         ------
         Refused
-            That makes no plan.
+            The result is not a valid plan.
         """
         made = State.__new__(State)
         try:
             changed = self._whole.changed(part, number, piece)
         except NoPlan as wrong:
-            # Where the problems are is told by the pieces as they would be.
+            # The places of the problems come from the pieces as they would be.
             others = [each for each in self.items if each.id != number]
             made._begin(
                 whole([*others, *([] if piece is None else [piece])]), self.name, self._day, self._small
@@ -173,7 +173,7 @@ class State:
 
     @cached_property
     def owners(self) -> Owners:
-        """Who owns which numbers."""
+        """The owners of numbers."""
         return Owners(self.plan, self._day)
 
     @cached_property
@@ -199,18 +199,18 @@ class State:
 
     @property
     def is_checked(self) -> bool:
-        """Have the checks looked at the whole plan?"""
+        """Has the whole plan been checked?"""
         return self.is_small or self._complete is not None
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What the checks have found; of a large plan that is not checked as a whole yet, what is known."""
+        """Findings of the checks so far; a large plan may not have been checked as a whole yet."""
         if self._complete is None and not self.is_small:
             return self._known
         return self.complete()
 
     def complete(self) -> tuple[Problem, ...]:
-        """What the checks of the whole plan find."""
+        """Findings of the checks of the whole plan."""
         with self._lock:
             if self._complete is None:
                 self._complete = self._found(self.network)
@@ -218,15 +218,15 @@ class State:
 
     @property
     def errors(self) -> list[Problem]:
-        """What is known to keep the plan from being published."""
+        """Known errors, which keep the plan from being published."""
         return [each for each in self.problems if each.severity == "error"]
 
     def new_errors(self, before: State) -> list[Problem]:
-        """Errors that were not there ``before`` the change that made this plan."""
+        """Errors that the change from ``before`` to this plan has added."""
         return _more(self.errors, before.errors) if self.is_small else self._new
 
     def _look_around(self, before: State, part: str, number: int) -> None:
-        """Check what a change of one piece can concern, before it and after it."""
+        """Check everything that a change of one piece can affect, before and after it."""
         both = (before, self)
         pieces = [each.item(number) for each in both]
         digits = {each for piece in pieces if piece is not None for each in _digits(piece)}
@@ -253,7 +253,7 @@ class State:
         return [*PARTS].index(problem.part), problem.item or 0, problem.field
 
     def _found(self, network: Network) -> tuple[Problem, ...]:
-        """What the checks find in ``network``, which is this plan, in the order of the plan."""
+        """Findings of the checks in ``network``, which is this plan, in the plan's order."""
         try:
             found = check(network)
         except InputError as error:
@@ -275,7 +275,7 @@ class State:
         return None if names[0] - names[1] else {}
 
     def _check_names(self, scope: Scope | None) -> None:
-        # An organisation is made of its contacts alone, too: it would lose its rules.
+        # Contacts alone would also make an organisation, but one without its rules.
         there = {each.content["name"] for each in self.of("organisations")}
         lost = [
             Problem(
@@ -301,17 +301,17 @@ class State:
         item, field = self._whole.find(where)
         if item is None:
             return Problem(severity, code, "general", None, "", "plan", reason, proposal)
-        # The place is told beside the sentence.
+        # The place is shown separately from the reason.
         reason = reason.removeprefix(f"{_dotted(where)}: ")
         return Problem(severity, code, item.part, item.id, field, f"{item.label}, {field}", reason, proposal)
 
     def _located(self, message: str) -> tuple[Location, str]:
-        """Where an error's ``name:line: what`` is, and what it says."""
+        """The location and the text of an error ``name:line: what``."""
         head, _, rest = message.partition(": ")
         return (self._places.at(head), rest) if head.startswith(f"{self.name}:") else ((), message)
 
     def _in_words(self, reason: str) -> str:
-        """``reason`` with pieces in place of lines, which the pieces do not have."""
+        """``reason`` with labels of pieces in place of line numbers."""
 
         def named(match: re.Match[str]) -> str:
             item, _ = self._whole.find(self._places.at(f":{match[1]}"))
@@ -329,7 +329,7 @@ def _errors(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _more(problems: Iterable[Problem], known: Iterable[Problem]) -> list[Problem]:
-    """Those that are not among ``known``, or more often than there."""
+    """Problems that are not among ``known``, or are more frequent than there."""
     left = Counter(each.key for each in known)
     found = []
     for each in problems:
@@ -345,7 +345,7 @@ def _digits(item: Item) -> Iterator[str]:
 
 
 def _around(plan: NumberingPlan, digits: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Ranges, entries and routes whose numbers begin with one of ``digits``, or that it begins with."""
+    """Ranges, entries and routes whose numbers begin with one of ``digits``, or the reverse."""
     wanted = tuple(digits)
     listed = {
         "ranges": [each.prefix for each in plan.ranges],
@@ -363,7 +363,7 @@ def _around(plan: NumberingPlan, digits: Iterable[str]) -> dict[str, tuple[int, 
 
 
 def form(part: str, number: int | None, content: Content) -> list[Problem]:
-    """Why ``content`` is no such piece, by itself; ``number`` is that of the piece, if it is kept."""
+    """Why ``content`` is not a valid piece of ``part``; ``number`` is the piece's, if it is stored."""
     kind = PARTS[part]
     found = scenario.problems(content, kind.model)
     return [

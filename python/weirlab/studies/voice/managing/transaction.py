@@ -1,4 +1,4 @@
-"""What is kept of a managed plan, and how it is read and written: the tables, and transactions on them."""
+"""The tables of a managed plan, and transactions that read and write them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ NO_CHANGE: Final = Changed()
 
 @dataclass(frozen=True)
 class Event:
-    """Something that somebody did; a change of a piece, if it has a ``part``."""
+    """An action of a user; a change of a piece if it has a ``part``."""
 
     id: int
     at: str
@@ -93,27 +93,27 @@ class Event:
     after: Content | None = None
     undoes: int | None = None
     undone: bool = False
-    """Has a later one undone it?"""
+    """Has a later event undone it?"""
     latest: bool = False
     """Has the piece not changed since? Then it can be undone."""
 
     @property
     def is_change(self) -> bool:
-        """Of a piece, one that can be undone."""
+        """Is it the change of a piece?"""
         return self.part is not None and self.item is not None
 
 
 @dataclass(frozen=True)
 class Account:
-    """Who may sign in, and what for: an organisation, or all of the plan."""
+    """A user who may sign in, for an organisation or for the whole plan."""
 
     name: str
     password: str
-    """Its hash; empty for accounts that a proxy alone lets in."""
+    """Hash of the password; empty for accounts that only a proxy can sign in."""
     organisation: str | None
     """None for an administrator."""
     publishes: bool
-    """May publish; administrators always may."""
+    """May the user publish? Administrators always may."""
 
     @property
     def administrator(self) -> bool:
@@ -135,7 +135,7 @@ class Publication:
 
 
 class Transaction:
-    """What can be read and written; all of it counts, or nothing."""
+    """An atomic transaction, with the operations on the tables."""
 
     def __init__(self, connection: sql.Connection) -> None:
         self._on = connection
@@ -156,13 +156,13 @@ class Transaction:
         return max(int(self._on.execute(each).scalar() or 0) for each in (query, removed))
 
     def next_item(self) -> int:
-        """A number that no piece ever had: an undone removal gets its old one back."""
+        """A number that no piece has ever had, as an undone removal restores the old one."""
         ever = sql.select(sql.func.max(_EVENTS.c.item))
         now = sql.select(sql.func.max(_ITEMS.c.id))
         return 1 + max(int(self._on.execute(each).scalar() or 0) for each in (ever, now))
 
     def put(self, item: Item) -> None:
-        """Keep a piece, in place of what it was."""
+        """Store a piece, replacing its earlier content."""
         self.drop(item.id)
         content = json.dumps(item.content, ensure_ascii=False)
         self._on.execute(
@@ -170,7 +170,7 @@ class Transaction:
         )
 
     def put_all(self, items: list[Item]) -> None:
-        """Keep many pieces that were not there."""
+        """Store many new pieces."""
         rows = [
             {
                 "id": item.id,
@@ -219,7 +219,7 @@ class Transaction:
     def events(
         self, *, most: int, below: int | None = None, item: int | None = None, changes: bool = False
     ) -> list[Event]:
-        """The latest first: ``most`` of those before event ``below``, of one piece, or changes alone."""
+        """Up to ``most`` events, the latest first: before event ``below``, of one piece, or only changes."""
         query = sql.select(_EVENTS).order_by(_EVENTS.c.id.desc()).limit(most)
         if below is not None:
             query = query.where(_EVENTS.c.id < below)
@@ -250,7 +250,7 @@ class Transaction:
         return None if row is None else _account(row)
 
     def put_account(self, account: Account) -> None:
-        """Keep an account, in place of what it was; whoever used it must sign in again."""
+        """Store an account, replacing the earlier one; its sessions end."""
         self.drop_account(account.name)
         self._on.execute(
             sql.insert(_ACCOUNTS).values(
@@ -262,7 +262,7 @@ class Transaction:
         )
 
     def put_password(self, name: str, password: str, digest: str) -> None:
-        """Keep the hash of another password; all sessions of the account end but the one with ``digest``."""
+        """Store the hash of a new password; all sessions of the account but the one with ``digest`` end."""
         self._on.execute(sql.update(_ACCOUNTS).where(_ACCOUNTS.c.name == name).values(password=password))
         others = sql.delete(_SESSIONS).where(_SESSIONS.c.account == name, _SESSIONS.c.digest != digest)
         self._on.execute(others)
@@ -273,18 +273,18 @@ class Transaction:
         self._on.execute(sql.delete(_SESSIONS).where(_SESSIONS.c.account == name))
 
     def begin_session(self, digest: str, account: str, ends: str, now: str) -> None:
-        """Keep a session; those that have ended are forgotten."""
+        """Store a session, and delete those that have expired."""
         self._on.execute(sql.delete(_SESSIONS).where(_SESSIONS.c.ends <= now))
         self._on.execute(sql.insert(_SESSIONS).values(digest=digest, account=account, ends=ends))
 
     def session(self, digest: str, now: str) -> Account | None:
-        """Whose session it is; None for one that has ended."""
+        """The account of a session; None if the session has ended."""
         query = sql.select(_SESSIONS.c.account).where(_SESSIONS.c.digest == digest, _SESSIONS.c.ends > now)
         name = self._on.execute(query).scalar()
         return None if name is None else self.account(name)
 
     def end_session(self, digest: str) -> None:
-        """Forget a session."""
+        """Delete a session."""
         self._on.execute(sql.delete(_SESSIONS).where(_SESSIONS.c.digest == digest))
 
     def publication(self) -> Publication | None:
@@ -294,7 +294,7 @@ class Transaction:
         return None if row is None else Publication(row.event, row.serial, row.text)
 
     def put_publication(self, made: Publication) -> None:
-        """Keep a publication."""
+        """Store a publication."""
         self._on.execute(
             sql.insert(_PUBLICATIONS).values(event=made.event, serial=made.serial, text=made.text)
         )

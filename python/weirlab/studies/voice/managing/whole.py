@@ -1,7 +1,7 @@
-"""The plan that pieces make, made once of all of them and then anew with every change of one. Pure.
+"""The plan made of pieces: built once from all of them, then updated with every change. Pure.
 
-Four parts of a plan are lists, and may have very many pieces: of these, a change reads the piece that changes
-and no other. All other parts together are small, and are read whole.
+Four parts of a plan are lists and can have very many pieces: of these, a change reads only the changed
+piece. All other parts together are small and are read as a whole.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from weirlab.studies.voice.managing.parts import GENERAL, PARTS, Content, Item
 from weirlab.studies.voice.plan.model import Entry, NumberingPlan, Range, Route, Test
 
 LISTS: Final[Mapping[str, type[BaseModel]]] = {"ranges": Range, "enum": Entry, "routes": Route, "tests": Test}
-"""Parts that are lists in the plan, and what each piece of them is."""
+"""Parts that are lists in the plan, and the model of their pieces."""
 
 _ORDER: Final = ("organisations", "ranges", "engines", "trees", "enum", "routes", "domains", "tests")
-"""Of the parts, as they are written."""
+"""The order in which parts are written."""
 
 _NUMBER: Final = attrgetter("id")
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class NoPlan(Exception):
-    """Pieces make no plan; ``problems`` say where and why."""
+    """Pieces do not make a valid plan; ``problems`` say where and why."""
 
     def __init__(self, problems: list[tuple[Location, str]]) -> None:
         super().__init__(problems)
@@ -41,7 +41,7 @@ class NoPlan(Exception):
 
 @dataclass(frozen=True)
 class Whole:
-    """The plan that pieces make, and which piece stands where in it."""
+    """The plan made of pieces, and where each piece is in it."""
 
     items: tuple[Item, ...]
     """All pieces in the order of their numbers."""
@@ -70,7 +70,7 @@ class Whole:
         Raises
         ------
         NoPlan
-            The pieces then make no plan.
+            The result is not a valid plan.
         """
         listed = _with(self.parts[part], number, after)
         made = Whole(_with(self.items, number, after), {**self.parts, part: listed})
@@ -85,7 +85,7 @@ class Whole:
         try:
             read = None if after is None else LISTS[part].model_validate(PARTS[part].in_order(after.content))
         except ValidationError:
-            # Told with its place in the plan.
+            # Reported with its place in the plan.
             return _validated(made.value)
         rank = _rank(self.parts[part], number)
         there = rank < len(self.parts[part]) and self.parts[part][rank].id == number
@@ -114,7 +114,7 @@ class Whole:
         for item in self.parts["contacts"]:
             content = PARTS["contacts"].in_order(item.content)
             name = content.pop("organisation")
-            # Of an organisation that is not there: whoever removes one is told of its contacts.
+            # The organisation may be missing: removing one is refused because of its contacts.
             around = value.setdefault("organisations", {}).setdefault(name, {})
             around.setdefault("contacts", []).append(content)
         if external:
@@ -127,7 +127,7 @@ class Whole:
         return item, "" if item is None else _field(item, rest)
 
     def rank(self, location: Location) -> tuple[int, int, str]:
-        """Where ``location`` stands in the plan: a key to sort by."""
+        """A sort key: the position of ``location`` in the plan."""
         section = _ORDER.index(str(location[0])) + 1 if location and location[0] in _ORDER else 0
         item, rest = self._piece(location)
         return section, 0 if item is None else item.id, ".".join(map(str, rest))
@@ -150,7 +150,7 @@ class Whole:
 
 
 def whole(items: Iterable[Item]) -> Whole:
-    """What ``items`` make."""
+    """The plan made of ``items``."""
     listed = tuple(sorted(items, key=_NUMBER))
     parts: dict[str, list[Item]] = {key: [] for key in PARTS}
     for item in listed:
@@ -176,7 +176,7 @@ def _with(items: tuple[Item, ...], number: int, after: Item | None) -> tuple[Ite
 
 
 def _field(item: Item, rest: Location) -> str:
-    """The field at ``rest`` in a piece; of what has fields of its own, the first one."""
+    """The field at ``rest`` in a piece; the first one if it has its own fields."""
     part = PARTS[item.part]
     if not rest:
         return next((name for name in part.first if item.content.get(name)), part.first[0])
@@ -191,7 +191,7 @@ def _field(item: Item, rest: Location) -> str:
 
 
 def with_serial(items: Iterable[Item], serial: int) -> list[Item]:
-    """``items``, the plan's serial replaced."""
+    """``items`` with another serial of the plan."""
     return [
         Item(item.id, item.part, {**item.content, "serial": serial}, item.revision)
         if item.part == GENERAL

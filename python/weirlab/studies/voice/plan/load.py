@@ -1,4 +1,4 @@
-"""From a plan's file, and the tables beside it, to a plan that knows where everything stands."""
+"""Reads a plan from its file and tables, with the place of everything in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weirlab.studies.voice.plan import tables
 from weirlab.studies.voice.plan.model import NumberingPlan
 
 Scope = Mapping[str, Sequence[int]]
-"""Indices of pieces by part, such as ``routes``: what is looked at of a plan."""
+"""Indices of pieces by part, such as ``routes``: the part of a plan that is examined."""
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Book:
     plan: NumberingPlan
     document: Document
     rows: Mapping[Location, str] = field(default_factory=dict)
-    """Where what came from tables stands: ``file:line`` of ``("routes", 17)``, say."""
+    """Places of what came from tables: ``file:line``, for example of ``("routes", 17)``."""
 
     @property
     def name(self) -> str:
@@ -91,9 +91,9 @@ def _with_tables(book: Book, folder: Path) -> Book:
 
 
 def unknown_names(book: Book, scope: Scope | None = None) -> Iterator[tuple[Location, str]]:
-    """Names that stand for nothing: where, and what is wrong.
+    """References to undefined names: where, and what is wrong.
 
-    With a ``scope``, of ranges, entries, routes and tests only those that it names are looked at.
+    With a ``scope``, only the ranges, entries, routes and tests in it are examined.
     """
     plan = book.plan
     known = {

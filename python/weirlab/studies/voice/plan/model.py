@@ -1,6 +1,6 @@
-"""What a numbering plan may say: one pydantic model per section, defaults included.
+"""The models of a numbering plan: one pydantic model per section, with defaults.
 
-Numbers and prefixes are in international form, ``+420224355289``, in quotes: YAML takes ``+420`` for the
+Numbers and prefixes are in international form, ``+420224355289``, and in quotes: YAML reads ``+420`` as the
 number 420.
 """
 
@@ -38,21 +38,21 @@ from weirlab.studies.voice.plan.values import (
 
 
 class Section(BaseModel):
-    """A mapping in which every key is known."""
+    """A section, which refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Limited(Section):
-    """What holds from one day to another."""
+    """A piece of a plan that is valid from one day until another."""
 
     valid_from: Day | None = None
-    """The first day on which this holds, as in 2026-01-31; without it, always."""
+    """The first day on which this is valid, such as 2026-01-31; without it, there is no first day."""
     valid_until: Day | None = None
-    """The last day on which this holds."""
+    """The last day on which this is valid."""
 
     def holds(self, day: date) -> bool:
-        """Does it on ``day``?"""
+        """Is it valid on ``day``?"""
         return (self.valid_from is None or self.valid_from <= day) and not self.expired(day)
 
     def expired(self, day: date) -> bool:
@@ -60,13 +60,13 @@ class Limited(Section):
         return self.valid_until is not None and self.valid_until < day
 
     def meets(self, other: Limited) -> bool:
-        """Is there a day on which both hold?"""
+        """Is there a day on which both are valid?"""
         start = max(self.valid_from or date.min, other.valid_from or date.min)
         return start <= min(self.valid_until or date.max, other.valid_until or date.max)
 
 
 class Contact(Section):
-    """Whom to ask."""
+    """Whom to contact."""
 
     name: Line
     """Person or desk."""
@@ -79,12 +79,12 @@ class Contact(Section):
 
 
 class Organisation(Section):
-    """An operator, a university, a company: who owns numbers and runs engines."""
+    """An operator, university or company that owns numbers and runs engines."""
 
     title: Line = ""
     """Its full name."""
     contacts: tuple[Contact, ...] = ()
-    """Whom to ask."""
+    """Whom to contact."""
     admits: tuple[Name, ...] | None = None
     """Organisations whose calls its engines accept, besides its own; without it, all."""
     may_call: tuple[Prefix, ...] | None = None
@@ -92,7 +92,7 @@ class Organisation(Section):
     barred: tuple[Prefix, ...] = ()
     """What its callers may not call; the longest prefix of may_call and barred decides."""
     most_calls: Annotated[int, Field(strict=True, ge=1)] | None = None
-    """Calls that its callers may have at once, at each engine that is their home; without it, any number."""
+    """Most calls that its callers may have at once at each home engine; without it, there is no limit."""
 
 
 class Range(Limited):
@@ -105,42 +105,42 @@ class Range(Limited):
     digits: Annotated[int, Field(strict=True, ge=1)] | None = None
     """Digits of a whole number, country code included."""
     delegated_by: Name | None = None
-    """The organisation out of whose larger range these numbers are."""
+    """The organisation whose larger range contains these numbers."""
 
 
 class Rewrite(Section):
     """A rule that changes a number on arrival at an engine."""
 
     match: Line
-    """POSIX extended regular expression; what is dialled is compared with it."""
+    """POSIX extended regular expression that is matched against the dialled number."""
     replace: Line
-    r"""What comes in place of the whole number; \1 to \9 are the groups."""
+    r"""What replaces the whole number; \1 to \9 are the groups."""
 
 
 _SPEAKS: dict[Kind, tuple[Protocol, ...]] = {"proxy": ("sip",), "gatekeeper": ("h323",)}
 
 
 class Engine(Section):
-    """What handles calls: a proxy, a gateway, a gatekeeper, or an endpoint where calls begin and end."""
+    """Something that handles calls: a proxy, gateway or gatekeeper, or an endpoint of calls."""
 
     kind: Kind
     """proxy (SIP, routes), gateway (translates and routes), gatekeeper (H.323, routes), endpoint."""
     protocols: tuple[Protocol, ...] = ()
-    """What it speaks, the preferred one first; a proxy speaks sip, a gatekeeper h323."""
+    """Protocols that it speaks, the preferred one first; a proxy speaks sip, a gatekeeper h323."""
     address: Address | None = None
     """IP address."""
     host: Host | None = None
-    """Name in the domain name system."""
+    """Host name in the DNS."""
     ports: dict[Protocol, Port] = {}
     """Ports other than the usual ones: 5060 for sip, 1720 for h323, 2427 for mgcp."""
     organisation: Name | None = None
-    """Who runs it."""
+    """The organisation that runs it."""
     codecs: tuple[Codec, ...] = ()
-    """What it offers and accepts, the preferred one first; without it, nothing is checked."""
+    """Codecs that it offers and accepts, the preferred one first; without it, codecs are not checked."""
     transcodes: bool = True
-    """A gateway translates between its codecs."""
+    """The gateway transcodes between its codecs."""
     trees: tuple[Name, ...] = ()
-    """ENUM trees that it asks, in this order, where no route of its own fits."""
+    """ENUM trees that it queries, in this order, if none of its routes matches."""
     hand_over: dict[Protocol, Name] = {}
     """Gateways that take numbers whose ENUM record names a protocol that this engine does not speak."""
     rewrite: tuple[Rewrite, ...] = ()
@@ -150,11 +150,11 @@ class Engine(Section):
     line: MgcpLine = "aaln/1"
     """MGCP endpoint name (RFC 3435, 2.1.2) of an endpoint's line."""
     transport: Transport = "udp"
-    """How an endpoint sends and takes SIP; proxies speak both."""
+    """How an endpoint sends and receives SIP; proxies use both."""
     early_media: bool = False
-    """An endpoint that sends speech before it answers (183 with a session description)."""
+    """The endpoint sends speech before it answers (183 with a session description)."""
     forwards_to: Number | None = None
-    """An endpoint that forwards all calls to this number (302)."""
+    """The endpoint forwards all calls to this number (302)."""
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
@@ -162,7 +162,7 @@ class Engine(Section):
         if own is not None and self.protocols not in ((), own):
             raise ValueError(f"a {self.kind} speaks {own[0]} only; a gateway translates")
         if own is None and not self.protocols:
-            raise ValueError(f"say under protocols what the {self.kind} speaks, e.g. [sip]")
+            raise ValueError(f"list under protocols what the {self.kind} speaks, e.g. [sip]")
         if self.kind == "endpoint" and (self.trees or self.hand_over or self.rewrite):
             raise ValueError(
                 "an endpoint does not route: trees, hand_over and rewrite are for engines that do"
@@ -175,28 +175,28 @@ class Engine(Section):
 
     @property
     def speaks(self) -> tuple[Protocol, ...]:
-        """Protocols, those included that follow from the kind."""
+        """Its protocols, including those that follow from its kind."""
         return self.protocols or _SPEAKS[self.kind]
 
     def port(self, protocol: Protocol) -> int:
-        """Where it listens for ``protocol``."""
+        """The port at which it listens for ``protocol``."""
         usual: dict[Protocol, int] = {"sip": 5060, "h323": 1720, "mgcp": 2427}
         return self.ports.get(protocol, usual[protocol])
 
 
 class Tree(Section):
-    """A tree of ENUM: numbers as names below a domain."""
+    """An ENUM tree: numbers as names below a domain."""
 
     suffix: Host
     """The domain below which numbers are looked up, such as e164.arpa."""
     zone: Host | None = None
     """The zone to write, such as 0.2.4.e164.arpa for +420; without it, the suffix."""
     visibility: Visibility = "public"
-    """public: in everybody's DNS; private: only for the plan's engines."""
+    """public: in the public DNS; private: only for the plan's engines."""
     fill_holes: bool = True
-    """Write the wildcards that a longer name below a prefix needs (RFC 4592); false: as in a zone by hand."""
+    """Repeat a wildcard where a longer name hides it (RFC 4592); false: as in a hand-written zone."""
     ttl: Seconds | None = None
-    """Time to live of the records, in s, other than that of dns."""
+    """Time to live of the records, in s; without it, that of dns."""
 
     @property
     def origin(self) -> str:
@@ -212,20 +212,20 @@ class Naptr(Section):
     preference: Short = 10
     """Among records of one order, lower ones come first."""
     service: Line = ""
-    """Such as E2U+sip or E2U+h323."""
+    """ENUM service, such as E2U+sip or E2U+h323."""
     regexp: Line | None = None
     r"""Substitution expression, such as !^\+(.*)$!sip:\1@example.net!"""
     uri: Line | None = None
-    r"""In place of regexp: the URI, in which \1 is the number without +."""
+    r"""Instead of regexp: the URI, in which \1 is the number without +."""
     refer: Name | None = None
-    """In place of all of these: the tree to ask instead, by a non-terminal record (RFC 3403, 4.1)."""
+    """Instead of all of these: the tree to query next, by a non-terminal record (RFC 3403, 4.1)."""
 
     @model_validator(mode="after")
     def _one_of_all(self) -> Self:
         if [self.regexp, self.uri, self.refer].count(None) != 2:
             raise ValueError("give either uri, regexp or refer")
         if (self.refer is None) != bool(self.service):
-            raise ValueError("give a service such as E2U+sip with uri or regexp, and none with refer")
+            raise ValueError("give a service such as E2U+sip with uri or regexp, but none with refer")
         if self.uri is not None and "!" in self.uri:
             raise ValueError(
                 "an exclamation mark ends an expression; write a whole regexp with another delimiter"
@@ -241,25 +241,25 @@ class Naptr(Section):
 
 
 class Entry(Limited):
-    """What a tree answers for a number, or for the numbers that continue a prefix."""
+    """What a tree answers for a number, or for longer numbers that begin with a prefix."""
 
     tree: Name
     """The tree."""
     number: Number | None = None
-    """This number and no other."""
+    """This number only."""
     prefix: Prefix | None = None
-    """All numbers that continue it, unless a longer prefix or a number says otherwise."""
+    """Longer numbers that begin with it, unless a longer prefix or a number matches."""
     naptr: Annotated[tuple[Naptr, ...], Field(min_length=1)]
     """The records."""
     owner: Name | None = None
-    """The organisation that asked for the entry."""
+    """The organisation that requested the entry."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.number is None) == (self.prefix is None):
             raise ValueError("give either number or prefix")
         if self.number is None and any(record.refer for record in self.naptr):
-            # The name to ask next is that of one number.
+            # The name to query next belongs to a single number.
             raise ValueError("refer is for the records of a number, not of a prefix")
         return self
 
@@ -275,7 +275,7 @@ class Entry(Limited):
 
 
 class Route(Limited):
-    """Where an engine sends numbers that begin with a prefix; it goes before the trees."""
+    """Where an engine sends numbers that begin with a prefix; routes take precedence over trees."""
 
     at: Name
     """The engine that decides."""
@@ -284,22 +284,22 @@ class Route(Limited):
     to: Annotated[tuple[Name, ...], BeforeValidator(as_list), Field(min_length=1)]
     """Engines in the order of preference; the next one is tried if one fails."""
     arriving: Protocol | None = None
-    """Only for calls that arrive by this protocol."""
+    """Only for calls that arrive over this protocol."""
     by: Protocol | None = None
-    """The protocol to leave by; without it, the target's first one that the engine speaks, too."""
+    """The outgoing protocol; without it, the target's first one that the engine also speaks."""
     strip: Annotated[int, Field(strict=True, ge=0, le=numbers.MOST_DIGITS)] = 0
-    """Leading digits to take away, after the +."""
+    """Number of leading digits to remove, after the +."""
     prepend: Digits = ""
-    """Digits to put in front, after that."""
+    """Digits to put in front after stripping."""
 
 
 class Service(Section):
     """A service point: an SRV record (RFC 2782)."""
 
     service: Literal["sip", "sips", "h323cs", "h323ls", "h323rs"] = "sip"
-    """What is offered."""
+    """Offered service."""
     transport: Literal["udp", "tcp"] = "udp"
-    """Over which transport."""
+    """Its transport."""
     priority: Short = 100
     """Lower ones come first."""
     weight: Short = 10
@@ -318,7 +318,7 @@ class Domain(Section):
     services: tuple[Service, ...] = ()
     """Service points."""
     ttl: Seconds | None = None
-    """Time to live, in s, other than that of dns."""
+    """Time to live, in s; without it, that of dns."""
 
 
 class Dns(Section):
@@ -329,7 +329,7 @@ class Dns(Section):
     secondaries: tuple[Host, ...] = ()
     """Secondary name servers."""
     contact: Email
-    """Who answers for the zones."""
+    """E-mail address of whoever is responsible for the zones."""
     ttl: Seconds = 300
     """Time to live, in s."""
     refresh: Seconds = 3600
@@ -343,20 +343,20 @@ class Dns(Section):
 
 
 class Test(Section):
-    """A test number and what a call to it must do."""
+    """A test number and the expected result of a call to it."""
 
     number: Dialled
     """What is dialled."""
     caller: Name | None = None
     """The endpoint that calls; without it, the plan's caller."""
     answer: Annotated[int, Field(strict=True, ge=200, le=699)] = 200
-    """The final answer as SIP has it: 200, or 404 for a number that leads nowhere."""
+    """The final answer as a SIP status: 200, or 404 for a number without a route."""
     via: Name | None = None
     """The tree that must decide, or "static" for a route."""
     ends_at: Name | None = None
     """The endpoint that must answer."""
     meanwhile: Annotated[int, Field(strict=True, ge=0, le=20)] = 0
-    """Calls to the same number that the caller has up already."""
+    """Calls to the same number that the caller already has."""
     note: Line = ""
     """What is tested."""
 
@@ -369,17 +369,17 @@ class NumberingPlan(Section):
     serial: Serial = 1
     """Of the zones; raise it with every change, as in 2026013101."""
     caller: Name
-    """The endpoint whose calls are meant where nothing else is said."""
+    """The endpoint that calls if no other is named."""
     dns: Dns | None = None
-    """What every zone begins with; without it, no zones can be written."""
+    """What every zone begins with; no zones can be written without it."""
     organisations: dict[Name, Organisation] = {}
-    """Who takes part."""
+    """The organisations that take part."""
     ranges: tuple[Range, ...] = ()
     """Numbers and who owns them."""
     engines: dict[Name, Engine]
-    """What handles calls."""
+    """Engines that handle calls."""
     trees: dict[Name, Tree] = {}
-    """Trees of ENUM."""
+    """ENUM trees."""
     enum: tuple[Entry, ...] = ()
     """What the trees answer."""
     routes: tuple[Route, ...] = ()

@@ -81,7 +81,7 @@ def read(path: Path, added: MutableMapping[str, list[Any]], rows: MutableMapping
             found["to"] = str(row.get("to", "")).split()
             added["routes"].append(_checked(Route, found, path, line))
         if not meant:
-            raise InputError(f"{place}: neither owner, nor at and to, nor tree is given: nothing is said")
+            raise InputError(f"{place}: the line gives neither owner, nor at and to, nor tree")
     close()
 
 
@@ -103,8 +103,8 @@ def _lines(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 continue
             if len(cells) != len(header):
                 raise InputError(
-                    f"{shown}:{reader.line_num}: {len(cells)} cells under {len(header)} columns; a cell with "
-                    "a comma stands in double quotes"
+                    f"{shown}:{reader.line_num}: {len(cells)} cells for {len(header)} columns; put cells "
+                    "with a comma in double quotes"
                 )
             yield (
                 reader.line_num,

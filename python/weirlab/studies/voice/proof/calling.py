@@ -1,4 +1,4 @@
-"""A planned call, made in the lab: what happened as rows."""
+"""Makes planned calls in the lab and returns what happened as rows."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from weirlab.studies.voice.through.rows import DeviceRow, bypassing
 _MS: Final = 1e6
 _S: Final = 1e9
 _STOPPED_NS: Final = 500_000_000
-"""Speech that does not get through for so long before its end has stopped."""
+"""Speech that does not get through for this long before its end counts as stopped."""
 
 
 class CallLab(Protocol):
-    """What is used of :class:`weirlab.studies.voice.lab.VoiceLab`."""
+    """The part of :class:`weirlab.studies.voice.lab.VoiceLab` that is used here."""
 
     lab: str
     network: Network
@@ -63,12 +63,12 @@ OpenLab = Callable[[Network, float], AbstractContextManager[CallLab]]
 
 
 MAX_ATTEMPTS: Final = 3
-"""At a call in which an endpoint did not talk: that says nothing about the way."""
+"""Attempts at a call in which an endpoint sent no speech, which says nothing about the route."""
 
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A call as it went."""
+    """What happened in one attempt at a call."""
 
     found: Taken
     messages: Sequence[Told]
@@ -77,13 +77,13 @@ class _Attempt:
     mute: tuple[str, ...]
     """Endpoints that sent no speech although the call was up."""
     early: bool
-    """Did the caller hear something before the answer, as announced by a 183?"""
+    """Did the caller receive speech before the answer, as announced by a 183?"""
     asked: Sequence[Question]
-    """What the name servers were asked."""
+    """Queries to the name servers."""
     passed: Sequence[DeviceRow] = ()
-    """What passed the device, if there is one."""
+    """Packets that passed the device, if there is one."""
     silences: tuple[Silence | None, Silence | None] = (None, None)
-    """Speech that did not get through the device, from the caller and to the caller."""
+    """Silences of the speech from and to the caller that the device caused."""
     spoilt: str = ""
     """Why the call could not be made; empty if it was."""
 
@@ -97,14 +97,14 @@ def made(lab: CallLab, planned: Planned, others: Sequence[Planned] = ()) -> tupl
 def carried(
     lab: CallLab, planned: Planned, others: Sequence[Planned] = ()
 ) -> tuple[CallRow, list[MessageRow], Sequence[DeviceRow]]:
-    """Make a call, and judge it. One in which SIPp did not talk is made again.
+    """Make a call and judge it. A call in which SIPp sent no speech is repeated.
 
     ``others`` are all calls of the proof.
 
     Raises
     ------
     LabError
-        An engine ended, or the caller sent nothing although no device is between it and the others.
+        An engine ended, or the caller sent nothing although it is not behind a device.
     """
     for _ in range(MAX_ATTEMPTS):
         attempt = _attempted(lab, planned)
@@ -156,14 +156,14 @@ def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
         found = ways.taken(network, planned, legs, logs)
     except ways.Nothing:
         program = endpoints.program(network, planned.caller)
-        # What a telephone of H.323 does stands in a log of its own.
+        # An H.323 telephone has its own log.
         log = planned.caller if program == WITH_ORDERS else f"{program}-{planned.caller}"
         what, words = f"sent no call to {test.number}", lab.last_words(log)
         if passed:
-            # SIPp's last words are its statistics.
+            # SIPp's last output is its statistics.
             last = "" if program == "sipp" else f" ({words.rpartition(' | ')[2]})"
             return _spoilt(told, passed, f"{planned.caller} {what}{last}")
-        raise LabError(f"{program} of {planned.caller} {what}; its last words: {words}") from None
+        raise LabError(f"{program} of {planned.caller} {what}; its last output: {words}") from None
     asked = questions.questions(frames)
     if found.end is None or found.end not in network.plan.engines:
         return _Attempt(found, told, None, None, (), False, asked, passed)
@@ -184,7 +184,7 @@ def _spoilt(told: Sequence[Told], passed: Sequence[DeviceRow], why: str) -> _Att
 
 
 def _differences(lab: CallLab, planned: Planned, attempt: _Attempt) -> list[str]:
-    """How a call differs from the plan, a phrase each; none if it does not."""
+    """The differences between a call and the plan, as phrases."""
     if attempt.spoilt:
         differs = [attempt.spoilt]
     else:
@@ -199,7 +199,7 @@ def _differences(lab: CallLab, planned: Planned, attempt: _Attempt) -> list[str]
 
 
 def _dropped(passed: Sequence[DeviceRow], title: str) -> list[str]:
-    """What a device did not let through, as one phrase; none if it let everything through."""
+    """What a device dropped, as one phrase; empty if it let everything through."""
     ways = [
         f"{row.left or 'none'} of {plural(row.entered, 'packet')} {row.direction}"
         for row in passed
@@ -246,7 +246,7 @@ def decisions(found: Mapping[str, str]) -> str:
 
 
 def _codecs(planned: Planned) -> dict[str, str]:
-    """In what caller and callee talk, as far as the plan tells."""
+    """The codecs of caller and callee, as far as the plan determines them."""
     ends = ((planned.caller, planned.codecs[:1]), (planned.way.engines[-1], planned.codecs[-1:]))
     return {name: codec for name, known in ends for codec in known if codec is not None}
 
@@ -260,7 +260,7 @@ def _silence(attempt: _Attempt) -> list[str]:
 
 
 def _falling_silent(silences: Sequence[Silence | None]) -> list[str]:
-    """Speech that got through the device at first, and not any more at the end."""
+    """Speech that got through the device at first, but no longer at the end."""
     ways = ("from the caller", "to the caller")
     return [
         f"speech {way} stopped {each.last_ns / _S:.1f} s before its end"
@@ -289,7 +289,7 @@ def _not_early(network: Network, planned: Planned, attempt: _Attempt) -> list[st
     if attempt.found.end is None or not planned.answered or attempt.early:
         return []
     engine = network.plan.engines[planned.way.end.engine]
-    return ["nothing was heard before the answer (183)"] if engine.early_media else []
+    return ["no speech before the answer (183)"] if engine.early_media else []
 
 
 def _servers(lab: CallLab) -> list[Daemon]:
@@ -297,13 +297,13 @@ def _servers(lab: CallLab) -> list[Daemon]:
 
 
 def _name_servers(lab: CallLab, planned: Planned, asked: Sequence[Question]) -> list[str]:
-    """What the name servers did otherwise than planned."""
+    """Differences between the plan and what the name servers did."""
     servers = _servers(lab)
     found = [*questions.untrue(lab.network, asked, servers)]
     if planned.down in [each.name for each in servers]:
         answering = questions.answering(asked, servers)
         if planned.down in answering or not answering:
-            found.append(f"{', '.join(answering) or 'no name server'} answered, and not a secondary alone")
+            found.append(f"{', '.join(answering) or 'no name server'} answered instead of a secondary")
     return found
 
 

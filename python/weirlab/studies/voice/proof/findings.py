@@ -1,4 +1,4 @@
-"""What the calls of a run say of their plan."""
+"""What the calls of a run prove about their plan."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ProofFindings:
     plan: str
     rows: tuple[CallRow, ...]
     partly: bool
-    """Calls that could not be tried do not count."""
+    """Do calls that could not be tried not count?"""
     device: str = ""
-    """What the calls passed; empty for none."""
+    """The device that the calls passed; empty for none."""
     passed: tuple[DeviceRow, ...] = ()
-    """Packets that passed it."""
+    """Packets that passed the device."""
 
     @property
     def failed(self) -> list[CallRow]:
@@ -50,7 +50,7 @@ class ProofFindings:
 
     @property
     def sentence(self) -> str:
-        """What the calls say of the plan."""
+        """The conclusion of the proof."""
         tried = len(self.rows) - len(self.left_out)
         said = f"{len(self.proved)} of {plural(tried, 'call')} went as the plan {self.plan} says"
         if self.device:
@@ -76,7 +76,7 @@ class ProofFindings:
         }
 
     def problem(self, run: Run | None) -> NotMet | None:
-        """The error that it is if the plan is not proved."""
+        """The error to raise if the plan is not proved."""
         if self.failed:
             listed = "; ".join(f"{titled(row)}: {row.why}" for row in self.failed)
             return NotMet(f"{plural(len(self.failed), 'call')} did not go as planned: {listed}")

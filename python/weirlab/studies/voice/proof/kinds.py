@@ -1,4 +1,4 @@
-"""Of which kinds of routes a call is, by the plan: what the proof of a plan covers. Pure."""
+"""The kinds of routes of which calls are examples, by the plan. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EMERGENCY: Final = ("112", "911")
 """ITU-T E.161.1."""
 
 _SHORT: Final = 6
-"""Digits; what is longer is a whole number as it is dialled in its country."""
+"""Most digits of a short number; a longer one is a whole number as dialled in its country."""
 
 _GROUP: Final = re.compile(r"\\[1-9]")
 
@@ -36,18 +36,18 @@ _ENDS: Final = {
 }
 
 _RULES: Final = ("not admitted", "barred", "too many calls")
-"""Ends by rules of admission, which every kind of engine enforces in its own way."""
+"""Ends by admission rules, which each kind of engine enforces in its own way."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of route and the calls of it."""
+    """A kind of route, and its calls."""
 
     name: str
     proved: tuple[str, ...]
     """Calls that went as planned."""
     failed: tuple[str, ...]
-    """Calls that did not, or were not tried."""
+    """Calls that did not go as planned, or were not tried."""
 
     @property
     def good(self) -> bool:
@@ -55,7 +55,7 @@ class Kind:
 
 
 def kinds(network: Network, planned: Planned, others: Sequence[Planned] = ()) -> tuple[str, ...]:
-    """What a call is an example of; ``others`` are all calls of the proof."""
+    """The kinds of which a call is an example; ``others`` are all calls of the proof."""
     return tuple(dict.fromkeys(_all(network, planned, others)))
 
 
@@ -100,7 +100,7 @@ def _all(network: Network, planned: Planned, others: Sequence[Planned]) -> Itera
 
 
 def _of_gateways(network: Network, planned: Planned) -> Iterator[str]:
-    """What gateways do to the call: they translate, or pass it on."""
+    """What gateways do to the call: translate it, or pass it on."""
     legs = [step for step in planned.way.steps if step.what == "leg"]
     for before, after in pairwise(legs):
         if network.plan.engines[after.engine].kind == "gateway":
@@ -109,7 +109,7 @@ def _of_gateways(network: Network, planned: Planned) -> Iterator[str]:
 
 
 def _failing(network: Network, planned: Planned) -> Iterator[str]:
-    """What else the call does was shown while nothing failed."""
+    """The kinds of a call with a failure; the call without one shows all others."""
     assert planned.down is not None
     if planned.down not in network.plan.engines:
         yield "primary name server off: the secondary answers"
@@ -201,7 +201,7 @@ def _of_record(network: Network, entry: Entry, record: Naptr) -> Iterator[str]:
         yield "NAPTR order"
     if any(each.order == record.order and each.preference > record.preference for each in others):
         yield "NAPTR preference"
-    # The replacement is what stands between the second delimiter and the third.
+    # The replacement is between the second delimiter and the third.
     replacement = record.expression.split(record.expression[0])[2]
     yield f"regexp {'with' if _GROUP.search(replacement) else 'without'} back-reference"
 

@@ -1,4 +1,4 @@
-"""The page about a proof: the acceptance table, and the messages of each call as a ladder."""
+"""The report page of a proof: the acceptance table, and a ladder diagram of each call."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ _ANSWERS: Final = {
     "ACF": "answer", "LCF": "answer", "DCF": "answer", "Connect": "answer", "Alerting": "answer",
     "ARJ": "refusal", "LRJ": "refusal",
 }  # fmt: skip
-"""Messages of H.225.0 that answer."""
+"""Messages of H.225.0 that are answers."""
 
 _TERMS: Final = (
-    ("Way", "The engines that signalling on the wire shows, on the way that was answered."),
+    ("Way", "The engines on the way that was answered, as the signalling on the wire shows."),
     (
         "Decided",
-        "What each engine went by, as its own log tells: static for a route, else the tree of ENUM.",
+        "What each engine decided by, from its own log: static for a route, otherwise the ENUM tree.",
     ),
     (
         "Failing",
         "What failed during the call: an engine or name server cut from the network, or a callee that "
-        "refused the call by the answer given.",
+        "refused the call with the answer given.",
     ),
-    ("Kind", "What the plan has a call be an example of. It is proved if all calls of it went as planned."),
-    ("DNS", "The longest wait for an answer of a name server that did answer."),
+    ("Kind", "A kind of route that the plan uses. It is proved if all of its calls went as planned."),
+    ("DNS", "The longest time that a name server took to answer; unanswered queries do not count."),
     (
         "Set-up",
-        "From the caller's INVITE to the answer, on the wire; for a line of MGCP, from its last digit.",
+        "From the caller's INVITE to the answer, on the wire; for an MGCP line, from its last digit.",
     ),
     (
         "MOS",
-        "By the E-model, from codec, loss and jitter of what arrived; no delay of a network is in it.",
+        "By the E-model, from codec, loss and jitter of the packets that arrived, without network delay.",
     ),
 )
 
@@ -65,7 +65,7 @@ def tell(
     manifest: Mapping[str, Any],
     chart: Chart | None = None,
 ) -> Story:
-    """The page about a run."""
+    """The report page of a run."""
     return Story(
         subject=f"Numbering plan {found.plan}",
         manifest=manifest,
@@ -94,7 +94,7 @@ def _tiles(found: ProofFindings) -> Iterator[Tile]:
         yield Tile("Longest set-up", duration(times[-1] * 1e6), "all engines up")
     opinions = [mos for row in found.rows for mos in (row.there_mos, row.back_mos) if not math.isnan(mos)]
     if opinions:
-        yield Tile("Least MOS", tables.decimals(min(opinions)), "of both directions of all calls")
+        yield Tile("Lowest MOS", tables.decimals(min(opinions)), "of both directions of all calls")
 
 
 def _chapters(found: ProofFindings, messages: Sequence[MessageRow], chart: Chart | None) -> Iterator[Chapter]:
@@ -112,7 +112,7 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow], chart: Chart
         yield Chapter(
             "kinds",
             "Kinds of routes",
-            intro="What the plan has its calls be examples of.",
+            intro="The kinds of routes of which the calls are examples.",
             tables=(tables.kinds(found.kinds),),
         )
     if chart is not None:
@@ -121,7 +121,7 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow], chart: Chart
             "Map of the network",
             short="Map",
             intro="The engines by organisation, from the callers at the left, and the ways of the calls."
-            + (f" The bar at a caller is {found.device}." if found.device else ""),
+            + (f" The bar next to a caller is {found.device}." if found.device else ""),
             drawing=drawn(chart, found.rows),
         )
     by_call: dict[int, list[MessageRow]] = {}
@@ -139,7 +139,7 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow], chart: Chart
 
 
 def _setups(rows: Sequence[CallRow]) -> Iterator[Figure]:
-    """How long callers wait for the answer; none if nobody answered."""
+    """A figure of the set-up times; none if no call was answered."""
     data = setup_rows(rows)
     if data.is_empty():
         return
@@ -149,7 +149,7 @@ def _setups(rows: Sequence[CallRow]) -> Iterator[Figure]:
         section="calls",
         panel="",
         title=f"The longest set-up is {duration(longest['setup_ms'] * 1e6)}, of {longest['row']}.",
-        caption="From the caller's INVITE, or last digit, to the answer; a fall-back waits for a target.",
+        caption="From the caller's INVITE or last digit to the answer. A fall-back first waits for a target.",
         alt="A row per answered call with a point at its set-up time.",
         chart=setups(data),
         data=data,
@@ -164,7 +164,7 @@ def setup_rows(rows: Sequence[CallRow]) -> pl.DataFrame:
 
 
 def setups(data: pl.DataFrame) -> alt.LayerChart:
-    """A row per call, with the number above its point."""
+    """A row per call, with its name above the point."""
     names = data["row"].unique(maintain_order=True).to_list()
     domain = axes.log_domain(*axes.extent(data, "setup_ms"))
     base = alt.Chart(axes.data(data))
@@ -208,7 +208,7 @@ def lanes(messages: Sequence[MessageRow]) -> list[str]:
 
 
 def ladder_rows(messages: Sequence[MessageRow]) -> pl.DataFrame:
-    """A row per message: from which lane to which, how far down, what and when."""
+    """A row per message: its lanes, position, text and time."""
     order = {name: lane for lane, name in enumerate(lanes(messages))}
     rows = [
         {
@@ -230,7 +230,7 @@ def ladder_rows(messages: Sequence[MessageRow]) -> pl.DataFrame:
 
 
 def _short(text: str) -> str:
-    """Proxies like to say more behind a status than there is room for."""
+    """``text``, shortened to the room between two lanes."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
@@ -258,7 +258,7 @@ def ladder(data: pl.DataFrame, names: Sequence[str]) -> alt.LayerChart:
     )
     x = alt.X("from:Q", axis=lane, scale=axes.linear((-0.4, max(len(names) - 1, 1) + 0.4)))
     y = alt.Y("step:Q", axis=None, scale=axes.linear((last, 0)))
-    # What goes wrong has the same colour in all figures of the page.
+    # Failures have the same colour in all figures of the page.
     request, refusal, answer = palette.models(len(_KINDS))
     colour = alt.Color(
         "kind:N",

@@ -1,4 +1,4 @@
-"""Which calls prove a plan: its test numbers, and each again while the engine preferred fails. Pure."""
+"""Plans the calls of a proof: each test number, and again while its preferred engine fails. Pure."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from weirlab.studies.voice.routing.calls import MOST_WAYS, calls
 
 @dataclass(frozen=True)
 class Planned:
-    """A call and what the plan says of it."""
+    """A call, and what the plan expects of it."""
 
     index: int
     test: Test
     caller: str
     way: Way
     down: str | None = None
-    """An engine or a name server that fails meanwhile."""
+    """The engine or name server that fails during the call."""
     fault: Fault = OFF
     """How it fails."""
     impossible: str = ""
-    """Why it cannot be made here; empty if it can."""
+    """Why the call cannot be made here; empty if it can."""
     tried: tuple[tuple[str, str], ...] = ()
-    """Engines that get the call before the one that answers, each with what the wire shows of its answer."""
+    """Engines that get the call before the one that answers, each with its expected answer on the wire."""
 
     @property
     def answer(self) -> int:
-        """The final answer to the caller: who is busy has answered, and nobody else is tried."""
+        """The final answer to the caller; a busy callee has answered, so nothing else is tried."""
         return int(self.fault) if self.fault == "486" else self.way.answer
 
     @property
@@ -43,7 +43,7 @@ class Planned:
 
     @property
     def decisions(self) -> dict[str, str]:
-        """By what each engine on the way decides: ``static`` for a route, else a tree."""
+        """What each engine on the way decides by: ``static`` for a route, otherwise a tree."""
         found: dict[str, str] = {}
         for step in self.way.steps:
             if step.what in ("prefix", "record"):
@@ -53,15 +53,15 @@ class Planned:
 
     @property
     def codecs(self) -> tuple[str | None, ...]:
-        """Of every leg; None where the plan does not tell."""
+        """The codec of every leg; None if the plan does not determine it."""
         return tuple(step.facts["codec"] for step in self.way.steps if step.what == "leg")
 
 
-NO_TESTS: Final = "the plan has no test numbers; list some under tests: with what a call to each must do"
+NO_TESTS: Final = "the plan has no test numbers; list some under tests: with the result expected of each call"
 
 
 def planned(network: Network, *, fall_back: bool) -> list[Planned]:
-    """The calls in order; those while something fails come behind the one while nothing does."""
+    """The calls in order; calls with a failure follow the same call without one."""
     found: list[Planned] = []
     for test in network.plan.tests:
         caller = test.caller or network.plan.caller
@@ -77,7 +77,7 @@ def planned(network: Network, *, fall_back: bool) -> list[Planned]:
 
 
 def _failing(network: Network, first: Way, ways: list[Way]) -> Iterator[tuple[str, Fault, Way]]:
-    """What fails of the planned way, how, and the way then: an engine that the next way does without."""
+    """Engines of the planned way that the next way avoids: name, fault, and the way during that fault."""
     for way in ways[ways.index(first) + 1 :]:
         if way.end.good:
             down = next((name for name in first.engines if name not in way.engines), None)
@@ -93,7 +93,7 @@ def _failing(network: Network, first: Way, ways: list[Way]) -> Iterator[tuple[st
 
 
 def _without_primary(network: Network, found: list[Planned]) -> Iterator[Planned]:
-    """The first call by a tree, while the secondary name servers are alone."""
+    """The first call that a tree decides, while only the secondary name servers are up."""
     primary, *others = servers(network) or (None,)
     if primary is None or not others:
         return
@@ -119,7 +119,7 @@ def _planned(
 ) -> Planned:
     why = ""
     if way.end.kind == "external":
-        why = f"it leaves the plan ({way.end.facts['uri']}), and nobody answers there"
+        why = f"it leaves the plan ({way.end.facts['uri']}), where nothing answers"
     elif way.engines[-1] == caller and len(way.engines) > 1:
         why = f"{caller} calls itself"
     elif test.meanwhile:
@@ -134,7 +134,7 @@ def _planned(
 def _tried(network: Network, way: Way, down: str | None, fault: Fault) -> Iterator[tuple[str, str]]:
     yield from ((step.engine, "302") for step in way.steps if step.what == "forwarded")
     failing = network.plan.engines.get(down or "")
-    # Who is busy has answered; without a connection, no message is sent.
+    # A busy callee has answered; without a connection, no message is sent.
     if down is None or failing is None or fault == "486" or failing.transport != "udp":
         return
     if fault != OFF or "sip" in failing.speaks or "mgcp" in failing.speaks:

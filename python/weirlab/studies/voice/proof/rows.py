@@ -1,4 +1,4 @@
-"""Tables of a proof: its calls, the messages of each, what the engines said."""
+"""Tables of a proof: calls, messages, and lines of the engines' logs."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class CallRow:
     caller: str
     """The endpoint that called."""
     note: str
-    """What the plan says of the test number."""
+    """The plan's note on the test number."""
     down: str
-    """The engine or name server that failed meanwhile; empty for none."""
+    """The engine or name server that failed during the call; empty for none."""
     way_planned: str
     """Engines in the order of the plan: `phone > core > desk`."""
     way: str
     """Engines that the call went through, as signalling on the wire shows; empty if it was not made."""
     tried: str
-    """Legs that did not lead to the answer, with theirs."""
+    """Legs that did not lead to the answer, each with its own answer."""
     decided_planned: str
-    """What each engine goes by in the plan, `static` or a tree: `core: public`."""
+    """What each engine decides by in the plan, `static` or a tree: `core: public`."""
     decided: str
-    """What each engine went by, as its log tells."""
+    """What each engine decided by, from its log."""
     answer_planned: int
     """Final answer to the caller in the plan."""
     answer: int
     """Final answer to the caller; 0 for none."""
     setup_ms: float
-    """From the caller's INVITE, or its last digit, to the answer; null unless somebody answered."""
+    """From the caller's INVITE, or its last digit, to the answer; null if the call was not answered."""
     codec: str
     """Accepted in the answer to the caller."""
     there_packets: int
@@ -50,7 +50,7 @@ class CallRow:
     there_jitter_ms: float
     """Mean jitter at the callee (RFC 3550)."""
     there_mos: float
-    """MOS at the callee, without any delay of the network."""
+    """MOS at the callee, without network delay."""
     back_packets: int
     """RTP packets from callee to caller: expected at the caller, from the first to the last that arrived."""
     back_lost: int
@@ -58,17 +58,17 @@ class CallRow:
     back_jitter_ms: float
     """Mean jitter at the caller (RFC 3550)."""
     back_mos: float
-    """MOS at the caller, without any delay of the network."""
+    """MOS at the caller, without network delay."""
     verdict: str
     """`as planned`, `not as planned`, or `not tried`."""
     why: str
     """How it differs, or why it was not tried."""
     fault: str = ""
-    """How it failed: `off`, or the answer by which it refused every call; empty for none."""
+    """How it failed: `off`, or the answer with which it refused every call; empty for none."""
     kinds: str = ""
-    """Of which kinds of routes the call is, by the plan."""
+    """Kinds of routes that the call is an example of, by the plan."""
     dns_ms: float = math.nan
-    """Longest wait for an answer of a name server that did answer; null if none was asked."""
+    """Longest time that a name server took to answer; null if none answered."""
 
     @property
     def proved(self) -> bool:
@@ -94,7 +94,7 @@ NOT_TRIED: Final = "not tried"
 
 @dataclass(frozen=True)
 class MessageRow:
-    """A message of a call, between two engines: of SIP, H.225.0 or MGCP."""
+    """A message of a call between two engines: SIP, H.225.0 or MGCP."""
 
     index: int
     """Number of the call."""
@@ -105,16 +105,16 @@ class MessageRow:
     target: str
     """The engine that it is for, or its address."""
     text: str
-    """What it is: `INVITE +420224355289`, `200 OK`, `ARQ 420224355289`, `CRCX`."""
+    """The message: `INVITE +420224355289`, `200 OK`, `ARQ 420224355289`, `CRCX`."""
     call_id: str
     """The Call-ID of SIP; other protocols have other references."""
 
 
 @dataclass(frozen=True)
 class LogRow:
-    """A line that an engine said."""
+    """A line of an engine's log."""
 
     engine: str
-    """Which one; `named` for the name server."""
+    """The engine; `named` for the name server."""
     line: str
-    """What it said."""
+    """The line."""

@@ -1,4 +1,4 @@
-"""A numbering plan proved by calls: from a scenario to a kept run with a verdict."""
+"""The proof of a numbering plan by calls: from a scenario to a stored run with a verdict."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bed:
-    """The lab, and what to call in it."""
+    """The lab, and the calls to make in it."""
 
     lab: CallLab
     calls: tuple[Planned, ...]
@@ -56,7 +56,7 @@ def checked(asked: VoiceScenario) -> tuple[Network, tuple[Planned, ...]]:
     Raises
     ------
     InputError
-        The plan cannot be read, or has nothing to call that the lab and the device could carry.
+        The plan cannot be read, or has no call that the lab and the device can carry.
     """
     what = asked.voice
     network = Network(load(ready.find(what.plan)), what.date or date.today())
@@ -71,13 +71,13 @@ def checked(asked: VoiceScenario) -> tuple[Network, tuple[Planned, ...]]:
 
 
 def open_lab(network: Network, talk_s: float, device: Device | None = None) -> VoiceLab:
-    """The lab of a plan; raises ``MissingCapability`` naming what is not there."""
+    """The lab of a plan; raises ``MissingCapability`` with what is missing."""
     check_namespaces()
     return VoiceLab(network, talk_s, device)
 
 
 def check_namespaces() -> None:
-    """Raises ``MissingCapability`` where there can be no lab."""
+    """Raise ``MissingCapability`` if there can be no lab."""
     from weirlab.lab.doctor import need_namespaces
 
     need_namespaces("the voice lab needs")
@@ -86,7 +86,7 @@ def check_namespaces() -> None:
 @contextmanager
 @shielded
 def opened(asked: VoiceScenario, work: Work, opener: OpenLab | None) -> Iterator[Ground[Bed]]:
-    """The lab of ``asked``: what ``opener`` opens, or the one in network namespaces."""
+    """Open the lab for ``asked``: by ``opener``, or else in network namespaces."""
     network, calls = checked(asked)
     begin = opener or partial(open_lab, device=device(asked.voice.through, network))
     with owned(lambda: begin(network, asked.voice.talk_s)) as lab:
@@ -97,7 +97,7 @@ def opened(asked: VoiceScenario, work: Work, opener: OpenLab | None) -> Iterator
 def measured(
     ground: Ground[Bed], asked: VoiceScenario, writer: RunWriter, progress: Progress
 ) -> ProofFindings:
-    """Make every call that the run has not yet; each is kept before the next one."""
+    """Make every call that the run does not have yet; each is stored before the next one."""
     lab, calls = ground.bed.lab, ground.bed.calls
     run = writer.run
     rows = run.rows(CallRow, CALLS)
@@ -108,7 +108,7 @@ def measured(
     progress.stage(f"{plural(len(calls), 'call')}, run {writer.run_id}")
     done = {row.index for row in rows}
     writer.finished_beside = len(rows)
-    # A call that was not kept is made again, with its messages.
+    # A call that was not stored is made again, with its messages.
     messages = [row for row in messages if row.index in done]
     through = [each for each in through if each.index in done]
     try:
@@ -140,7 +140,7 @@ def _said(lab: CallLab) -> Iterable[LogRow]:
 
 
 def stored(run: Run) -> ProofFindings:
-    """What a run holds."""
+    """The findings of a stored run."""
     from weirlab.jobs.inventory import scenario_of
 
     rows = run.rows(CallRow, CALLS)
@@ -152,7 +152,7 @@ def stored(run: Run) -> ProofFindings:
 
 
 def page(run: Run) -> Story:
-    """The page about ``run``."""
+    """The report page of ``run``."""
     from weirlab.studies.voice.proof.page import tell
 
     found = stored(run)

@@ -88,7 +88,7 @@ def through(rows: Sequence[CallRow], passed: Sequence[DeviceRow], device: str) -
 
 
 def differing(rows: Sequence[CallRow]) -> Table | None:
-    """Calls that did not go as planned, and those not tried, with the reason; None if there is none."""
+    """Calls that did not go as planned or were not tried, with the reason; None if there are none."""
     cells = [
         (row.number, failing(row) or NOTHING, row.verdict, row.why, row.tried or NOTHING)
         for row in rows

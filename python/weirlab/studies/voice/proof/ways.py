@@ -1,4 +1,4 @@
-"""The way that a call took: signalling on the wire, decisions in the engines' logs. Pure."""
+"""The way that a call took, from signalling on the wire and decisions in the engines' logs. Pure."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _ROUTE: Final = re.compile(r"\bROUTE num=(?P<number>\S*) via=(?P<via>\S+)(?: tar
 
 @dataclass(frozen=True)
 class Taken:
-    """What became of a call."""
+    """How a call went."""
 
     engines: tuple[str, ...]
-    """On the way that was answered, else on the last one that was tried."""
+    """Engines on the way that was answered, otherwise on the last one tried."""
     tried: tuple[str, ...]
     """Legs that did not lead to the answer: ``core > cyrus: 408``."""
     decisions: Mapping[str, str]
-    """By the log of each engine: ``static`` for a route, else a tree."""
+    """What each engine decided by, from its log: ``static`` for a route, otherwise a tree."""
     answer: int
-    """To the caller; 0 for none."""
+    """The answer to the caller; 0 for none."""
     setup_ns: int | None
     """From the caller's INVITE, or its last digit, to the answer."""
     codec: str | None
-    """Accepted in the answer to the caller; of those offered, the first."""
+    """The first codec of the offer that the answer to the caller accepts."""
     accepted: tuple[str, ...] = ()
-    """All that were accepted in it."""
+    """All codecs that the answer accepts."""
 
     @property
     def end(self) -> str | None:
-        """Who answered; None if nobody did."""
+        """The engine that answered; None if none did."""
         return self.engines[-1] if self.answer == 200 else None
 
 
@@ -45,7 +45,7 @@ class Nothing(ValueError):
 
 
 def taken(network: Network, planned: Planned, found: Sequence[Leg], logs: Mapping[str, str]) -> Taken:
-    """What ``found`` on the wire and in ``logs``, by engine, say of a call.
+    """How a call went, by the legs ``found`` on the wire and the ``logs`` of engines.
 
     Raises
     ------
@@ -63,14 +63,14 @@ def taken(network: Network, planned: Planned, found: Sequence[Leg], logs: Mappin
         if not further or here in passed:
             break
         good = [leg for leg in further if 200 <= leg.answer < 300]
-        # Without an answer, the last one that was tried.
+        # Without an answer, the last one tried.
         chain.append(min(good, key=lambda leg: leg.answered_ns) if good else further[-1])
     engines = (planned.caller, *(names[leg][1] for leg in chain))
     tried = [leg for leg in found if leg not in chain]
     return Taken(
         engines=engines,
         tried=tuple(f"{' > '.join(names[leg])}: {leg.answer or 'no answer'}" for leg in tried),
-        # Logs tell of the calls meanwhile, too, and not which of them they mean.
+        # Logs also have the other calls, and do not say which line belongs to which call.
         decisions={} if planned.test.meanwhile else _decisions(logs, engines),
         answer=begun.answer,
         setup_ns=begun.answered_ns - begun.at_ns if begun.answer == 200 else None,
@@ -80,28 +80,28 @@ def taken(network: Network, planned: Planned, found: Sequence[Leg], logs: Mappin
 
 
 def named(network: Network, place: Place) -> str:
-    """The engine at a place; the address where there is none."""
+    """The engine at a place, or the address if there is none."""
     here = [name for name, engine in network.plan.engines.items() if engine.address == place.address]
     listening = [name for name in here if network.plan.engines[name].port("sip") == place.port]
     return next(iter((*listening, *here)), place.address)
 
 
 def decided_by(log: str) -> str | None:
-    """By what an engine decided first, as its log tells; None for nothing."""
+    """What an engine decided by first, from its log; None for nothing."""
     for line in _ROUTE.finditer(log):
         return None if line["via"] == "none" else line["via"]
     return None
 
 
 def _decisions(logs: Mapping[str, str], engines: Sequence[str]) -> dict[str, str]:
-    """By engine: those on the way in its order, then others."""
+    """Decisions by engine: first the engines on the way, in its order, then others."""
     names = [*(name for name in dict.fromkeys(engines) if name in logs), *logs]
     found = ((name, decided_by(logs[name])) for name in dict.fromkeys(names))
     return {name: by for name, by in found if by is not None}
 
 
 def differences(planned: Planned, found: Taken) -> list[str]:
-    """How a call differs from the plan, a phrase each; none if it does not."""
+    """The differences between a call and the plan, as phrases."""
     test, way = planned.test, planned.way
     differs = []
     if found.answer != planned.answer:
@@ -117,27 +117,27 @@ def differences(planned: Planned, found: Taken) -> list[str]:
     if planned.answered and codec and found.accepted and found.codec != codec:
         differs.append(f"codec {found.codec or named_codecs(found.accepted)} instead of {codec}")
     differs += _not_tried(planned, found)
-    # What the test itself demands holds while nothing fails.
+    # The expectations of the test itself apply while nothing fails.
     if planned.down is None:
         if way.answer != test.answer:
-            differs.append(f"the plan answers {way.answer}, and the test demands {test.answer}")
+            differs.append(f"the plan gives {way.answer}, but the test requires {test.answer}")
         if test.ends_at is not None and found.end != test.ends_at:
-            differs.append(f"the test demands that {test.ends_at} answers")
+            differs.append(f"the test requires that {test.ends_at} answers")
         first = found.decisions.get(way.engines[1]) if len(way.engines) > 1 else None
         if test.via is not None and first != test.via:
-            differs.append(f"the test demands a decision by {test.via}")
+            differs.append(f"the test requires a decision by {test.via}")
     return differs
 
 
 def named_codecs(accepted: Sequence[str]) -> str:
-    """Codecs of which none was offered."""
+    """Accepted codecs of which none was offered, as a phrase."""
     return f"{', '.join(accepted)}, which was not offered,"
 
 
 def _not_tried(planned: Planned, found: Taken) -> list[str]:
     """Engines that should have been tried before the one that answered."""
     return [
-        f"{name} was not tried before, with {answer}"
+        f"{name} was not tried before (expected: {answer})"
         for name, answer in planned.tried
         if not any(leg.endswith(f"> {name}: {answer}") for leg in found.tried)
     ]

@@ -1,4 +1,4 @@
-"""Sends calls through a network on paper, by every way that they can take."""
+"""Traces calls through a network, by every way that they can take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weirlab.studies.voice.routing.network import Network
 from weirlab.studies.voice.routing.way import End, EndKind, Step, Way, What
 
 MOST_HOPS: Final = 10
-"""Engines on a way: what a proxy allows by Max-Forwards."""
+"""Most engines on a way: what a proxy allows by Max-Forwards."""
 
 MOST_WAYS: Final = 32
 
@@ -28,16 +28,16 @@ class Arrival(NamedTuple):
     number: str
     arriving: Protocol
     offer: tuple[str, ...] | None
-    """Codecs offered, the preferred one first; None if that is unknown."""
+    """Codecs offered, the preferred one first; None if unknown."""
     organisation: str | None
-    """Whose caller it is."""
+    """The organisation of the caller."""
     steps: tuple[Step, ...] = ()
     been: tuple[tuple[str, str, str], ...] = ()
-    """Engine, number and protocol of the arrivals before."""
+    """Engine, number and protocol of the earlier arrivals."""
     offered: tuple[str, ...] | None = None
-    """Codecs offered to the engine before."""
+    """Codecs offered to the previous engine."""
     meanwhile: int = 0
-    """Calls that the caller has up already."""
+    """Calls that the caller already has."""
 
     def then(self, *steps: Step) -> Arrival:
         """With further steps."""
@@ -53,12 +53,12 @@ class Arrival(NamedTuple):
 def calls(network: Network, dialled: str, caller: str | None = None, meanwhile: int = 0) -> Iterator[Way]:
     """Every way of a call to ``dialled`` by the endpoint ``caller``, the planned one first.
 
-    ``meanwhile`` is how many calls the caller has up already.
+    ``meanwhile`` is how many calls the caller already has.
 
     Raises
     ------
     InputError
-        The caller is no endpoint with a home.
+        The caller is not an endpoint with a home.
     """
     name = caller or network.plan.caller
     endpoint = network.plan.engines.get(name)
@@ -66,7 +66,7 @@ def calls(network: Network, dialled: str, caller: str | None = None, meanwhile: 
         raise InputError(f"there is no engine {name!r}; there are {', '.join(network.plan.engines)}")
     if endpoint.home is None:
         place = network.book.at("engines", name)
-        raise InputError(f"{place}: {name} has no home: say under home: where its calls go")
+        raise InputError(f"{place}: {name} has no home: set home: to the engine that routes its calls")
     offer = endpoint.codecs or None
     begin = Arrival(name, dialled, endpoint.speaks[0], offer, endpoint.organisation)
     begin = begin._replace(meanwhile=meanwhile)
@@ -75,7 +75,7 @@ def calls(network: Network, dialled: str, caller: str | None = None, meanwhile: 
 
 
 def arrivals(network: Network, arrival: Arrival) -> Iterator[Way]:
-    """Every way of a call from its arrival at an engine on."""
+    """Every way of a call after its arrival at an engine."""
     engine = network.plan.engines[arrival.engine]
     here = (arrival.engine, arrival.number, arrival.arriving)
     if here in arrival.been or len(arrival.been) >= MOST_HOPS:
@@ -110,7 +110,7 @@ def arrivals(network: Network, arrival: Arrival) -> Iterator[Way]:
 
 
 def _forwarded(network: Network, arrival: Arrival, number: str) -> Iterator[Way]:
-    """The engine before decides again, about the number to which the endpoint forwards."""
+    """The previous engine routes the call again, to the number to which the endpoint forwards."""
     by, _, arriving = arrival.been[-2]
     place: Location = ("engines", arrival.engine, "forwards_to")
     told = arrival.then(arrival.step("forwarded", place, to=number, by=by))
@@ -135,7 +135,7 @@ def _rewritten(network: Network, arrival: Arrival) -> Arrival:
 
 
 def _decided(network: Network, arrival: Arrival, engine: Engine) -> Iterator[Way]:
-    """By a route, else by the trees in their order."""
+    """The ways by a route, otherwise by the trees in their order."""
     digits = arrival.number[1:]
     found = network.route(arrival.engine, arrival.arriving, digits)
     if found is not None:
@@ -165,12 +165,12 @@ def _decided(network: Network, arrival: Arrival, engine: Engine) -> Iterator[Way
 
 
 def _changed(number: str, route: Route) -> str:
-    """``number`` as the route passes it on."""
+    """``number`` after the route's ``strip`` and ``prepend``."""
     if not route.strip and not route.prepend:
         return number
     known, tail, rest = number[1:].partition(TAIL)
     if tail and len(known) < route.strip:
-        # Which digits go is known only once there are enough of them.
+        # Which digits are stripped is known only once there are enough of them.
         raise NeedsDigits(frozenset("0123456789").difference(rest))
     return f"+{route.prepend.removeprefix('+')}{known[route.strip :]}{tail}{rest}"
 
@@ -178,7 +178,7 @@ def _changed(number: str, route: Route) -> str:
 def _by_records(
     network: Network, arrival: Arrival, engine: Engine, index: int, entry: Entry
 ) -> tuple[list[Iterator[Way]], Arrival]:
-    """The ways by the usable records of an entry, and the arrival that knows of the others."""
+    """The ways by the usable records of an entry, and the arrival with the steps of the others."""
     ways: list[Iterator[Way]] = []
     seen = arrival
     for rank, record in in_order(entry):
@@ -196,20 +196,20 @@ def _by_records(
             if other is not None and not ways and not any(step.what == "referred" for step in seen.steps):
                 return _by_records(network, told, engine, other, network.plan.enum[other])
             if ways:
-                why = "a record before it can be used"
+                why = "an earlier record can be used"
             elif other is None:
-                why = f"tree {record.refer} does not know the number"
+                why = f"tree {record.refer} has no entry for the number"
             else:
-                why = "a record before it refers already"
+                why = "an earlier record already refers to a tree"
             seen = seen.then(seen.step("unusable record", place, **facts, uri=None, why=why))
-            # Whoever follows it is not led back.
+            # A call that follows it does not come back.
             break
         try:
             text = Substitution.parse(record.expression).apply(arrival.number)
             uri = Uri.parse(text) if text is not None else None
             why = _unusable(engine, record, text, uri)
         except BadExpression as wrong:
-            text, uri, why = None, None, f"its regexp is none: {wrong}"
+            text, uri, why = None, None, f"its regexp is not valid: {wrong}"
         if why or uri is None:
             seen = seen.then(seen.step("unusable record", place, **facts, uri=text, why=why))
             continue
@@ -226,7 +226,7 @@ def in_order(entry: Entry) -> list[tuple[int, Naptr]]:
 
 
 def _unusable(engine: Engine, record: Naptr, text: str | None, uri: Uri | None) -> str:
-    """Why ``engine`` can do nothing with a record; empty if it can."""
+    """Why ``engine`` cannot use a record; empty if it can."""
     if text is None:
         return "its regexp does not match the number"
     wanted = leads_to(record.service)
@@ -235,12 +235,12 @@ def _unusable(engine: Engine, record: Naptr, text: str | None, uri: Uri | None) 
     if uri is None or SCHEMES.get(uri.scheme) != wanted:
         return f"{text} is no URI for its service"
     if wanted != "tel" and wanted not in engine.speaks and wanted not in engine.hand_over:
-        return f"{wanted} is not spoken here, and nothing under hand_over takes such calls"
+        return f"the engine does not speak {wanted}, and hand_over names no gateway for it"
     return ""
 
 
 def _follow(network: Network, arrival: Arrival, engine: Engine, uri: Uri, place: Location) -> Iterator[Way]:
-    """To the URI of a record."""
+    """The ways to the URI of a record."""
     wanted: Protocol | Literal["tel"] = SCHEMES[uri.scheme]
     if wanted == "tel":
         number = uri.number or uri.user
@@ -272,7 +272,7 @@ def _follow(network: Network, arrival: Arrival, engine: Engine, uri: Uri, place:
 def _leg(
     network: Network, arrival: Arrival, name: str, number: str, by: Protocol | None, place: Location
 ) -> Iterator[Way]:
-    """From one engine to the next, if both speak one protocol and share a codec."""
+    """The leg from one engine to the next, if they share a protocol and a codec."""
     engine, target = network.plan.engines[arrival.engine], network.plan.engines[name]
     through = (arrival.arriving,) if engine.kind == "proxy" else engine.speaks
     common = [each for each in target.speaks if each in through and by in (None, each)]
@@ -285,7 +285,7 @@ def _leg(
     if target.codecs:
         offer = target.codecs if offer is None else tuple(c for c in offer if c in target.codecs)
         if not offer:
-            # A proxy knows nothing of codecs: the target gets the call, and refuses it.
+            # A proxy ignores codecs: the target gets the call, and refuses it.
             if engine.kind == "proxy":
                 leg = {"to": name, "protocol": leaving, "codec": None, "number": number}
                 arrival = arrival.then(arrival.step("leg", place, **leg, direct=False))

@@ -1,4 +1,4 @@
-"""What a tree of ENUM answers, by the rules of the plan or by those of a zone as it stands (RFC 4592)."""
+"""The answers of an ENUM tree, by the rules of the plan or by those of a zone (RFC 4592)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weirlab.studies.voice.routing.prefixes import Prefixes, continued
 
 @dataclass(frozen=True)
 class Hole:
-    """Numbers that a prefix should answer for and the zone does not (RFC 4592, 2.2.2 and 3.3.1).
+    """Numbers for which a prefix should answer, but the zone does not (RFC 4592, 2.2.2 and 3.3.1).
 
     A name below the wildcard exists, ``cause``; so the wildcard no longer stands for ``digits``, nor for
     what continues them.
@@ -32,13 +32,13 @@ class Filled:
     wildcard: bool
     entry: int
     fills: bool
-    """It is no entry of its own: it closes a hole."""
+    """It closes a hole and is not an entry itself."""
 
 
 class EnumTree:
-    """Entries of one tree that hold on one day, by their indices in the plan.
+    """Entries of one tree that are valid on one day, by their indices in the plan.
 
-    A prefix answers for the numbers that continue it, a number for itself alone.
+    A prefix answers for longer numbers that begin with it, a number only for itself.
     """
 
     def __init__(self, tree: Tree, entries: Iterable[tuple[int, Entry]]) -> None:
@@ -56,13 +56,13 @@ class EnumTree:
         Raises
         ------
         NeedsDigits
-            ``digits`` end with the tail, and the answer depends on it.
+            ``digits`` ends with the tail, and the answer depends on it.
         """
         if TAIL in digits:
             known, _, others = digits.partition(TAIL)
             if following := self._nodes.get(known, set()).difference(others):
                 raise NeedsDigits(frozenset(following))
-            # The least that continues, by a digit that leads to no other name.
+            # The shortest continuation, by a digit that leads to no other name.
             free = next(digit for digit in "0123456789" if digit not in others)
             return self.lookup(known + free)
         if (exact := self.numbers.get(digits)) is not None:
@@ -73,14 +73,14 @@ class EnumTree:
         return self._as_it_stands(digits)
 
     def counts(self, index: int, entry: Entry) -> bool:
-        """Is it this entry that answers for its number or prefix? Another one may have it, too."""
+        """Does this entry answer for its number or prefix? Another entry may have the same one."""
         return (self.numbers if entry.number is not None else self.prefixes).get(entry.digits) == index
 
     def names(self) -> Iterator[Filled]:
         """The names of the zone that give the answers of :meth:`lookup`, in no order.
 
-        Where holes are to be filled, every name that exists below a prefix gets the prefix's records, and
-        a wildcard of its own: it would hide the prefix's wildcard otherwise.
+        If holes are filled, every name that exists below a prefix gets the prefix's records, and
+        its own wildcard, because it would otherwise hide the prefix's wildcard.
         """
         for digits, index in self.numbers.items():
             yield Filled(digits, False, index, False)
@@ -97,7 +97,7 @@ class EnumTree:
                 yield Filled(digits, True, found[1], True)
 
     def holes(self) -> Iterator[Hole]:
-        """Where a zone written without filling answers nothing although a prefix covers it."""
+        """Names for which a zone without filled holes has no answer although a prefix covers them."""
         causes: dict[str, int] = {}
         for digits, index in (*self.numbers.items(), *self._wildcards()):
             for length in range(len(digits), -1, -1):
@@ -115,7 +115,7 @@ class EnumTree:
             yield digits, index
 
     def _as_it_stands(self, digits: str) -> int | None:
-        """The answer of a zone with the plan's names and no others: the closest encloser's wildcard."""
+        """The answer of a zone that has only the plan's names: the closest encloser's wildcard."""
         if digits in self._nodes:
             return None
         for length in range(len(digits) - 1, -1, -1):

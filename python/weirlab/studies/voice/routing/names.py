@@ -1,4 +1,4 @@
-"""From the URI of an ENUM record to the engines that its host stands for (RFC 3263: SRV, then A)."""
+"""Resolves the host in the URI of an ENUM record to engines (RFC 3263: SRV, then A)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weirlab.studies.voice.plan.values import Protocol, is_address
 SERVICES: Final[dict[str, Protocol | Literal["tel"]]] = {
     "sip": "sip", "h323": "h323", "voice:tel": "tel", "pstn:tel": "tel", "tel": "tel", "pstn:sip": "sip",
 }  # fmt: skip
-"""Enumservices that engines here understand (RFC 3764, 3762, 4415, 4769), and what they lead to."""
+"""Enumservices that engines understand (RFC 3764, 3762, 4415, 4769), and what they lead to."""
 
 SCHEMES: Final[dict[str, Protocol | Literal["tel"]]] = {
     "sip": "sip", "sips": "sip", "h323": "h323", "tel": "tel",
@@ -32,18 +32,18 @@ _URI = re.compile(
 
 @dataclass(slots=True)
 class Uri:
-    """``scheme:user@host:port``; ``user`` is empty where there is none."""
+    """``scheme:user@host:port``; ``user`` is empty if there is none."""
 
     scheme: str
     user: str
     host: str
     port: int | None
     text: str
-    """All of it."""
+    """The whole URI."""
 
     @classmethod
     def parse(cls, text: str) -> Uri | None:
-        """The parts of ``text``; None if it is no URI of this form. For tel, the number is the user."""
+        """The parts of ``text``; None if it is not a URI of this form. For tel, the number is the user."""
         if text[:4].lower() == "tel:":
             return cls("tel", text[4:].partition(";")[0], "", None, text)
         match = _URI.fullmatch(text)
@@ -78,11 +78,11 @@ def leads_to(service: str) -> Protocol | Literal["tel"] | None:
 
 @dataclass(frozen=True)
 class Target:
-    """Where a host name leads: an engine, or None for a host that no engine is."""
+    """Where a host name leads: an engine, or None for a host that is not an engine."""
 
     by: Literal["SRV", "A", "address"]
     name: str
-    """Of the host at last."""
+    """The address that the host resolves to."""
     address: str
     port: int | None
     engine: str | None
@@ -106,7 +106,7 @@ class Names:
                     self.addresses[engine.host] = engine.address
 
     def domain_of(self, host: str) -> str | None:
-        """The plan's zone in which ``host`` is, the longest such name."""
+        """The plan's zone that contains ``host``, by its longest name."""
         labels = host.split(".")
         for start in range(len(labels)):
             if (name := ".".join(labels[start:])) in self.plan.domains:
@@ -120,7 +120,7 @@ class Names:
     def resolve(self, host: str, protocol: Protocol, port: int | None) -> list[Target]:
         """Where ``host`` leads, the preferred target first; empty if the plan has no address for it.
 
-        SRV records count only where the URI names no port (RFC 3263, 4.2).
+        SRV records are used only if the URI names no port (RFC 3263, 4.2).
         """
         key = (host, protocol, port)
         if key not in self._resolved:
@@ -150,7 +150,7 @@ class Names:
                 yield Target("SRV", service.target, address, service.port, engine, place)
 
     def _engine(self, address: str, protocol: Protocol, port: int | None, host: str = "") -> str | None:
-        """The engine at an address: by name, else by port where several share it, else the first."""
+        """The engine at an address: by name, otherwise by port if several share it, otherwise the first."""
         engines = self.plan.engines
         here = [name for name in self._engines.get(address, []) if protocol in engines[name].speaks]
         by_host = [name for name in here if engines[name].host == host]

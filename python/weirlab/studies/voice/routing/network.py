@@ -1,4 +1,4 @@
-"""A plan as it holds on one day, made ready for many look-ups: routes by engine, trees, names, admission."""
+"""A plan on one day, indexed for many look-ups: routes by engine, trees, names, admission."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weirlab.studies.voice.routing.names import Names
 from weirlab.studies.voice.routing.prefixes import Prefixes, continued
 
 Table = tuple[str, Protocol | None]
-"""An engine, and the protocol by which calls arrive for which its routes are; None for any."""
+"""An engine, and the protocol over which calls arrive for its routes; None for any."""
 
 
 _MADE_OF: Final = {
@@ -29,18 +29,18 @@ _MADE_OF: Final = {
     "referred": {"enum"},
     "gatekeepers": {"routes", "engines"},
 }
-"""What is made ready of many pieces, and of which parts of the plan."""
+"""Indexes over many pieces, and the parts of the plan from which they are made."""
 
 T = TypeVar("T")
 
 
 class Network:
-    """What engines, trees and name servers know on ``day``.
+    """What engines, trees and name servers of a plan know on ``day``.
 
     Parameters
     ----------
     scope:
-        Ranges, entries and routes that checks look at; None for all. Calls find all of them in any case.
+        Ranges, entries and routes that checks examine; None for all. Calls always use all of them.
     """
 
     def __init__(self, book: Book, day: date, scope: Scope | None = None) -> None:
@@ -51,28 +51,28 @@ class Network:
         self.names = Names(self.plan)
 
     def follow(self, other: Network, changed: str = "") -> None:
-        """Take over what ``other`` has made ready of a plan that is the same but for the part ``changed``."""
+        """Take over the indexes of ``other``, a plan that differs only in the part ``changed``."""
         for name, parts in _MADE_OF.items():
             if changed not in parts and name in other.__dict__:
                 self.__dict__[name] = other.__dict__[name]
 
     def limited(self, scope: Scope) -> Network:
-        """The same, of which checks look at ``scope`` alone."""
+        """The same network, of which checks examine only ``scope``."""
         found = Network(self.book, self.day, scope)
         for name in _MADE_OF:
             found.__dict__[name] = getattr(self, name)
         return found
 
     def each_range(self) -> Iterator[tuple[int, Range]]:
-        """Index and range of what is looked at."""
+        """Index and range of each range in the scope."""
         return self._each("ranges", self.plan.ranges)
 
     def each_entry(self) -> Iterator[tuple[int, Entry]]:
-        """Index and ENUM entry of what is looked at."""
+        """Index and entry of each ENUM entry in the scope."""
         return self._each("enum", self.plan.enum)
 
     def each_route(self) -> Iterator[tuple[int, Route]]:
-        """Index and route of what is looked at."""
+        """Index and route of each route in the scope."""
         return self._each("routes", self.plan.routes)
 
     def _each(self, part: str, pieces: Sequence[T]) -> Iterator[tuple[int, T]]:
@@ -81,7 +81,7 @@ class Network:
         return ((index, pieces[index]) for index in self.scope.get(part, ()))
 
     def deciding(self) -> Iterator[tuple[Table, str, int]]:
-        """Routes that count for their prefix, of what is looked at: table, prefix without +, index."""
+        """Routes in the scope that decide for their prefix: table, prefix without +, index."""
         if self.scope is None:
             for table, prefixes in self.routes.items():
                 for prefix in prefixes:
@@ -96,7 +96,7 @@ class Network:
 
     @cached_property
     def routes(self) -> dict[Table, Prefixes[int]]:
-        """Indices of routes by prefix, without +; of two for one prefix the first counts."""
+        """Indices of routes by prefix, without +; of two routes for one prefix, the first is used."""
         listed: dict[Table, list[tuple[str, int]]] = {}
         for index, route in enumerate(self.plan.routes):
             if route.holds(self.day):
@@ -146,18 +146,18 @@ class Network:
 
     @cached_property
     def towards_ranges(self) -> frozenset[str]:
-        """Prefixes of ranges, and all beginnings of them, without +; also of those that do not hold."""
+        """Prefixes of ranges and all beginnings of them, without +, including ranges that are not valid."""
         names = [each.prefix[1:] for each in self.plan.ranges]
         return frozenset((*continued(names), *names))
 
     @cached_property
     def rewrites(self) -> dict[str, tuple[Substitution, ...]]:
-        """The rules of each engine.
+        """The rewrite rules of each engine.
 
         Raises
         ------
         InputError
-            One of them is no expression.
+            One of them is not a valid expression.
         """
         found: dict[str, tuple[Substitution, ...]] = {}
         for name, engine in self.plan.engines.items():
@@ -183,7 +183,7 @@ class Network:
         return found
 
     def route(self, engine: str, arriving: Protocol, digits: str) -> tuple[str, int] | None:
-        """Prefix and index of the route that decides; one for the protocol goes before one for any."""
+        """Prefix and index of the route that decides; a route for the protocol takes precedence."""
         best: tuple[str, int] | None = None
         for table in ((engine, arriving), (engine, None)):
             if (prefixes := self.routes.get(table)) is not None:
@@ -193,7 +193,7 @@ class Network:
         return best
 
     def catch_all(self, engine: str) -> int | None:
-        """The index of a route that takes every number, by whatever protocol calls arrive; None for none."""
+        """The index of a route that takes every number over every protocol; None for none."""
         found = [self.route(engine, protocol, "") for protocol in self.plan.engines[engine].speaks]
         return found[0][1] if found and found[0] is not None and all(found) else None
 
@@ -205,7 +205,7 @@ class Network:
         return found is not None and found[1]
 
     def most_calls(self, organisation: str | None) -> int | None:
-        """Calls that callers of ``organisation`` may have at once; None for any number."""
+        """Calls that callers of ``organisation`` may have at once; None for no limit."""
         return None if organisation is None else self.plan.organisations[organisation].most_calls
 
     def admits(self, engine: Engine, organisation: str | None) -> bool:
@@ -216,6 +216,6 @@ class Network:
         return admitted is None or organisation in admitted
 
     def owner(self, digits: str) -> str | None:
-        """Who owns a number; None for nobody."""
+        """The owner of a number; None if it has none."""
         found = self.ranges.longest(digits)
         return None if found is None else self.plan.ranges[found[1]].owner

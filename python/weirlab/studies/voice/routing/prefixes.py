@@ -1,4 +1,4 @@
-"""Longest prefixes among many: a dictionary per length, asked from the longest length down.
+"""Finds the longest prefix among many, by a dictionary per length, from the longest length down.
 
 A look-up costs as many dictionary accesses as there are lengths, 15 at most, however many prefixes there are.
 """
@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class Prefixes(Generic[V]):
-    """Values by prefix; of several values for one prefix the first one counts."""
+    """Values by prefix; of several values for one prefix, the first one is used."""
 
     def __init__(self, items: Iterable[tuple[str, V]] = ()) -> None:
         self._values: dict[str, V] = {}
@@ -57,18 +57,18 @@ class Prefixes(Generic[V]):
         return None
 
     def covering(self, prefix: str) -> tuple[str, V] | None:
-        """The longest prefix that is shorter than ``prefix`` and begins it."""
+        """The longest prefix that is shorter than ``prefix`` and with which it begins."""
         return self.longest(prefix, proper=True)
 
     def is_hidden(self, prefix: str) -> bool:
-        """Do longer prefixes cover every number that continues ``prefix``?"""
+        """Do longer prefixes cover every longer number that begins with ``prefix``?"""
         following = self._continued.get(prefix, set())
         return len(following) == 10 and all(
             prefix + digit in self._values or self.is_hidden(prefix + digit) for digit in following
         )
 
     def free_continuation(self, prefix: str) -> str | None:
-        """Digits behind ``prefix`` that no longer prefix takes, fewest first; None if it is hidden."""
+        """The fewest digits after ``prefix`` that no longer prefix matches; None if it is hidden."""
         following = self._continued.get(prefix, set())
         for digit in "5678901234":
             if digit not in following:
@@ -82,7 +82,7 @@ class Prefixes(Generic[V]):
 
     @cached_property
     def _continued(self) -> dict[str, set[str]]:
-        """The next digits of longer prefixes, by what stands before them."""
+        """The next digits of longer prefixes, by the digits before them."""
         return continued(self._values)
 
 

@@ -1,4 +1,4 @@
-"""What happens to a call, step by step, as plain values; ``explain`` says it in words."""
+"""What happens to a call, step by step, as plain values; ``words`` puts it into words."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Step(NamedTuple):
     what: What
     engine: str
     number: str
-    """The number as the engine has it then."""
+    """The number at this step."""
     place: Location = ()
-    """The part of the plan that says so."""
+    """The part of the plan that causes the step."""
     facts: Mapping[str, Any] = _NOTHING
 
 
 class End(NamedTuple):
-    """How it ends."""
+    """How a way ends."""
 
     kind: EndKind
     engine: str
@@ -51,19 +51,19 @@ class End(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """Does somebody answer, as far as the plan goes?"""
+        """Is the call answered, as far as the plan says?"""
         return self.kind in ("answered", "external")
 
 
 class Way(NamedTuple):
-    """One way of a call from its beginning to its end; the next one is taken if it fails."""
+    """One way of a call from its beginning to its end; if it fails, the next way is taken."""
 
     steps: tuple[Step, ...]
     end: End
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """Engines in the order in which the call reaches them; without those that forward it."""
+        """Engines in the order in which the call reaches them, without those that forward it."""
         found = [step.engine for step in self.steps[:1]]
         for step in self.steps:
             if step.what == "leg":
@@ -74,7 +74,7 @@ class Way(NamedTuple):
 
     @property
     def decided_by(self) -> str | None:
-        """What the first engine went by: a tree, ``static`` for a route, None for nothing."""
+        """What the first engine decided by: a tree, ``static`` for a route, None for nothing."""
         for step in self.steps:
             if step.what == "prefix":
                 return "static"

@@ -39,12 +39,12 @@ def step(each: Step) -> str:
         case "referred":
             return f"{_record(facts)} refers to tree {facts['to']}: asks for NAPTR {facts['asked']}"
         case "forwarded":
-            return f"forwards the call to {facts['to']} (302): {facts['by']} decides again"
+            return f"forwards the call to {facts['to']} (302): {facts['by']} routes it again"
         case "handed over":
             spoken = PROTOCOLS[facts["protocol"]]
             return f"does not speak {spoken}: hands the number over to {facts['to']}"
         case "rerouted":
-            return f"{facts['uri']} is another number: decides again"
+            return f"{facts['uri']} is another number: routes the call again"
         case "resolved":
             return _resolved(facts)
         case "translated":
@@ -53,7 +53,7 @@ def step(each: Step) -> str:
             codec = f", codec {facts['codec']}" if facts["codec"] else ""
             number = f" as {facts['number']}" if facts["number"] != each.number else ""
             if facts["direct"]:
-                # In direct mode a gatekeeper only says where to, and the gateway calls there.
+                # In direct mode, a gatekeeper only names the target, and the gateway calls it.
                 spoken = PROTOCOLS[facts["protocol"]]
                 return f"names {facts['to']}: the call goes there by {spoken}{number}{codec}"
             return f"sends the call to {facts['to']} by {PROTOCOLS[facts['protocol']]}{number}{codec}"
@@ -71,7 +71,7 @@ def _resolved(facts: Any) -> str:
         case "A":
             return f"{facts['host']} has the address {facts['address']}"
         case _:
-            return f"{facts['address']}{port} is the address itself"
+            return f"{facts['address']}{port} is an address already"
 
 
 def end(each: End) -> str:
@@ -93,7 +93,7 @@ def end(each: End) -> str:
             return f"callers of {facts['organisation']} may not call this number"
         case "too many calls":
             return (
-                f"callers of {facts['organisation']} have {facts['most']} calls already, and may have no more"
+                f"callers of {facts['organisation']} already have {facts['most']} calls, which is their limit"
             )
         case "no protocol":
             by = f" by {PROTOCOLS[facts['by']]}" if facts["by"] else ""
@@ -109,7 +109,7 @@ def end(each: End) -> str:
         case "no address":
             return f"{facts['host']} has neither an SRV record nor an address in the plan"
         case "no number":
-            return f"{each.engine} gets no international number, and can do nothing with it"
+            return f"{each.engine} does not get an international number, so it cannot route the call"
 
 
 def _protocols(names: Any) -> str:

@@ -1,6 +1,6 @@
 """Runs a telephone: ``python -m weirlab.studies.voice.telephone telephone.json``.
 
-What it sends, gets and does goes to standard output, a line each. A signal ends it.
+It logs what it sends, receives and does to standard output, one line each. A signal ends it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def _tell(line: str) -> None:
 
 
 def main(path: Path) -> int:
-    """Run until a signal ends it; 1 if it cannot."""
+    """Run until a signal ends it; returns 1 if it cannot run."""
     try:
-        text = files.read_text(path, "what a telephone is told", limits.MOST_PLAN_BYTES)
+        text = files.read_text(path, "the settings of a telephone", limits.MOST_PLAN_BYTES)
         try:
             settings = Settings.of(json.loads(text))
         except ValueError as error:
-            raise InputError(f"{files.shown(path)}: nothing for a telephone: {error}") from None
+            raise InputError(f"{files.shown(path)}: not the settings of a telephone: {error}") from None
         telephone = Telephone(settings, _tell)
         _tell(f"telephone {settings.telephone} of plan {settings.plan} at {settings.address}")
         signal.signal(signal.SIGTERM, _end)

@@ -13,11 +13,11 @@ from weirlab.studies.voice.telephone.h225 import Signal
 from weirlab.studies.voice.telephone.h245 import Channel
 
 ANSWER_S: Final = 0.1
-"""It rings for so long."""
+"""How long it rings."""
 RESPONSE_S: Final = 4.0
-"""To a Setup there must be an answer of some kind by then (Q.931, timer T303)."""
+"""Time limit for the first answer to a Setup (Q.931, timer T303)."""
 CHANNEL_S: Final = 10.0
-"""From Connect until there is a channel for speech."""
+"""Time limit from Connect until there is a channel for speech."""
 
 _TERMINAL: Final = 50
 """Type of a terminal without a multipoint controller (H.323, table 1)."""
@@ -26,7 +26,7 @@ _NUMBERS: Final = 1 << 24
 
 @dataclass(frozen=True)
 class Own:
-    """What a telephone brings to each of its calls."""
+    """What is the same for all calls of a telephone."""
 
     name: str
     signalling: Address
@@ -67,7 +67,7 @@ class Call:
         self.over = False
         self.cause = 0
         self.why = ""
-        """In words, unless it ended as calls do."""
+        """Why the call ended, in words; empty if it ended normally."""
         self.heard_s: float | None = None
         """When the first speech was heard."""
         self._control = control
@@ -77,9 +77,9 @@ class Call:
         self._limit_s: float | None = None
         self._limit = ""
         self._theirs: tuple[str, ...] | None = None
-        """What the other end can hear, by H.245."""
+        """What the other end can receive, from H.245."""
         self._understood = False
-        """It has acknowledged what we can hear."""
+        """The other end has acknowledged what this end can receive."""
         self._rank = random.randrange(_NUMBERS)
         self._master: bool | None = None
         self._determined = False
@@ -205,7 +205,7 @@ class Call:
             self.heard_s = now_s
 
     def due(self, now_s: float) -> None:
-        """Do what is to be done by now."""
+        """Do what is due."""
         if self._answers_s is not None and now_s >= self._answers_s and not self.over:
             self._answers_s = None
             self._answer(now_s)

@@ -97,7 +97,7 @@ def _body(user: bytes) -> Mapping[str, Any]:
         schema.from_aper(user)
         _, found = schema.get_val()["h323-uu-pdu"]["h323-message-body"]
     except Exception as error:
-        # Whatever a decoder of foreign bytes raises says the same.
+        # Every exception of a decoder of foreign bytes means the same.
         raise NoMessage(f"no user information of H.225.0: {type(error).__name__}") from None
     return found if isinstance(found, dict) else {}
 

@@ -52,7 +52,7 @@ _SESSION: Final = 1
 
 @dataclass(frozen=True)
 class Channel:
-    """A logical channel for speech, as whoever proposes to open it says."""
+    """A logical channel for speech, as its proposer describes it."""
 
     number: int
     codec: str
@@ -134,14 +134,14 @@ class CloseAck:
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """Are you there?"""
+    """RTDSE: asks whether the other end is there."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class RoundTripAnswer:
-    """I am."""
+    """RTDSE: the answer to a round-trip request."""
 
     number: int
 
@@ -177,7 +177,7 @@ def read(content: bytes) -> Message:
         schema.from_aper(content)
         _, (name, found) = schema.get_val()
     except Exception as error:
-        # Whatever a decoder of foreign bytes raises says the same.
+        # Every exception of a decoder of foreign bytes means the same.
         raise NoMessage(f"no message of H.245: {type(error).__name__}") from None
     try:
         return _meant(name, found)

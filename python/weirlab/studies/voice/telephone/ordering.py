@@ -1,4 +1,4 @@
-"""Gives a telephone an order and prints its answers, with the standard library only; see ``orders.py``.
+"""Sends a telephone an order and prints its answers, with the standard library only; see ``orders.py``.
 
 The arguments are the telephone's Unix socket and the order. It ends when the order is done; the order ends
 with it.
@@ -9,7 +9,7 @@ import sys
 
 
 def main(path: str, order: str) -> int:
-    """Until the telephone closes the connection; 1 if there is none."""
+    """Run until the telephone closes the connection; returns 1 if there is none."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as telephone:
             telephone.connect(path)

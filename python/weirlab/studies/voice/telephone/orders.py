@@ -1,7 +1,7 @@
-"""What a telephone is asked to do, over a Unix socket: a JSON object, answered by lines until it is done.
+"""Orders to a telephone, over a Unix socket: a JSON object, answered by lines until it is done.
 
 ``{"takes": true, "refuses": 0}``
-    Take calls for as long as the connection is there; ``refuses`` is the cause by which all are refused,
+    Take calls as long as the connection is open; ``refuses`` is the cause with which all are refused,
     0 for none. ``ready`` is the first line.
 ``{"calls": DIGITS, "times": 1, "hold_s": 2.5, "longest_s": 30}``
     Make calls. One is hung up ``hold_s`` after the first speech was heard; null for when the connection ends.
@@ -37,7 +37,7 @@ class Order:
 
 
 class Client:
-    """Whoever gave an order, or is about to."""
+    """A client that has given an order, or is about to."""
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
@@ -47,7 +47,7 @@ class Client:
         connected.setblocking(False)
 
     def read(self) -> Order | None:
-        """An order that has just become whole."""
+        """An order that has just been completed."""
         try:
             content = self.socket.recv(_MOST_BYTES)
         except BlockingIOError:
@@ -67,7 +67,7 @@ class Client:
         return None
 
     def say(self, line: str) -> None:
-        """Tell it something."""
+        """Send it a line."""
         with suppress(OSError):
             self.socket.send(f"{line}\n".encode())
 

@@ -119,7 +119,7 @@ class Packets:
         self._bytes = b""
 
     def take(self, content: bytes) -> Iterator[bytes]:
-        """What is whole with these bytes; raises ``NoMessage`` for what is no TPKT."""
+        """Messages that these bytes complete; raises ``NoMessage`` if they are not TPKTs."""
         self._bytes += content
         while self._bytes:
             size = int.from_bytes(self._bytes[2 : self._HEAD])

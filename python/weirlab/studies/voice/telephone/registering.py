@@ -13,18 +13,18 @@ from weirlab.studies.voice.telephone.call import Call
 
 AGAIN_S: Final = 1.0
 MOST_SENT: Final = 3
-"""A request is sent again after this time, so many times at most."""
+"""A request is repeated after this time, at most this many times."""
 
 _BANDWIDTH: Final = 1280
 """128 kbit/s in units of 100 bit/s: 64 kbit/s each way."""
 
 Done = Callable[[Message | None], None]
-"""What an answer is told to; None if there is none."""
+"""Called with an answer, or with None if there is none."""
 
 
 @dataclass
 class _Asked:
-    """A request without an answer."""
+    """A request that has not been answered yet."""
 
     content: bytes
     again_s: float
@@ -39,7 +39,7 @@ class Registration:
         self.out: list[bytes] = []
         self.news: list[str] = []
         self.endpoint = ""
-        """What the gatekeeper calls it; empty while it is not registered."""
+        """Its identifier at the gatekeeper; empty while it is not registered."""
         self._gatekeeper = gatekeeper
         self._about = ras.RegistrationRequest(1, signalling, (name,), "", False, here)
         self._name = name
@@ -99,7 +99,7 @@ class Registration:
             )
 
     def leave(self) -> None:
-        """Unregister; nobody waits for the answer."""
+        """Unregister, without waiting for the answer."""
         if self.endpoint:
             signalling = self._about.signalling
             self._ask(ras.UnregistrationRequest(1, self.endpoint, signalling), lambda answer: None)
@@ -118,7 +118,7 @@ class Registration:
             case _ if not self._silent:
                 self._silent = True
                 self.news.append(f"gatekeeper {self._gatekeeper.host} does not answer")
-        # A gatekeeper that has been started anew knows nobody.
+        # A gatekeeper that has been restarted has no registrations.
         self.endpoint, self._next_s = "", self._now_s + AGAIN_S
 
     def _ask(self, message: Message, done: Done) -> None:

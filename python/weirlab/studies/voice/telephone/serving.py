@@ -26,9 +26,9 @@ from weirlab.studies.voice.telephone.wires import Connection, Gone, datagrams, l
 
 _BUSY_S: Final = 0.005
 _IDLE_S: Final = 0.1
-"""It looks so often, with and without calls."""
+"""Polling intervals with and without calls."""
 _SETUP_S: Final = 5.0
-"""A connection without a Setup is closed after that."""
+"""A connection without a Setup is closed after this time."""
 
 CAUSES: Final = {
     "calledPartyNotRegistered": 1, "incompleteAddress": 28, "requestDenied": q931.REJECTED,
@@ -36,16 +36,16 @@ CAUSES: Final = {
     "securityDenial": q931.REJECTED, "resourceUnavailable": q931.NO_RESOURCE,
     "exceedsCallCapacity": q931.NO_RESOURCE,
 }  # fmt: skip
-"""Why a gatekeeper rejects a call (H.225.0, AdmissionRejectReason), as causes."""
+"""Causes for a gatekeeper's reasons to reject a call (H.225.0, AdmissionRejectReason)."""
 
 
 @dataclass
 class _Talk:
-    """A call under way, and for whom."""
+    """A call in progress, and the client that ordered it."""
 
     session: Session
     client: Client | None
-    """Who ordered it; for a call that is taken, who has calls taken."""
+    """The client that ordered it; for an incoming call, the client that has calls taken."""
     begun_s: float
     limit_s: float
     hold_s: float | None = None
@@ -71,7 +71,7 @@ class Telephone:
         self._clients: list[Client] = []
         self._talks: list[_Talk] = []
         self._wanting: list[tuple[Client, Order, float]] = []
-        """Orders that wait for the registration, and until when."""
+        """Orders that wait for the registration, and their deadlines."""
 
     @property
     def signalling(self) -> Address:
@@ -85,7 +85,7 @@ class Telephone:
             self._wait()
 
     def turn(self, now_s: float) -> None:
-        """Whatever there is to do."""
+        """Do what is due."""
         self._now_s = now_s
         self._accept(now_s)
         for client in [*self._clients]:
@@ -185,10 +185,10 @@ class Telephone:
         return Session(self.settings.address, self.settings.speech, self._tell)
 
     def _called(self, connection: Connection, now_s: float) -> None:
-        """Somebody connects."""
+        """Accept a connection."""
         session = self._session()
         session.signalling = connection
-        # The last one: whoever it follows may have gone without being noticed yet.
+        # The last one, because earlier ones may have gone unnoticed.
         takers = (each for each in reversed(self._clients) if each.order is not None and each.order.takes)
         taking = next(takers, None)
         talk = _Talk(session, taking, now_s, now_s + _SETUP_S)
@@ -221,7 +221,7 @@ class Telephone:
             )
 
     def _ask(self, talk: _Talk, call: Call, *, answers: bool, then: Callable[[Address, str], None]) -> None:
-        """Ask the gatekeeper about a call; a telephone without one needs no permission to take calls."""
+        """Ask the gatekeeper about a call; without one, taking calls needs no permission."""
 
         def done(answer: Message | None) -> None:
             if call.over:
@@ -236,7 +236,7 @@ class Telephone:
                     cause = CAUSES.get(answer.reason, q931.NO_CIRCUIT)
                     call.hang_up(cause, f"the gatekeeper rejects the call: {answer.reason}")
                 case None:
-                    # The answer may be lost or late: the gatekeeper is told that the call is over.
+                    # The answer may be lost or late, so tell the gatekeeper that the call is over.
                     talk.admitted = True
                     call.hang_up(q931.NO_CIRCUIT, "the gatekeeper does not answer")
 
@@ -300,7 +300,7 @@ class Telephone:
 
 
 def _ordered(path: Path) -> socket.socket:
-    """The socket for orders; one that a telephone before has left is replaced."""
+    """The socket for orders; it replaces one that an earlier telephone has left."""
     path.unlink(missing_ok=True)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -15,7 +15,7 @@ from weirlab.studies.voice.telephone.h225 import Signal
 from weirlab.studies.voice.telephone.wires import Connection, Gone, datagrams, listening
 
 MEDIA_PORTS: Final = range(6200, 7000, 2)
-"""For speech: those that the lab takes for RTP, and none that SIPp or lines of MGCP use."""
+"""Ports for speech: ones that the lab takes for RTP, and that SIPp and MGCP lines do not use."""
 
 _PROTOCOL_ERROR: Final = 111
 """Q.850: protocol error, unspecified."""
@@ -53,11 +53,11 @@ class Session:
         self._open = False
         self._voice: Voice | None = None
         self.on_setup: Callable[[Signal], None] | None = None
-        """Told of the Setup of a call that somebody makes."""
+        """Called with the Setup of an incoming call."""
 
     @property
     def waited_for(self) -> tuple[list[socket.socket], list[socket.socket]]:
-        """Sockets at which something may arrive, and those at which something is to be sent."""
+        """Sockets to read from, and sockets with something to send."""
         connections = [each for each in (self.signalling, self._controlling) if each is not None]
         reads = [each.socket for each in connections if not each.waits] + [self._media]
         if self._listener is not None:
@@ -65,7 +65,7 @@ class Session:
         return reads, [each.socket for each in connections if each.writes]
 
     def turn(self, now_s: float) -> None:
-        """Whatever there is to do."""
+        """Do what is due."""
         self._signal(now_s)
         call = self.call
         if call is None:
@@ -132,7 +132,7 @@ class Session:
             self.call.closed(f"{why}{when}")
 
     def _control(self, call: Call, now_s: float) -> None:
-        """Make, or take, the connection of H.245, and what passes over it."""
+        """Open or accept the H.245 connection, and handle its messages."""
         try:
             if self._controlling is None and call.connects_to is not None:
                 self._controlling = Connection.to(call.connects_to)
@@ -177,7 +177,7 @@ class Session:
             except BlockingIOError:
                 return
             except OSError:
-                # Nobody waited where the last one went.
+                # The other end did not listen for the last packet.
                 continue
             if len(packet) >= 12 and packet[0] >> 6 == 2:
                 call.heard(now_s)
@@ -195,7 +195,7 @@ class Session:
 
 
 def _free(host: str) -> socket.socket:
-    """A socket at a port for speech that nobody uses."""
+    """A socket at a free port for speech."""
     for port in MEDIA_PORTS:
         with suppress(OSError):
             return datagrams(Address(host, port))

@@ -1,4 +1,4 @@
-"""What a telephone is told: ``telephone.json``, as ``weir voice configs`` writes it. Pure."""
+"""The settings of a telephone: ``telephone.json``, as ``weir voice configs`` writes it. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Codec:
 
 @dataclass(frozen=True)
 class Settings:
-    """All of it."""
+    """The whole URI."""
 
     telephone: str
     plan: str
@@ -41,9 +41,9 @@ class Settings:
     port: int
     """Where it takes calls (H.225.0)."""
     gatekeeper: Place | None
-    """Where it registers; None for nowhere."""
+    """The gatekeeper with which it registers; None for none."""
     home: Place | None
-    """The gateway that gets its calls; None if it asks its gatekeeper."""
+    """The gateway to which it sends its calls; None if it asks its gatekeeper."""
     codecs: tuple[Codec, ...]
     """The preferred one first."""
     orders: str
@@ -51,7 +51,7 @@ class Settings:
 
     @classmethod
     def of(cls, document: object) -> Settings:
-        """Raises ``ValueError`` for a document that is something else."""
+        """Read a document; raises ``ValueError`` if it is something else."""
         return typed(cls, document)
 
     @property

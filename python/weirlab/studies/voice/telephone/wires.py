@@ -14,12 +14,12 @@ from weirlab.studies.voice.telephone.q931 import Packets, packed
 
 _MOST_WAITING: Final = 1 << 16
 _READS: Final = 16
-"""So often is a socket read at once: another connection is to have its turn."""
-"""Bytes that the other end has not taken; a call has far fewer."""
+"""Most reads of a socket at once, so that other connections get their turn."""
+"""Most bytes that the other end has not accepted; a call has far fewer."""
 
 
 class Gone(Exception):
-    """The connection is of no use any more; says why."""
+    """The connection is no longer usable; the message says why."""
 
 
 class Connection:
@@ -29,7 +29,7 @@ class Connection:
         self.peer = peer
         self.socket = connected
         self.waits = waits
-        """It is not there yet."""
+        """The connection is still being made."""
         self._packets = Packets()
         self._out = bytearray()
         connected.setblocking(False)
@@ -48,19 +48,19 @@ class Connection:
 
     @property
     def writes(self) -> bool:
-        """Is there something to be sent, or is it being made?"""
+        """Is there something to send, or is the connection being made?"""
         return self.waits or bool(self._out)
 
     def send(self, content: bytes) -> None:
-        """Send a message, as soon as that can be done."""
+        """Send a message as soon as possible."""
         self._out += packed(content)
 
     def pump(self) -> Iterator[bytes]:
-        """Send what can be sent; what has arrived. Raises :class:`Gone`, ``NoMessage`` for no TPKTs."""
+        """Send what can be sent and return what has arrived; raises :class:`Gone`, ``NoMessage``."""
         if self.waits and not self._there():
             return
         self._send()
-        # What comes faster than that waits for the next turn.
+        # Anything beyond that waits for the next turn.
         for _ in range(_READS):
             try:
                 content = self.socket.recv(1 << 16)
@@ -73,12 +73,12 @@ class Connection:
             yield from self._packets.take(content)
 
     def close(self) -> None:
-        """Send what can be sent at once, and close it."""
+        """Send what can be sent at once, and close the connection."""
         if not self.waits:
             with suppress(Gone, OSError):
                 self._send()
                 self.socket.shutdown(socket.SHUT_WR)
-                # What nobody has read when a connection is closed resets it, and the other end hears nothing.
+                # Unread data resets a connection when it is closed, and the other end gets nothing.
                 for _ in range(_READS):
                     if not self.socket.recv(1 << 16):
                         break
@@ -106,7 +106,7 @@ class Connection:
                 raise Gone(f"the connection to {self.peer.host} broke: {error.strerror}") from None
             del self._out[:sent]
         if len(self._out) > _MOST_WAITING:
-            raise Gone(f"{self.peer.host} does not take what is sent")
+            raise Gone(f"{self.peer.host} does not accept what is sent")
 
 
 def family(host: str) -> socket.AddressFamily:

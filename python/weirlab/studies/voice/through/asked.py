@@ -1,4 +1,4 @@
-"""Which device calls are to pass, and whether it can carry them."""
+"""Makes the device that calls pass, and checks that it can carry them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Device:
 
 
 def titled(name: str, position: int, *, stateful: bool) -> str:
-    """What results call a device."""
+    """The name of a device in results."""
     if stateful:
         return f"{name}, stateful, with {in_words(position)}"
     return f"{name} with {in_words(position)}" if position else name
@@ -58,9 +58,9 @@ def device(asked: Through | None, network: Network) -> Device | None:
     if asked is None:
         return None
     if asked.name == NO_DEVICE:
-        raise InputError(f"{NO_DEVICE!r} is no device: leave --dut (through:) out, and calls pass none")
+        raise InputError(f"{NO_DEVICE!r} is not a device: for calls without one, leave out --dut (through:)")
     if asked.match is not None:
-        raise InputError("calls cannot be aimed at a rule, the plan says what is sent: leave 'match' out")
+        raise InputError("calls cannot be aimed at a rule, the plan decides what is sent: leave out 'match'")
     if asked.ruleset is not None and asked.name != "ruleset":
         raise InputError(f"a ruleset goes with the device 'ruleset', not with {quoted(asked.name)}")
     driver = make(asked.name, asked.file)
@@ -77,7 +77,7 @@ def device(asked: Through | None, network: Network) -> Device | None:
         )
     if own := [each for each in hosts if each in _own_addresses(driver)]:
         raise InputError(
-            f"{network.book.name}: {own[0]} is an address of the device's own; give the engine another"
+            f"{network.book.name}: {own[0]} is an address of the device itself; give the engine another"
         )
     if isinstance(driver, Ruleset):
         _check_ruleset(driver, asked, hosts)
@@ -93,7 +93,7 @@ def device(asked: Through | None, network: Network) -> Device | None:
 
 
 def addresses(network: Network) -> list[str]:
-    """Of all engines and name servers of a plan, each once."""
+    """The addresses of all engines and name servers of a plan, each once."""
     plan = network.plan
     found = [*(each.address for each in servers(network)), *(each.address for each in plan.engines.values())]
     return [*dict.fromkeys(str(ip_address(each)) for each in found if each is not None)]
@@ -124,19 +124,19 @@ def _own_addresses(driver: DutDriver) -> set[str]:
 
 def _check_ruleset(driver: Ruleset, asked: Through, hosts: Iterable[str]) -> None:
     if asked.rules or asked.stateful:
-        raise InputError("your ruleset has its own rules: leave the number of rules and 'stateful' out")
+        raise InputError("your ruleset has its own rules: leave out the number of rules and 'stateful'")
     if driver.format != "iptables-save":
         return
     version = family(driver.text)
     if other := next((each for each in hosts if _family(each) != version), None):
         raise InputError(
-            f"{driver.path}: these rules are for IPv{version}, and packets of {other} would pass unfiltered; "
+            f"{driver.path}: these rules are for IPv{version}, but packets of {other} would pass unfiltered; "
             "write rules for both IP versions, in the format of nft"
         )
 
 
 def _check_fillers(network: Network, hosts: Sequence[str], position: int) -> None:
-    """Rules before the accepting one must not match calls, which they would accept earlier."""
+    """Rules before the accepting one must not match calls, because they would accept them earlier."""
     known = {*hosts}
     for version in FAMILIES:
         own = [ip_address(each) for each in hosts if _family(each) == version]

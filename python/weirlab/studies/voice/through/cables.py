@@ -1,10 +1,10 @@
-"""Where the device is plugged in: the caller's port is on a bridge of its own, and the device joins the two.
+"""The cables of the device: the caller's port is on a separate bridge, and the device joins the two.
 
 ::
 
     caller ── port ─ bridge ─ dev0 ══ in0  device  out0 ══ dev1 ─ bridge ─ ports ── everybody else
 
-Whatever the caller sends or gets passes the device: there is no other way out of its bridge.
+Everything that the caller sends or receives passes the device: its bridge has no other exit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def plug_in(near_fd: int, far_fd: int) -> None:
             interface.set_offloads(name, gro=False)
             index, master = interface.index_of(netlink, name), interface.index_of(netlink, bridge)
             netlink.link("set", index=index, master=master, state="up")
-        # The device gets what is for it, and none of what the bridge floods: its ports count calls alone.
+        # The device gets only frames for it, not those that the bridge floods: its ports count calls alone.
         index = interface.index_of(netlink, _FAR)
         netlink.brport("set", index=index, unicast_flood=0)
         netlink.fdb("add", ifindex=index, lladdr=wiring.OUT0.mac, flags=_MASTER, state=_BEHIND_IT)
@@ -55,7 +55,7 @@ def unplug_host(number: int) -> None:
 
 
 def plug_host(number: int, *, aside: bool) -> None:
-    """Put a host's port on the bridge with the caller, or back on that of the others."""
+    """Move a host's port to the caller's bridge, or back to the bridge of the others."""
     _set_master(number, _ASIDE if aside else wire.BRIDGE)
 
 
@@ -66,7 +66,7 @@ def _set_master(number: int, bridge: str | None) -> None:
 
 
 def know(neighbours: Mapping[str, str]) -> None:
-    """Let a host send what is for these addresses to their MAC addresses. Call inside the host."""
+    """Set a host's neighbour entries for these addresses. Call inside the host."""
     with IPRoute() as netlink:
         index = interface.index_of(netlink, wire.LINK)
         for address, mac in neighbours.items():

@@ -1,4 +1,4 @@
-"""A device that nothing passes, and whose ports count all the same."""
+"""A fake device that carries nothing, but counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weirlab.studies.voice.through.rows import DeviceRow, Total, passed
 
 
 class FakePassage:
-    """What :class:`~weirlab.studies.voice.through.passage.Passage` offers.
+    """A fake :class:`~weirlab.studies.voice.through.passage.Passage`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The device between the caller and everybody else, built by its driver."""
+"""Puts the device, built by its driver, between the caller and everybody else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weirlab.studies.voice.through.asked import Device
 from weirlab.studies.voice.through.rows import DeviceRow, Total, passed, total
 
 _PATIENCE_S: Final = 5.0
-"""For packets that are on their way from the caller's port to the device."""
+"""Time for packets to get from the caller's port to the device."""
 _LOOK_S: Final = 0.01
 
 
@@ -100,19 +100,19 @@ class Passage:
         self._at: str | None = None
         self._first = self._before = self._now = Total()
         self._events = 0
-        """What happened to the device while something was carried last."""
+        """Events of the device during the last passage."""
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """What the manifest says of the device."""
+        """The facts about the device for the manifest."""
         found = {f"dut_{name}": fact for name, fact in self._driver.facts().items()}
         return {"device": self.title, **found}
 
     @contextmanager
     def carrying(self, address: str) -> Iterator[None]:
-        """Meanwhile all packets of the host at ``address`` pass the device, which counts them.
+        """Within the context, all packets of the host at ``address`` pass the device, which counts them.
 
-        Raises ``LabError`` if the device cannot be built, or ends by itself.
+        Raises ``LabError`` if the device cannot be built, or exits by itself.
         """
         if address == self._at:
             self._driver.settle()
@@ -126,11 +126,11 @@ class Passage:
         self._now = self._counted()
 
     def beside_traffic(self) -> AbstractContextManager[None]:
-        """What is to happen to the device during a call, until all of that is over."""
+        """Start the planned events of the device, and wait for their end when the context exits."""
         return self._driver.beside_traffic()
 
     def passed(self, index: int) -> list[DeviceRow]:
-        """What passed when something was carried last, for the call with that number."""
+        """What passed the device in the last passage, as rows of the call with that number."""
         return passed(index, self._before, self._now, self._events)
 
     @shielded
@@ -147,7 +147,7 @@ class Passage:
         others = self._neighbours(address)
         with explained("the device"):
             near, far = self._wire({address: wire.mac(number)}, others)
-        # Whatever fails now, the caller has to become everybody's neighbour again.
+        # If anything fails from here, the caller must become everybody's neighbour again.
         self._at = address
         hosts = (_networks([address]), _networks(others))
         caller = _host(wiring.TX0, address, wire.mac(number))
@@ -160,7 +160,7 @@ class Passage:
         self._meter(number, near, far)
         self._know(address, dict.fromkeys(others, wiring.IN0.mac), wiring.OUT0.mac)
         self._switch.call(partial(cables.plug_host, number, aside=True))
-        # What the caller sent while it was unplugged came nowhere.
+        # Packets that the caller sent while it was unplugged were lost.
         self._first = Total()
         self._first = self._since(self._caller.read())
         self._now = Total()
@@ -205,13 +205,13 @@ class Passage:
         }
 
     def _know(self, address: str, others: Mapping[str, str], own: str) -> None:
-        """Tell the caller where the others are, and the others where the caller is."""
+        """Set the neighbour entries of the caller and of the others."""
         self._hosts[address].call(partial(cables.know, others))
         for each in others:
             self._hosts[each].call(partial(cables.know, {address: own}))
 
     def _counted(self) -> Total:
-        """Everything up to now, once what the caller has sent has come to the device."""
+        """The counters, once everything that the caller has sent has reached the device."""
         caller = self._caller.read()
         end_s = time.monotonic() + _PATIENCE_S
         while (now := self._since(caller)).missed_there > self._before.missed_there:

@@ -1,4 +1,4 @@
-"""What passed the device during a call or a trial, as rows. Pure."""
+"""Rows about what passed the device during a call or a trial. Pure."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ class DeviceRow:
     direction: str
     """`from the caller` or `to the caller`."""
     caller_packets: int
-    """Packets at the caller's own port: those that it sent, or got."""
+    """Packets that the caller sent or received, at its own port."""
     entered: int
-    """Packets that came into the device's port on the one side."""
+    """Packets that entered the device at its port on one side."""
     left: int
-    """Packets that the device's port on the other side sent out."""
+    """Packets that left the device at its port on the other side."""
     bypassed: int
     """Packets at the caller's port that did not pass the device."""
     events: int = 0
-    """How often the device failed meanwhile, as its name asks: a switch of a pair, an outage of a gateway."""
+    """How often the device failed meanwhile, as its name requests: a pair's failover, a gateway's outage."""
     silence_ms: float = math.nan
-    """Longest time in which no speech got through although it was sent; null if none was sent."""
+    """Longest time in which speech was sent but none got through; null if none was sent."""
     ends_silent: bool = False
     """Whether that time lasted until no more speech was sent, and may have been cut short."""
 
 
 @dataclass(frozen=True)
 class Total:
-    """Counters since the device was plugged in; two of them tell what passed in between."""
+    """Counters since the device was plugged in; the difference of two is what passed in between."""
 
     sent: int = 0
     got: int = 0
-    """By the caller, at its port."""
+    """Both by the caller, at its port."""
     there_in: int = 0
     there_out: int = 0
     back_in: int = 0
     back_out: int = 0
-    """By the device, at its ports."""
+    """All by the device, at its ports."""
     turned_away: int = 0
-    """Of what the caller sent: the device's port had no room for them."""
+    """Packets from the caller for which the device's port had no room."""
 
     @property
     def missed_there(self) -> int:
-        """Packets that the caller sent and that did not come to the device."""
+        """Packets that the caller sent and that did not reach the device."""
         return max(0, self.sent - self.turned_away - self.there_in)
 
     @property
@@ -96,9 +96,9 @@ def passed(index: int, before: Total, now: Total, events: int = 0) -> list[Devic
 
 
 def silent(rows: Sequence[DeviceRow], what: str) -> str:
-    """For how long speech was silent where the device failed during a ``what``; empty if it never did.
+    """How long speech was silent when the device failed during a ``what``; empty if it never failed.
 
-    Where it dropped nothing, it failed while nobody spoke.
+    If it dropped nothing, it failed while there was no speech.
     """
     failed = [row for row in rows if row.events]
     if not failed:
@@ -113,7 +113,7 @@ def silent(rows: Sequence[DeviceRow], what: str) -> str:
 
 
 def bypassing(rows: Sequence[DeviceRow], title: str) -> list[str]:
-    """Which directions did not pass the device called ``title``, a phrase each; none if both did."""
+    """A phrase for each direction in which packets bypassed the device called ``title``."""
     return [
         f"{row.bypassed} of {row.caller_packets} packets {row.direction} bypassed {title}"
         for row in rows

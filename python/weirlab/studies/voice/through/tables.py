@@ -1,4 +1,4 @@
-"""What passed the device, as a table."""
+"""The table of what passed the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Zones for DNS servers: made of a plan, written as text, and ENUM zones of others read."""
+"""Zones for DNS servers: made from a plan and written as text; and ENUM zones imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalog of a plan's zones (RFC 9432): a secondary that follows it serves new zones by itself. Pure."""
+"""The catalog of a plan's zones (RFC 9432), by which secondaries find new zones by themselves. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Final
 from weirlab.studies.voice.zones.made import Record, Zone
 
 _VERSION: Final = "2"
-"""Of the schema (RFC 9432, 4.2.1)."""
+"""Version of the schema (RFC 9432, 4.2.1)."""
 
 
 def catalog(name: str, zones: Sequence[Zone]) -> Zone:
-    """The zone ``name`` that lists ``zones``, with their serial. There is at least one."""
+    """The zone ``name`` that lists ``zones``, of which there is at least one, with their serial."""
     listed = (
         Record(f"{_label(zone.origin)}.zones.{name}.", "PTR", f"{zone.origin}.")
         for zone in sorted(zones, key=lambda each: each.origin)
     )
     head = (
-        # Nobody asks it for its name servers (RFC 9432, 4).
+        # Its name servers are never queried (RFC 9432, 4).
         Record(f"{name}.", "NS", "invalid."),
         Record(f"version.{name}.", "TXT", f'"{_VERSION}"'),
     )
@@ -27,5 +27,5 @@ def catalog(name: str, zones: Sequence[Zone]) -> Zone:
 
 
 def _label(origin: str) -> str:
-    """A label that is the zone's alone and never changes: with another one, a secondary starts it anew."""
+    """A unique label of the zone that never changes: if it did, secondaries would reset the zone."""
     return hashlib.sha256(origin.lower().encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Zones of ENUM, from a file or from their server, as a table of prefixes for a plan."""
+"""Imports ENUM zones, from a file or from their server, as a table of prefixes for a plan."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from weirlab.studies.voice.routing.enum import EnumTree
 
 _SILENCE_S = 10.0
 _LONGEST_S = 300.0
-"""Of a whole transfer."""
+"""Time limit of a whole transfer."""
 
 COLUMNS = ("tree", "number", "prefix", "order", "preference", "service", "regexp")
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What a zone says in a plan's words."""
+    """A zone in the terms of a plan."""
 
     entries: tuple[Entry, ...]
     left_out: tuple[str, ...]
-    """Names and why they cannot be entries."""
+    """Names that cannot be entries, and why."""
     holes: int
-    """Names below a wildcard at which the zone answers nothing (RFC 4592)."""
+    """Names below a wildcard for which the zone has no answer (RFC 4592)."""
 
     def table(self) -> str:
         """CSV, a line per record."""
@@ -56,12 +56,12 @@ def read(path: Path, tree: str, suffix: str, origin: str | None = None) -> Impor
     suffix
         The domain below which numbers are looked up, such as ``e164.arpa``.
     origin
-        The zone's name, where the file does not say it by ``$ORIGIN``.
+        The zone's name, if the file does not give it by ``$ORIGIN``.
 
     Raises
     ------
     InputError
-        The file is no zone.
+        The file is not a zone.
     MissingCapability
         dnspython is not installed.
     """
@@ -84,7 +84,7 @@ def transferred(server: str, port: int, origin: str, tree: str, suffix: str) -> 
     Raises
     ------
     InputError
-        ``origin`` is no domain name, or the server cannot be reached or does not give the zone away.
+        ``origin`` is not a domain name, or the server cannot be reached or refuses the transfer.
     MissingCapability
         dnspython is not installed.
     """
@@ -101,11 +101,11 @@ def transferred(server: str, port: int, origin: str, tree: str, suffix: str) -> 
     try:
         dns.query.inbound_xfr(server, zone, port=port, timeout=_SILENCE_S, lifetime=_LONGEST_S)
     except dns.exception.Timeout:
-        raise InputError(f"{where}: no answer; is it the server's address, and TCP open?") from None
+        raise InputError(f"{where}: no answer; check the server's address, and that TCP is open") from None
     except (dns.exception.DNSException, OSError, EOFError) as error:
         told = str(error) or type(error).__name__
         raise InputError(
-            f"{where}: no transfer: {told}; the server must have the zone, and allow this host to transfer it"
+            f"{where}: no transfer: {told}; the server must have the zone and allow this host to transfer it"
         ) from None
     return _imported(zone, tree, suffix)
 
@@ -131,11 +131,11 @@ def _naptr(zone: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _entry(name: str, rdataset: Any, tree: str, suffix: str) -> Entry | str:
-    """The entry of a name, or why there is none."""
+    """The entry for a name, or the reason why there is none."""
     wildcard = name.startswith("*.")
     digits = digits_below(name.removeprefix("*."), suffix)
     if digits is None or not (digits or wildcard):
-        return f"no number below {suffix}"
+        return f"not a number below {suffix}"
     records = []
     for record in sorted(rdataset, key=lambda each: (each.order, each.preference)):
         flags, service, regexp = (

@@ -15,7 +15,7 @@ from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.routing.calls import in_order
 
 _MOST_TEXT = 255
-"""Bytes of a character string (RFC 1035, 3.3)."""
+"""Most bytes of a character string (RFC 1035, 3.3)."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Zone:
-    """A zone: its name without a dot at the end, and what it holds besides SOA."""
+    """A zone: its name without a trailing dot, and its records except SOA."""
 
     origin: str
     ttl: int
@@ -49,7 +49,7 @@ def zones(network: Network) -> list[Zone]:
     """
     plan = network.plan
     if plan.dns is None:
-        raise InputError(f"{network.book.name}: without a dns section no zones can be written; add it")
+        raise InputError(f"{network.book.name}: zones need a dns section; add one")
     origins = [tree.origin for tree in plan.trees.values()] + [*plan.domains]
     found = []
     for name, tree in plan.trees.items():
@@ -66,18 +66,18 @@ def zones(network: Network) -> list[Zone]:
 
 
 def remark(network: Network, location: Location, what: str) -> str:
-    """A comment that names the line of the plan, without its folder: the same wherever it is written."""
+    """A comment that names the file and line of the plan, without the folder, so that it is reproducible."""
     place = network.book.at(*location)
     return f"{Path(place).name} {what}"
 
 
 def _servers(dns: Dns, origin: str, origins: list[str]) -> Iterator[Record]:
-    """NS records: of the zone, and of those that are cut out of it."""
+    """NS records of the zone, and of the zones delegated from it."""
     for server in (dns.primary, *dns.secondaries):
         yield Record(f"{origin}.", "NS", f"{server}.")
     below = [other for other in origins if other.endswith(f".{origin}")]
     for other in sorted(below):
-        # A zone within a zone within this one is cut out of the middle one.
+        # A zone within a zone within this one is delegated by the middle one.
         if not any(other.endswith(f".{middle}") for middle in below):
             for server in (dns.primary, *dns.secondaries):
                 yield Record(f"{other}.", "NS", f"{server}.", "a zone of its own")
@@ -122,10 +122,10 @@ def _numbers(network: Network, name: str, tree: Tree) -> Iterator[Record]:
 
 
 def _text(network: Network, text: str, location: Location) -> str:
-    """A character string: in quotes, quotes and backslashes escaped."""
+    """A quoted character string, with quotes and backslashes escaped."""
     if len(text.encode()) > _MOST_TEXT:
         raise InputError(
-            f"{network.book.at(*location)}: a text of {len(text.encode())} bytes, and a zone takes at most "
+            f"{network.book.at(*location)}: a text of {len(text.encode())} bytes, but a zone takes at most "
             f"{_MOST_TEXT}; shorten it"
         )
     escaped = "".join(

@@ -1,4 +1,4 @@
-"""Zones as text (RFC 1035, 5), and the rule that a changed zone has a higher serial."""
+"""Writes zones as text (RFC 1035, 5), and requires a higher serial for a changed zone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SERIAL: Final = re.compile(r"^ +([0-9]+) +; serial$", re.MULTILINE)
 
 
 def written(zone: Zone) -> str:
-    """The text of a zone file: the same for the same plan on the same day."""
+    """The text of a zone file; it depends only on the plan and the day."""
     return "\n".join(_lines(zone)) + "\n"
 
 
@@ -50,12 +50,12 @@ def _mailbox(address: str) -> str:
 
 
 def put(zones: list[Zone], folder: Path, place: str) -> list[Path]:
-    """Write ``zones`` into ``folder``, one file each; those that have not changed stay as they are.
+    """Write ``zones`` into ``folder``, one file each; unchanged files are not touched.
 
     Parameters
     ----------
     place
-        Where the plan says its serial, for the message.
+        Where the plan has its serial, for the message.
 
     Raises
     ------
@@ -87,5 +87,5 @@ def _check_serial(path: Path, zone: Zone, text: str, place: str) -> None:
 
 
 def is_higher(serial: int, before: int) -> bool:
-    """Does ``serial`` follow ``before`` by the arithmetic of serial numbers (RFC 1982)?"""
+    """Is ``serial`` greater than ``before`` in serial number arithmetic (RFC 1982)?"""
     return 0 < (serial - before) % (1 << 32) < 1 << 31

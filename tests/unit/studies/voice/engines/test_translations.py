@@ -73,7 +73,7 @@ def test_a_telephone_of_h323_has_a_program_and_says_what_it_needs(monkeypatch: p
     engine = Engine(kind="endpoint", protocols=("h323",))
     assert engines.impossible(engine) == ""
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    needs = "it is a telephone of H.323, which needs dnspython and pycrate: pip install 'weirlab[voice]'"
+    needs = "it is an H.323 telephone, which needs dnspython and pycrate: pip install 'weirlab[voice]'"
     assert engines.impossible(engine) == needs
     assert engines.impossible(Engine(kind="endpoint", protocols=("mgcp",))) == ""
 
@@ -96,7 +96,7 @@ def test_rules_of_admission_are_proved_at_gateways_and_gatekeepers(has_asterisk:
 @pytest.mark.parametrize(
     ("caller", "why"),
     [
-        ("fax", "fax is an MGCP line, and has one call at a time"),
+        ("fax", "fax is an MGCP line, which carries one call at a time"),
         ("phone", "phone calls over TCP, and only endpoints with SIP over UDP or H.323 hold calls"),
         ("desk", ""),
         ("hall", ""),

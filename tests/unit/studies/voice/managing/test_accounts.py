@@ -164,7 +164,7 @@ def test_an_account_without_a_password_signs_in_by_a_proxy_alone(accounts: Accou
     [
         ("ann", "short", "one", "a password of 5 characters"),
         ("ann", PASSWORD, "three", "no organisation 'three'; there are one, two"),
-        ("../ann", PASSWORD, "one", "is no name of an account"),
+        ("../ann", PASSWORD, "one", "is not a valid account name"),
     ],
 )
 def test_an_account_that_cannot_be_is_refused(

@@ -37,7 +37,7 @@ def test_a_foreign_number_is_refused_with_place_reason_and_proposal(register: Re
     (problem,) = refused(lambda: register.add(TWO, "enum", ENTRY))
     assert problem.field == "number"
     assert problem.place == "entry +420111000009, number"
-    assert problem.reason == "+420111000009 belongs to one, and you act for two"
+    assert problem.reason == "+420111000009 belongs to one, but you act for two"
     assert problem.proposal.startswith("enter numbers of two: +420222")
     assert len(register.state().plan.enum) == 2
 
@@ -98,7 +98,7 @@ def test_two_who_change_one_piece_do_not_overwrite_each_other(register: Register
 def test_two_engines_cannot_have_one_name(register: Register) -> None:
     again = {"name": "gw", "kind": "gateway", "protocols": ["sip"], "organisation": "one"}
     (problem,) = refused(lambda: register.add(ONE, "engines", again, accept=True))
-    assert (problem.field, problem.reason) == ("name", "there is an engine gw already")
+    assert (problem.field, problem.reason) == ("name", "there is already an engine gw")
 
 
 @pytest.mark.parametrize("kind", ["added", "changed", "removed"])
@@ -147,13 +147,13 @@ def test_the_serial_is_no_field_of_forms(register: Register) -> None:
 
 
 def test_a_database_holds_one_plan_that_nobody_else_reads(register: Register, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has a plan already"):
+    with pytest.raises(InputError, match="already has a plan"):
         register.begin("test", loads(BASE).plan, "plan.yaml")
     assert os.stat(tmp_path / "plan.db").st_mode & 0o777 == 0o600
 
 
 def test_what_is_no_database_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="weir voice manage import makes one"):
+    with pytest.raises(InputError, match="weir voice manage import creates one"):
         opened(str(tmp_path / "none.db"))
     with pytest.raises(InputError, match="SQLite file, or a URL"):
         opened("mysql://root:secret@localhost/voice")

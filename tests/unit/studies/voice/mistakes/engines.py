@@ -24,9 +24,9 @@ ENGINES = (
         "hand_over: {h323: gw}",
         "hand_over: {h323: desk}",
         "hand_over",
-        "desk is to take calls for H.323, and is an endpoint that speaks SIP",
+        "desk cannot take calls for H.323: it is an endpoint that speaks SIP",
     ),
-    Planted("no home", ", home: core", "", "caller: phone", "phone is to call, and has no home"),
+    Planted("no home", ", home: core", "", "caller: phone", "phone makes calls, but has no home"),
     Planted(
         "zone",
         'prefix: "+4201112"',
@@ -76,7 +76,7 @@ ENGINES = (
         "dns: {primary: ns.example.net, contact: hostmaster@example.net}\n",
         "",
         "trees:\n",
-        "there are zones, and no dns section says who serves them",
+        "there are zones, but no dns section names their servers",
     ),
     Planted(
         "same name",
@@ -105,15 +105,15 @@ ENGINES = (
         PUBLIC,
         PUBLIC + "  second: {suffix: e164.arpa, zone: 0.2.4.e164.arpa}\n",
         "  second:",
-        "zone 0.2.4.e164.arpa is written in line 19 already",
+        "zone 0.2.4.e164.arpa is already defined in line 19",
     ),
     Planted(
         "no srv",
         "services: [{service: sip, transport",
         "services: [{service: h323cs, transport",
         SIP.strip() + "\n      - {order: 100, preference: 20",
-        "sip URIs lead to example.net, which has an address and no SRV record: there is one target and no "
-        "fall-back",
+        "sip URIs lead to example.net, which has an address but no SRV record: there is only one target, "
+        "without a fall-back",
         "warning",
     ),
     Planted(
@@ -122,6 +122,6 @@ ENGINES = (
         "address: 192.0.2.4, host: gk.example.net}\n"
         "  far: {kind: gatekeeper, address: 192.0.2.8, hand_over: {sip: gw}}\n",
         "  gw:",
-        "gw has routes with the gatekeepers gk and far, and registers with one",
+        "gw has routes with the gatekeepers gk and far, but can register with only one",
     ),
 )

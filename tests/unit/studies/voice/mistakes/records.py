@@ -18,15 +18,15 @@ RECORDS = (
         "      - {order: 100, preference: 20, service: E2U+h323, regexp: "
         "'!^\\+(\\d*)$!h323:\\1@gk.example.net!'}\n",
         "\\d*",
-        "!^\\+(\\d*)$!h323:\\1@gk.example.net! is no substitution expression: character 5: \\d is not POSIX; "
-        "write [0-9]",
+        "!^\\+(\\d*)$!h323:\\1@gk.example.net! is not a valid substitution expression: character 5: \\d is "
+        "not POSIX; write [0-9]",
     ),
     Planted(
         "bad regexp",
         "  core: {kind: proxy,",
         "  core: {kind: proxy, rewrite: [{match: '^00(.*', replace: '+\\1'}],",
         "  core:",
-        "^00(.* to +\\1 is no rule: character 7: a ( without its )",
+        "^00(.* to +\\1 is not a valid rule: character 7: a ( without a )",
     ),
     Planted(
         "no match",
@@ -41,14 +41,14 @@ RECORDS = (
         H323,
         "      - {order: 100, preference: 20, service: E2U+h323, uri: 'sip:\\1@gk.example.net'}\n",
         "uri: 'sip:\\1@gk",
-        "E2U+h323 promises a h323 URI, and +420111000001 becomes sip:420111000001@gk.example.net",
+        "E2U+h323 promises a h323 URI, but +420111000001 becomes sip:420111000001@gk.example.net",
     ),
     Planted(
         "bad rewrite",
         H323,
         "      - {order: 100, preference: 20, service: E2U+h323, uri: 'h323:\\\\1@gk.example.net'}\n",
         "\\\\1",
-        "+420111000001 becomes h323:\\1@gk.example.net, with a backslash in it",
+        "+420111000001 becomes h323:\\1@gk.example.net, which contains a backslash",
     ),
     Planted(
         "changes number",
@@ -56,8 +56,8 @@ RECORDS = (
         "      - {order: 100, preference: 20, service: E2U+h323, regexp: "
         "'!^\\+420(.*)$!h323:\\1@gk.example.net!'}\n",
         "^\\+420(.*)$",
-        "+420111000001 becomes h323:111000001@gk.example.net: the URI does not hold the number that was "
-        "asked for",
+        "+420111000001 becomes h323:111000001@gk.example.net: the URI does not contain the number that was "
+        "looked up",
         "warning",
     ),
     Planted(
@@ -66,7 +66,7 @@ RECORDS = (
         "      - {order: 100, preference: 20, service: E2U+h323, regexp: "
         "'!([0-9]+)!h323:\\1@gk.example.net!'}\n",
         "([0-9]+)",
-        "the pattern ([0-9]+) may match in the middle of a number; what it leaves out is lost",
+        "the pattern ([0-9]+) can match in the middle of a number; the other digits are then lost",
         "warning",
     ),
     Planted(
@@ -74,7 +74,7 @@ RECORDS = (
         "service: E2U+h323",
         "service: h323+E2U",
         "h323+E2U",
-        "h323+E2U is no service of ENUM (RFC 6116, 3.4.3)",
+        "h323+E2U is not an ENUM service (RFC 6116, 3.4.3)",
     ),
     Planted(
         "tie",
@@ -89,8 +89,8 @@ RECORDS = (
         H323,
         "      - {order: 200, preference: 10, service: E2U+sip, uri: 'sip:\\1@desk.example.net'}\n",
         "order: 200",
-        "E2U+sip of number +420111000001 has order 100 and 200: a client that keeps to RFC 3403 takes "
-        "order 100 and never looks at 200",
+        "E2U+sip of number +420111000001 has records of order 100 and 200: a client that follows RFC 3403 "
+        "uses order 100 and never tries 200",
         "warning",
     ),
     Planted(
@@ -99,7 +99,7 @@ RECORDS = (
         'prefix: "+42011"\n',
         "tree: public\n    number",
         "number +420111000001 hides the wildcard of +42011 (line 26) in tree public: other numbers that "
-        "continue +420111, +4201110 and +42011100 and 3 more get no answer (RFC 4592)",
+        "begin with +420111, +4201110 and +42011100 and 3 more get no answer (RFC 4592)",
     ),
     Planted(
         "never asked",
@@ -114,8 +114,8 @@ RECORDS = (
         "uri: 'sip:\\1@example.net'}]",
         "regexp: '!^\\+(42011123.*)$!sip:\\1@example.net!'}]",
         "42011123.*",
-        "the pattern ^\\+(42011123.*)$ does not treat all numbers that continue +4201112 alike: the next "
-        "digit matters (3)",
+        "the pattern ^\\+(42011123.*)$ treats the numbers that begin with +4201112 differently, "
+        "depending on the next digit (3)",
         "warning",
     ),
     Planted(
@@ -131,6 +131,6 @@ RECORDS = (
         "  core: {kind: proxy,",
         "  core: {kind: proxy, rewrite: [{match: '^00(.*)$', replace: '00\\1'}],",
         "  core:",
-        "00\\1 is what comes out, and no international number begins like that",
+        "the result 00\\1 does not begin like an international number",
     ),
 )

@@ -17,14 +17,14 @@ ROUTES = (
         ROUTE,
         ROUTE + '  - {at: core, prefix: "+420222", to: gw}\n',
         'prefix: "+420222", to: gw}',
-        "+420222 at core is routed in line 30 already: this route is never used",
+        "+420222 at core already has a route in line 30: this one is never used",
     ),
     Planted(
         "duplicate",
         "to: [desk, gw]",
         "to: [desk, desk]",
         "to: [desk, desk]",
-        "desk stands twice under to: it would be tried again after it failed",
+        "desk is listed twice under to: it would be tried again after it has failed",
     ),
     Planted(
         "shadowed",
@@ -38,7 +38,7 @@ ROUTES = (
         ROUTE,
         ROUTE + '  - {at: core, prefix: "+4202225", to: [desk, gw]}\n',
         "+4202225",
-        "+4202225 at core changes nothing: +420222 in line 30 leads to desk and gw as well",
+        "+4202225 at core has no effect: +420222 in line 30 also leads to desk and gw",
         "warning",
     ),
     Planted(
@@ -60,7 +60,7 @@ ROUTES = (
         ROUTE,
         ROUTE + '  - {at: core, prefix: "+4201112", to: desk}\n',
         "tree: public\n    prefix",
-        "no engine asks tree public for +4201112: the route for +4201112 at core (line 31) goes before it",
+        "no engine asks tree public for +4201112: the route for +4201112 at core (line 31) takes precedence",
         "warning",
     ),
     Planted(
@@ -75,7 +75,7 @@ ROUTES = (
         "at: gw, arriving: sip",
         "at: gw, arriving: mgcp",
         "arriving: mgcp",
-        "arriving: mgcp, and gw speaks SIP and H.323",
+        "arriving: mgcp, but gw speaks SIP and H.323",
     ),
     Planted(
         "no protocol",
@@ -127,13 +127,14 @@ ROUTES = (
         'at: gw, arriving: sip, prefix: "+", to: gk',
         'at: gw, arriving: sip, prefix: "+", to: [gk, pbx]',
         "to: [gk, pbx]",
-        "gw registers with gk, and an Asterisk then asks it about every call by H.323",
+        "gw registers with gk, so Asterisk asks gk about every H.323 call",
     ),
     Planted(
         "no number",
         "to: [desk, gw]}",
         "to: [desk, gw], strip: 15}",
         "to: [desk, gw]",
-        "a call to +420222500000 at core: gw gets no international number, and can do nothing with it",
+        "a call to +420222500000 at core: gw does not get an international number, so it cannot route the "
+        "call",
     ),
 )

@@ -146,8 +146,8 @@ def test_without_numbers_one_by_a_route_and_one_by_enum_are_called() -> None:
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"numbers": ["+420999"]}, r"\+420999 is none of its test numbers; answered are \+420111222001"),
-        ({"numbers": ["+420111777000"]}, r"\+420111777000 cannot be called many times: it is answered 404"),
+        ({"numbers": ["+420999"]}, r"\+420999 is not one of its test numbers; choose from \+420111222001"),
+        ({"numbers": ["+420111777000"]}, r"\+420111777000 cannot be called many times: its answer is 404"),
         ({"lowest": 100, "highest": 100}, "highest must be above lowest"),
         ({"plan": "federation", "numbers": ["+420950052123"]}, "the lab has no program for gw-a"),
     ],
@@ -158,7 +158,7 @@ def test_what_cannot_be_loaded_is_refused_before_anything_runs(asked: dict[str, 
 
 
 ONE_LINE = "fax is an MGCP line, which carries one call at a time"
-TELEPHONE = "hall is a telephone of H.323; many calls at once begin and end with SIP"
+TELEPHONE = "hall is an H.323 telephone; only SIP endpoints carry many calls at once"
 TRANSLATIONS = {
     "SIP to SIP": "",
     "SIP to MGCP": ONE_LINE,
@@ -215,7 +215,7 @@ def test_a_load_test_tells_the_limit_of_each_number_and_is_kept(
     story = VoiceLoadStudy().page(run)
     assert story.answer.startswith("+420111444001 (core: static): 62")
     assert [tile.label for tile in story.tiles] == [
-        "Calls to +420111444001", "Calls to +420111222001", "Least MOS",
+        "Calls to +420111444001", "Calls to +420111222001", "Lowest MOS",
     ]  # fmt: skip
     (chapter,) = story.chapters
     assert len(chapter.figures) == 2
@@ -240,7 +240,7 @@ def test_translations_have_rates_of_their_own(
     assert {row[1]: row[2] for row in left.rows} == {key: why for key, why in TRANSLATIONS.items() if why}
     story = VoiceLoadStudy().page(run)
     assert [tile.label for tile in story.tiles] == [
-        "Calls to +420301000001", "Calls to +420401000001", "Least MOS",
+        "Calls to +420301000001", "Calls to +420401000001", "Lowest MOS",
     ]  # fmt: skip
     assert LATE in [term for term, _ in story.terms]
 

@@ -111,7 +111,7 @@ def test_an_answer_that_is_not_the_plan_s_is_told_with_both() -> None:
     )
     (told,) = questions.untrue(network(), asked(lie), [SERVER])
     assert told == (
-        f"named answers E2U+sip !^\\+(.*)$!sip:x@evil.example! for {NAME}, and the plan says "
+        f"named answers E2U+sip !^\\+(.*)$!sip:x@evil.example! for {NAME}, but the plan says "
         "E2U+sip !^\\+(.*)$!sip:\\1@example.net!, E2U+h323 !^\\+(.*)$!h323:\\1@gk.example.net!"
     )
 
@@ -131,7 +131,7 @@ def test_an_answer_that_was_cut_short_is_not_judged() -> None:
 @pytest.mark.parametrize(
     ("entry", "took_ns", "words"),
     [
-        (None, 0, "named left 1 question of 1 unanswered"),
+        (None, 0, "named did not answer 1 of 1 query"),
         (network().plan.enum[0], 2_100_000_000, "named took 2.10 s to answer"),
     ],
 )

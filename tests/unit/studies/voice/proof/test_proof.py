@@ -107,8 +107,8 @@ def test_a_call_that_goes_astray_says_how_it_differs() -> None:
     assert ways.differences(wanted, found) == [
         "way phone > core > desk instead of phone > core > cyrus",
         "core went by private instead of public",
-        "the test demands that cyrus answers",
-        "the test demands a decision by public",
+        "the test requires that cyrus answers",
+        "the test requires a decision by public",
     ]
 
 
@@ -139,8 +139,8 @@ def test_a_test_number_that_contradicts_its_plan_is_not_proved() -> None:
     found = ways.taken(net, wanted, legs, {"core": log(f"ROUTE num={NUMBER} via=public target=sip:x")})
     other = replace(wanted, test=wanted.test.model_copy(update={"ends_at": "desk", "via": "private"}))
     assert ways.differences(other, found) == [
-        "the test demands that desk answers",
-        "the test demands a decision by private",
+        "the test requires that desk answers",
+        "the test requires a decision by private",
     ]
 
 

@@ -64,7 +64,7 @@ def test_without_rules_all_calls_pass() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"name": "none"}, "is no device: leave --dut"),
+        ({"name": "none"}, "is not a device: for calls without one, leave out --dut"),
         ({"name": "vm"}, "'vm:nftables' cannot carry calls: it forwards by itself"),
         ({"name": "vm-esp"}, "cannot carry calls"),
         ({"name": "forward", "rules": 5}, "the device 'forward' has no rules"),
@@ -86,7 +86,7 @@ def test_rules_for_one_ip_version_do_not_go_with_calls_of_the_other(tmp_path: Pa
     assert found is not None
     assert found.title == "ruleset"
     with pytest.raises(
-        InputError, match=r"are for IPv4, and packets of 2001:db8:94::\d+ would pass unfiltered"
+        InputError, match=r"are for IPv4, but packets of 2001:db8:94::\d+ would pass unfiltered"
     ):
         device(asked, ready_network("carriers"))
     with pytest.raises(InputError, match="your ruleset has its own rules"):
@@ -105,7 +105,7 @@ def test_hosts_that_an_earlier_rule_is_about_are_refused() -> None:
 
 
 def test_an_address_of_the_device_s_own_is_refused() -> None:
-    with pytest.raises(InputError, match=r"198\.18\.0\.1 is an address of the device's own"):
+    with pytest.raises(InputError, match=r"198\.18\.0\.1 is an address of the device itself"):
         device(Through(name="forward"), network(("address: 192.0.2.5,", "address: 198.18.0.1,")))
 
 
@@ -118,7 +118,7 @@ def test_a_redundant_pair_carries_plans_without_ipv6_and_has_rules_of_its_own() 
     with pytest.raises(InputError, match="the device 'ucarp' has rules of its own: give none"):
         device(Through(name="ucarp", rules=5), ready_network("campus"))
     mine = network(("address: 192.0.2.5,", "address: 100.64.1.254,"))
-    with pytest.raises(InputError, match=r"100\.64\.1\.254 is an address of the device's own"):
+    with pytest.raises(InputError, match=r"100\.64\.1\.254 is an address of the device itself"):
         device(Through(name="ucarp"), mine)
     assert device(Through(name="nftables"), mine) is not None
 
@@ -246,7 +246,7 @@ def test_a_call_that_the_device_spoils_is_not_as_planned_and_the_others_are_made
 def test_a_caller_that_sends_nothing_although_there_is_no_device_is_an_error(tmp_path: Path) -> None:
     net = ready_network("campus")
     call = planned(net, fall_back=False)[0]
-    with pytest.raises(LabError, match=r"sipp of phone sent no call to .*; its last words: nothing"):
+    with pytest.raises(LabError, match=r"sipp of phone sent no call to .*; its last output: nothing"):
         carried(FakeLab(net, tmp_path).spoiling({call.test.number: ""}), call)
 
 
@@ -296,7 +296,7 @@ def test_the_map_has_the_device_at_each_caller() -> None:
     ("options", "message"),
     [
         (("--dut", "nftabels"), "no device under test is called 'nftabels' (did you mean nftables?)"),
-        (("--rules", "5"), "--rules and --stateful are about a device: name one with --dut"),
+        (("--rules", "5"), "--rules and --stateful need a device: name one with --dut"),
         (("--dut", "vm:flowtable"), "cannot carry calls"),
         (("--dut", "esp:nonsense"), "no suite 'nonsense'"),
         (("--ruleset", "/nowhere/at/all"), "/nowhere/at/all"),

@@ -1,1 +1,1 @@
-"""A plan's network as a picture: what is in it, where it is drawn, and the ways that calls took."""
+"""The map of a plan's network: its content, its layout, and the ways that calls took."""

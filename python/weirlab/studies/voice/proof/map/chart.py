@@ -1,4 +1,4 @@
-"""What a map shows: engines, name servers, and the links between them. Pure."""
+"""The content of a map: engines, name servers, and the links between them. Pure."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Node:
     """Empty for none."""
     address: str
     label: str
-    """What the map calls it: a name server by its host."""
+    """Its name in the map, which is the host for a name server."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """One engine calls another, or asks a name server."""
+    """A link: one engine calls another, or queries a name server."""
 
     source: str
     target: str
@@ -46,20 +46,20 @@ class Chart:
     nodes: tuple[Node, ...]
     links: tuple[Link, ...]
     titles: Mapping[str, str]
-    """Of organisations, in the order of the plan."""
+    """Titles of organisations, in the order of the plan."""
     caller: str
     device: str = ""
-    """What is between a caller and everybody else; empty for nothing."""
+    """The device between a caller and everybody else; empty for none."""
     behind: tuple[str, ...] = ()
-    """The callers that have it."""
+    """The callers behind the device."""
 
     def document(self) -> dict[str, Any]:
-        """As a run keeps it."""
+        """The chart as a run stores it."""
         return asdict(self)
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Chart:
-        """From what a run has kept."""
+        """The chart that a run has stored."""
         return cls(
             nodes=tuple(Node(**each) for each in document["nodes"]),
             links=tuple(Link(**each) for each in document["links"]),
@@ -71,9 +71,9 @@ class Chart:
 
 
 def charted(network: Network, planned: Iterable[Planned], device: str = "") -> Chart:
-    """The network of a plan, with the links that it names and those that ``planned`` calls are to take.
+    """The network of a plan, with its links and those that ``planned`` calls are expected to take.
 
-    ``device`` is what they pass on the way from and to their callers; empty for nothing.
+    ``device`` is the device next to their callers; empty for none.
     """
     plan, calls = network.plan, [*planned]
     engines = [

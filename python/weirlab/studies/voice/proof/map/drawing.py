@@ -1,4 +1,4 @@
-"""A map as SVG, with the calls beside it: choosing one shows its way, by style sheets alone."""
+"""Draws a map as SVG, with its calls: choosing a call shows its way, by style sheets alone."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LEAST: Final = 0.85
 _MOST: Final = 1.25
 """Scale beyond which a small map does not grow."""
 _LONGEST: Final = 15
-"""Characters that a box holds."""
+"""Most characters in a box."""
 _BAR: Final = 8
-"""Width of the bar that stands for a device."""
+"""Width of the bar that represents a device."""
 
 _STYLE: Final = """
 .map { margin-top: 1rem; }
@@ -68,7 +68,7 @@ def drawn(chart: Chart, rows: Sequence[CallRow]) -> Drawing:
 
 
 def _engines(row: CallRow, layout: Layout) -> list[str]:
-    """On the way that a call took, or was to take."""
+    """Engines on the way that a call took, or should have taken."""
     names = (row.way or row.way_planned).split(" > ")
     return names if all(name in layout.boxes for name in names) else []
 
@@ -141,7 +141,7 @@ def _box(box: Box, rows: Sequence[CallRow], layout: Layout) -> str:
 
 
 def _device(box: Box, title: str, rows: Sequence[CallRow]) -> str:
-    """A bar at the right of a caller: what its packets pass on their way out and in."""
+    """A bar to the right of a caller, for the device that its packets pass."""
     classes = " ".join(("device", *(f"d{row.index}" for row in rows if row.caller == box.node.name)))
     x = box.x + WIDTH - _BAR / 2
     return (
@@ -160,7 +160,7 @@ def _keys(chart: Chart) -> str:
     )
     device = (
         '<li><svg viewBox="0 0 36 8" aria-hidden="true"><rect class="device" x="14" y="0" width="8" '
-        f'height="8"/></svg>{escape(chart.device)}: what a caller sends and gets passes it</li>'
+        f'height="8"/></svg>{escape(chart.device)}: all packets of a caller pass it</li>'
         if chart.device
         else ""
     )

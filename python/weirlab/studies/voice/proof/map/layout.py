@@ -1,4 +1,4 @@
-"""Where a map has its nodes: a lane for each organisation, a column for each step from the callers. Pure."""
+"""The layout of a map: a lane per organisation, a column per step from the callers. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weirlab.studies.voice.proof.map.chart import DNS, Chart, Link, Node
 WIDTH: Final = 132
 HEIGHT: Final = 46
 _ACROSS: Final = 84
-"""Between columns, for the links."""
+"""Space between columns, for the links."""
 _DOWN: Final = 26
 _EDGE: Final = 18
 _TITLE: Final = 30
@@ -63,14 +63,14 @@ class Layout:
         x, y, to, end = source.x + WIDTH, source.middle, target.x, target.middle
         bend = min((to - x) / 2, 70.0)
         if across > 1 and abs(end - y) < HEIGHT:
-            # Past what stands between them.
+            # Around the nodes between them.
             above = min(source.y, target.y) - _DOWN * 0.7
             return f"M{x:g},{y:g} C{x + bend:g},{above:g} {to - bend:g},{above:g} {to:g},{end:g}"
         return f"M{x:g},{y:g} C{x + bend:g},{y:g} {to - bend:g},{end:g} {to:g},{end:g}"
 
 
 def _beside(source: Box, target: Box) -> str:
-    """Within a column: from edge to edge, or past what is between."""
+    """A link within a column: from edge to edge, or around the nodes between."""
     x = source.x + WIDTH
     side = x + min(_ACROSS * 0.45, 16 + abs(target.y - source.y) / 6)
     y, end = source.middle, target.middle
@@ -78,7 +78,7 @@ def _beside(source: Box, target: Box) -> str:
 
 
 def _back(source: Box, target: Box) -> str:
-    """To a column further left: below both."""
+    """A link to a column further left: below both nodes."""
     x, to = source.x + WIDTH / 2, target.x + WIDTH / 2
     below = max(source.y, target.y) + HEIGHT + _DOWN
     return f"M{x:g},{source.y + HEIGHT:g} C{x:g},{below:g} {to:g},{below:g} {to:g},{target.y + HEIGHT:g}"
@@ -119,7 +119,7 @@ def laid_out(chart: Chart) -> Layout:
 
 
 def _columns(chart: Chart) -> dict[str, int]:
-    """By name, how many steps an engine is from a caller; what no link reaches is at the left."""
+    """Steps of each engine from a caller, by name; engines that no link reaches are at the left."""
     following: dict[str, list[str]] = {}
     reached = set()
     for link in chart.links:
@@ -143,7 +143,7 @@ def _columns(chart: Chart) -> dict[str, int]:
 def _spread(
     asked: Sequence[Node], links: Sequence[Link], columns: dict[str, int], count: int
 ) -> dict[str, int]:
-    """Columns of name servers: beside each other, from below the first engine that asks them."""
+    """Columns of name servers: next to each other, from below the first engine that queries them."""
     asking = [columns[link.source] for link in links if link.protocol == DNS]
     first = min(min(asking, default=0), max(0, count - len(asked)))
     return {node.name: (first + rank) % count for rank, node in enumerate(asked)}

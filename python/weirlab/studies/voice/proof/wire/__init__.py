@@ -1,1 +1,1 @@
-"""What crosses the wire during a call: packets, SIP messages, questions to name servers, speech. Pure."""
+"""What crosses the wire during a call: packets, messages, DNS queries, speech. Pure."""

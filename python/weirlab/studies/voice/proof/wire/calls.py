@@ -1,4 +1,4 @@
-"""Calls on the wire by whatever protocol: legs from engine to engine, and every message. Pure."""
+"""Calls on the wire, in all protocols: legs from engine to engine, and every message. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weirlab.studies.voice.proof.wire.signalling import Leg, Message, Told
 
 
 def seen(frames: Sequence[Frame]) -> tuple[list[Leg], list[Told], list[Message]]:
-    """Legs of SIP, H.323 and MGCP; all messages by time; those of SIP once more."""
+    """Legs of SIP, H.323 and MGCP; all messages by time; and the SIP messages alone."""
     sip = signalling.messages(frames)
     heard, asked = h323.signals(frames), h323.requests(frames)
     controlled = h323.controls(frames, heard)

@@ -1,4 +1,4 @@
-"""Fragments of IP datagrams put together, as hosts do it (RFC 791, 3.2; RFC 8200, 4.5). Pure.
+"""Reassembles IP datagrams from fragments, as hosts do (RFC 791, 3.2; RFC 8200, 4.5). Pure.
 
 Hosts and captures may disagree about fragments that overlap: such a datagram is dropped whole (RFC 5722, 3),
 as Linux does for IPv4, too.
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 MOST_OPEN: Final = 64
-"""Datagrams of which a fragment is missing; one more, and the oldest of them is given up."""
+"""Most datagrams with a missing fragment; beyond that, the oldest is given up."""
 LIFE_NS: Final = 30_000_000_000
-"""After its first fragment, a datagram is given up: what Linux does (``ip_frag_time``)."""
+"""Time after its first fragment when a datagram is given up, as in Linux (``ip_frag_time``)."""
 _MOST_BYTES: Final = 65535
 _UNIT: Final = 8
 
@@ -25,38 +25,38 @@ class Datagram(NamedTuple):
     target: bytes
     identification: int
     protocol: int
-    """Of IPv4; in IPv6 it does not tell datagrams apart, and is 0."""
+    """The protocol of IPv4; in IPv6 it does not distinguish datagrams, and is 0."""
 
 
 class Fragment(NamedTuple):
-    """A part of a datagram, or a whole one."""
+    """A fragment of a datagram, or a whole datagram."""
 
     datagram: Datagram
     protocol: int
-    """What the datagram carries; that of the first fragment counts."""
+    """The protocol that the datagram carries; the first fragment decides."""
     offset: int
     """In bytes."""
     more: bool
-    """Others follow."""
+    """Do other fragments follow?"""
     content: bytes
 
 
 @dataclass
 class _Open:
-    """A datagram of which a fragment is missing."""
+    """A datagram with a missing fragment."""
 
     begun_ns: int
     parts: list[tuple[int, bytes]] = field(default_factory=list)
     """By offset; no two overlap."""
     protocol: int = 0
     size: int | None = None
-    """Known once its last part is there."""
+    """Known once the last fragment has arrived."""
     there: int = 0
     is_wrong: bool = False
-    """Whatever comes of it now is dropped."""
+    """Are all further fragments dropped?"""
 
     def take(self, part: Fragment) -> bool:
-        """Whether a part fits to the others; one that comes again does."""
+        """Add a fragment; returns whether it fits the others. A repeated fragment fits."""
         begin, end = part.offset, part.offset + len(part.content)
         at = bisect_left(self.parts, (begin, b""))
         if at < len(self.parts) and self.parts[at] == (begin, part.content):
@@ -84,15 +84,15 @@ class _Open:
 
 
 class Reassembly:
-    """Puts datagrams together; it holds few of them, and none for long."""
+    """Reassembles datagrams; it holds only a few, and none for long."""
 
     def __init__(self) -> None:
         self._open: dict[Datagram, _Open] = {}
 
     def take(self, at_ns: int, part: Fragment) -> tuple[int, bytes] | None:
-        """Protocol and content of the datagram that is whole with this part; None for none."""
+        """Protocol and content of the datagram that this fragment completes; None for none."""
         if part.offset == 0 and not part.more:
-            # Whole by itself, whatever others of the same identification there are (RFC 6946, 4).
+            # Whole by itself, regardless of others with the same identification (RFC 6946, 4).
             return part.protocol, part.content
         known = self._open.get(part.datagram)
         if known is None or at_ns - known.begun_ns > LIFE_NS:

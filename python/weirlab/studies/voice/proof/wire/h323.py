@@ -1,6 +1,6 @@
-"""H.323 on the wire: what gatekeepers are asked (RAS), call signalling (H.225.0), channels (H.245). Pure.
+"""H.323 on the wire: requests to gatekeepers (RAS), call signalling (H.225.0), channels (H.245). Pure.
 
-In direct mode a gatekeeper only says where a call goes. On the way of a call it is the one who sent it there.
+In direct mode, a gatekeeper only says where a call goes. It counts as an engine on the way of the call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ANSWERS: Final = {
     29: 501, 31: 480, 34: 503, 38: 503, 41: 503, 42: 503, 47: 503, 55: 403, 57: 403, 58: 503, 65: 488,
     70: 488, 79: 501, 87: 403, 88: 503, 102: 504, 111: 500, 127: 500,
 }  # fmt: skip
-"""Causes as answers of SIP (RFC 3398, 7.2.4.1)."""
+"""SIP answers for causes (RFC 3398, 7.2.4.1)."""
 _OTHER: Final = 500
 
 _REJECTIONS: Final = {
@@ -32,7 +32,7 @@ _REJECTIONS: Final = {
     "invalidEndpointIdentifier": 403, "resourceUnavailable": 503, "exceedsCallCapacity": 503,
     "incompleteAddress": 484,
 }  # fmt: skip
-"""Why a gatekeeper rejects, as answers of SIP; for all other reasons nobody is there."""
+"""SIP answers for a gatekeeper's reasons to reject; other reasons mean that there is no callee."""
 _NOBODY: Final = 404
 
 _RAS_TITLES: Final = {
@@ -102,7 +102,7 @@ def signals(frames: Iterable[Frame]) -> list[Signal]:
 
 
 def controls(frames: Iterable[Frame], heard: Sequence[Signal]) -> list[Control]:
-    """Messages of H.245 between those who signal in ``heard``, by time."""
+    """Messages of H.245 between the ends that signal in ``heard``, by time."""
     ends = {(each.source.address, each.target.address) for each in heard}
     found = []
     for at_ns, source, target, content in packets.payloads(frames) if ends else ():
@@ -116,12 +116,12 @@ def controls(frames: Iterable[Frame], heard: Sequence[Signal]) -> list[Control]:
 
 
 def _is_other(content: bytes) -> bool:
-    """RTP and RTCP begin with a bit that no message of H.245 begins with."""
+    """Is this something other than H.245? RTP and RTCP begin with a bit that no H.245 message has."""
     return not content or content[0] >= 0x80 or content[:2] == b"\x08\x02" or b"SIP/2.0" in content
 
 
 def requests(frames: Iterable[Frame]) -> list[Ras]:
-    """What gatekeepers are asked and answer, by time."""
+    """Requests to gatekeepers and their answers, by time."""
     found = []
     for at_ns, source, target, content in packets.datagrams(frames):
         if ras.PORT in (source.port, target.port):
@@ -133,7 +133,7 @@ def requests(frames: Iterable[Frame]) -> list[Ras]:
 
 
 def told(heard: Sequence[Signal], asked: Sequence[Ras], controlled: Sequence[Control] = ()) -> Iterator[Told]:
-    """The messages of calls, for a ladder; registrations are none."""
+    """The messages of calls, without registrations, for a ladder."""
     for signal in heard:
         yield Told(signal.at_ns, signal.source, signal.target, signal.title, f"H.225.0 {signal.reference}")
     for each in asked:
@@ -144,7 +144,7 @@ def told(heard: Sequence[Signal], asked: Sequence[Ras], controlled: Sequence[Con
 
 
 def legs(heard: Sequence[Signal], asked: Sequence[Ras], controlled: Sequence[Control] = ()) -> list[Leg]:
-    """Calls from one place to another, and questions to gatekeepers as legs to and from these."""
+    """Calls from one place to another, and requests to gatekeepers as legs to and from these."""
     found: list[Leg] = []
     for at, signal in enumerate(heard):
         if signal.kind == q931.SETUP:
@@ -154,7 +154,7 @@ def legs(heard: Sequence[Signal], asked: Sequence[Ras], controlled: Sequence[Con
         answer = _answer(each, asked)
         ends = (each.source.address, each.target.address)
         if answer is None and ends not in silent:
-            # However often it is asked, with whatever number.
+            # One leg for all repetitions, with any number.
             silent.add(ends)
             found.append(_refused(each, None))
         elif answer is not None and isinstance(answer.message, ras.AdmissionReject):
@@ -164,14 +164,14 @@ def legs(heard: Sequence[Signal], asked: Sequence[Ras], controlled: Sequence[Con
 
 
 def _is_call(asked: Ras) -> bool:
-    """Does somebody ask who wants to call?"""
+    """Is this a request to make a call?"""
     return isinstance(asked.message, ras.AdmissionRequest) and not asked.message.answers
 
 
 def _leg(
     setup: Signal, later: Sequence[Signal], asked: Sequence[Ras], controlled: Sequence[Control]
 ) -> Iterator[Leg]:
-    """A call, and before it the gatekeepers that told its caller where it goes."""
+    """The leg of a call, after the gatekeepers that told its caller where it goes."""
     answer, answered_ns = 0, 0
     ends = (setup.target, setup.source, setup.reference)
     answers = [each for each in later if (each.source, each.target, each.reference) == ends]
@@ -201,7 +201,7 @@ def _leg(
 def _codecs(
     setup: Signal, answers: Sequence[Signal], controlled: Sequence[Control]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """In what the caller wants to speak, and what of that is accepted: by fast connect, else by H.245."""
+    """Codecs that the caller offers, and those accepted: by fast connect, otherwise by H.245."""
     accepted = [each.codec for answer in answers for each in answer.channels if not each.reverse]
     if accepted:
         offered = [each.codec for each in setup.channels if not each.reverse]
@@ -219,7 +219,7 @@ def _codecs(
 
 
 def _questions(setup: Signal, asked: Sequence[Ras]) -> list[Ras]:
-    """Questions that led to a call: of its caller, then of the gatekeepers from one to the next."""
+    """Requests that led to a call: from its caller, then from one gatekeeper to the next."""
     before = [each for each in asked if each.at_ns <= setup.at_ns]
     for each in reversed(before):
         answer = _answer(each, before)
@@ -235,7 +235,7 @@ def _questions(setup: Signal, asked: Sequence[Ras]) -> list[Ras]:
 
 
 def _passed_on(question: Ras, answer: Ras, asked: Sequence[Ras]) -> list[Ras]:
-    """Questions of gatekeepers to others between a question and its answer, those that were confirmed."""
+    """Confirmed requests between gatekeepers, from a request until its answer."""
     chain = []
     here = question.target.address
     for each in asked:
@@ -255,7 +255,7 @@ def _passed_on(question: Ras, answer: Ras, asked: Sequence[Ras]) -> list[Ras]:
 
 
 def _rejections(question: Ras, answer: Ras, asked: Sequence[Ras]) -> Iterator[tuple[Ras, Ras]]:
-    """Questions of gatekeepers between a question and its rejection, and the answers to them."""
+    """Requests between gatekeepers, from a request until its rejection, with their answers."""
     for each in asked:
         inside = question.at_ns <= each.at_ns <= answer.at_ns
         if inside and isinstance(each.message, ras.LocationRequest):
@@ -265,7 +265,7 @@ def _rejections(question: Ras, answer: Ras, asked: Sequence[Ras]) -> Iterator[tu
 
 
 def _refused(question: Ras, answer: Ras | None) -> Leg:
-    """A question that led nowhere; it may not have been answered."""
+    """The leg of a request that led nowhere, and may not have been answered."""
     number = getattr(question.message, "digits", "")
     reason = "" if answer is None else getattr(answer.message, "reason", "")
     told = (0, 0) if answer is None else (_REJECTIONS.get(reason, _NOBODY), answer.at_ns)
@@ -274,7 +274,7 @@ def _refused(question: Ras, answer: Ras | None) -> Leg:
 
 
 def _answer(question: Ras, asked: Sequence[Ras]) -> Ras | None:
-    """The first answer to a question, from whom it went to."""
+    """The first answer to a request, from its target."""
     kinds = {
         ras.AdmissionRequest: (ras.AdmissionConfirm, ras.AdmissionReject),
         ras.LocationRequest: (ras.LocationConfirm, ras.LocationReject),

@@ -1,4 +1,4 @@
-"""What was heard of a call: the streams that reached caller and callee, by Weir's own quality."""
+"""The speech of a call: the streams that reached caller and callee, measured as by ``weir quality``."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Heard:
     target: str
     """Addresses."""
     codec: str
-    """Encoding name of SDP; empty where not known."""
+    """Encoding name of SDP; empty if unknown."""
     expected: int
     """Packets from the first to the last one that arrived."""
     lost: int
     jitter_ns: float
     mos: float
-    """NaN where it cannot be known."""
+    """NaN if it cannot be determined."""
 
 
 def streams(frames: Sequence[Frame], scratch: Path) -> list[Heard]:
     """The voice streams among frames that were delivered; ``scratch`` is a file to write over.
 
-    MOS has codec, packet and jitter buffer in it, and no delay of a network.
+    MOS includes codec, packet and jitter buffer, but no network delay.
     """
     delivered = [frame for frame in frames if frame.delivered]
     if not delivered:
@@ -52,7 +52,7 @@ def streams(frames: Sequence[Frame], scratch: Path) -> list[Heard]:
     try:
         mos = capture_table(packets, [stream["codec"] for stream in found], clocks).mos
     except InputError:
-        # A stream that jumps is told of by what is missing.
+        # A stream that jumps shows as missing packets.
         mos = np.full(len(found), math.nan)
     return [
         Heard(
@@ -73,7 +73,7 @@ def _known(value: float | None) -> float:
 
 
 def reaching(found: Sequence[Heard], address: str) -> Heard | None:
-    """The longest stream that reached an address; None for none."""
+    """The longest stream that reached an address; None if none did."""
     return max(
         (each for each in found if each.target == address), key=lambda each: each.expected, default=None
     )

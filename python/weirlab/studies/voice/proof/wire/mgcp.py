@@ -17,7 +17,7 @@ _START: Final = re.compile(
     r"|(?P<code>\d{3}) (?P<answered>\d{1,9})(?: (?P<reason>.*))?)$"
 )
 _TROUBLE: Final = {"bz": 486, "cg": 503, "ro": 503}
-"""Tones for a caller (RFC 3660), as answers of SIP."""
+"""SIP answers for the tones of a caller (RFC 3660)."""
 _BUSY: Final = (401, 402)
 """The telephone is off the hook, or on it (RFC 3435, 2.4)."""
 
@@ -33,7 +33,7 @@ class Command:
     """Empty for an answer."""
     number: int
     code: int
-    """Of an answer; 0 for a command."""
+    """Code of an answer; 0 for a command."""
     lines: dict[str, str]
     """Parameters by their letters."""
 
@@ -65,7 +65,7 @@ def commands(frames: Iterable[Frame]) -> list[Command]:
 
 
 def told(listed: Sequence[Command]) -> Iterator[Told]:
-    """The messages of calls, for a ladder; what only keeps the two together is left out."""
+    """The messages of calls, without registrations and audits, for a ladder."""
     asked = {(each.source, each.number): each for each in listed if each.verb}
     for each in listed:
         command = each if each.verb else asked.get((each.target, each.number))
@@ -74,7 +74,7 @@ def told(listed: Sequence[Command]) -> Iterator[Told]:
 
 
 def legs(listed: Sequence[Command], others: Sequence[Leg]) -> list[Leg]:
-    """Calls to lines and from lines. ``others`` are those by other protocols.
+    """Calls to and from lines; ``others`` are the legs of other protocols.
 
     A line that calls is told of the answer by nothing but speech: it has it when the call that its call agent
     makes for it has it.
@@ -95,7 +95,7 @@ def legs(listed: Sequence[Command], others: Sequence[Leg]) -> list[Leg]:
 
 
 def _to_lines(listed: Sequence[Command]) -> Iterator[Leg]:
-    """From the ringing to the off-hook; a refused command is the answer, too."""
+    """A call to a line, from ringing to off-hook; a refused command is also an answer."""
     sent: set[tuple[Place, int]] = set()
     for at, each in enumerate(listed):
         again = (each.source, each.number) in sent
@@ -123,7 +123,7 @@ def _to_lines(listed: Sequence[Command]) -> Iterator[Leg]:
 
 
 def _is_off_hook(line: Place, before: Sequence[Command]) -> bool:
-    """What a line last said of its hook."""
+    """The last hook state that a line reported."""
     for each in reversed(before):
         if each.verb == "NTFY" and each.source.address == line.address:
             event = each.lines.get("O", "").lower()
@@ -133,7 +133,7 @@ def _is_off_hook(line: Place, before: Sequence[Command]) -> bool:
 
 
 def _from_lines(listed: Sequence[Command]) -> Iterator[Leg]:
-    """From the last digit to a tone that tells of trouble."""
+    """A call from a line, from its last digit to a tone that signals failure."""
     dialled: dict[str, tuple[Command, str]] = {}
     for each in listed:
         if each.verb == "NTFY" and (digit := re.fullmatch(r"D/([0-9*#])", each.lines.get("O", ""))):

@@ -1,4 +1,4 @@
-"""What frames carry: datagrams out of fragments, and messages out of TCP connections. Pure."""
+"""The content of frames: datagrams from fragments, and messages from TCP connections. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 
 class Payload(NamedTuple):
-    """A datagram's content, or a whole message of SIP, H.225.0 or H.245 out of a connection."""
+    """A datagram's content, or a whole message of SIP, H.225.0 or H.245 from a connection."""
 
     at_ns: int
     source: Place
@@ -51,9 +51,9 @@ class _Packet(NamedTuple):
 
 
 def as_it_reached(frames: Iterable[Frame], caller: str) -> list[Frame]:
-    """``frames`` with those for the caller, an address, taken where they reach it, not where they are sent.
+    """``frames``, with those to the caller's address taken where they arrive, not where they are sent.
 
-    What a device between them drops then never reached the caller, and what it delays came later.
+    Packets that a device drops have then never reached the caller, and delayed packets come later.
     """
     wanted = ip_address(caller)
     length = wanted.max_prefixlen // 8
@@ -96,11 +96,11 @@ class _Stream:
     def __init__(self) -> None:
         self._next: int | None = None
         self._early: dict[int, bytes] = {}
-        """Segments that came before those that they follow."""
+        """Segments that arrived before their predecessors."""
         self._bytes = b""
 
     def take(self, segment: bytes) -> Iterator[bytes]:
-        """Messages that are whole with this segment."""
+        """Messages that this segment completes."""
         sequence, flags = int.from_bytes(segment[4:8]), segment[13]
         content = segment[(segment[12] >> 4) * 4 :]
         if flags & _SYN:
@@ -118,7 +118,7 @@ class _Stream:
         yield from self._whole()
 
     def _ready(self, wanted: int) -> tuple[int, bytes] | None:
-        """A segment that begins where the stream ends, or before that."""
+        """An early segment that begins at the end of the stream, or before it."""
         for sequence in self._early:
             if (wanted - sequence) % (1 << 32) < _WINDOW:
                 return sequence, self._early.pop(sequence)
@@ -145,7 +145,7 @@ class _Stream:
 
 
 def _packets(frames: Iterable[Frame]) -> Iterator[tuple[int, _Packet]]:
-    """Packets of UDP and TCP that came to the switch, each when the last of its fragments did."""
+    """UDP and TCP packets that came to the switch, each at the time of its last fragment."""
     reassembly = Reassembly()
     for frame in frames:
         part = None if frame.delivered else _part(frame.content)
@@ -161,7 +161,7 @@ def _packets(frames: Iterable[Frame]) -> Iterator[tuple[int, _Packet]]:
 
 
 def _part(frame: bytes) -> Fragment | None:
-    """The IP packet in an Ethernet frame; None for another frame, or one that was cut short."""
+    """The IP packet in an Ethernet frame; None for other frames, and truncated ones."""
     kind, ip = frame[12:14], frame[14:]
     if kind == b"\x08\x00" and len(ip) >= 20:
         size, protocol, place = int.from_bytes(ip[2:4]), ip[9], int.from_bytes(ip[6:8])

@@ -1,4 +1,4 @@
-"""What engines asked the name servers during a call, and whether the answers are those of the plan. Pure."""
+"""DNS queries of engines during a call, and whether the answers agree with the plan. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weirlab.studies.voice.proof.wire.packets import Place, datagrams
 from weirlab.studies.voice.routing import Network
 
 SLOW_NS: Final = 500_000_000
-"""For an answer out of a server's own zones."""
+"""Time above which an answer from a server's own zones is slow."""
 
 _PORT: Final = 53
 _HEADER: Final = struct.Struct(">HHHHHH")
@@ -27,12 +27,12 @@ _KINDS: Final = {1: "A", 28: "AAAA", 33: "SRV", 35: "NAPTR"}
 _POINTER: Final = 0xC0
 
 Naptr = tuple[int, int, str, str, str]
-"""Order, preference, service, regexp and replacement; that is empty for the root."""
+"""Order, preference, service, regexp and replacement, which is empty for the root."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question to a name server, and its answer."""
+    """A query to a name server, and its answer."""
 
     asker: Place
     server: Place
@@ -42,11 +42,11 @@ class Question:
     answered_ns: int | None = None
     naptr: frozenset[Naptr] = frozenset()
     whole: bool = True
-    """The answer was not cut short; one that was is asked for again by TCP (RFC 1035, 4.2.1)."""
+    """False for a truncated answer, which is requested again over TCP (RFC 1035, 4.2.1)."""
 
 
 def questions(frames: Iterable[Frame]) -> list[Question]:
-    """Questions in the order in which they were asked."""
+    """Queries in the order in which they were sent."""
     found: list[Question] = []
     waiting: dict[tuple[Place, Place, int], int] = {}
     for at_ns, source, target, content in datagrams(frames):
@@ -68,7 +68,7 @@ def questions(frames: Iterable[Frame]) -> list[Question]:
 
 
 def untrue(network: Network, asked: Sequence[Question], servers: Sequence[Daemon]) -> Iterator[str]:
-    """A phrase for every name whose NAPTR records are not those of the plan."""
+    """A phrase for every name whose NAPTR records differ from the plan."""
     told: set[tuple[str, str]] = set()
     for each in asked:
         is_answered = each.answered_ns is not None and each.whole
@@ -78,25 +78,25 @@ def untrue(network: Network, asked: Sequence[Question], servers: Sequence[Daemon
         if wanted is not None and wanted != each.naptr:
             told.add((each.server.address, each.name))
             yield (
-                f"{_server(each, servers)} answers {_shown(each.naptr)} for {each.name}, and the plan says "
+                f"{_server(each, servers)} answers {_shown(each.naptr)} for {each.name}, but the plan says "
                 f"{_shown(wanted)}"
             )
 
 
 def troubles(asked: Sequence[Question], servers: Sequence[Daemon]) -> Iterator[str]:
-    """A phrase for every server that did not answer, or slowly."""
+    """A phrase for every server that did not answer, or answered slowly."""
     for server in servers:
         to_it = [each for each in asked if each.server.address == server.address]
         silent = sum(each.answered_ns is None for each in to_it)
         if silent:
-            yield f"{server.name} left {plural(silent, 'question')} of {len(to_it)} unanswered"
+            yield f"{server.name} did not answer {silent} of {plural(len(to_it), 'query', 'queries')}"
         longest = longest_ns(to_it)
         if longest > SLOW_NS:
             yield f"{server.name} took {duration(longest)} to answer"
 
 
 def longest_ns(asked: Sequence[Question]) -> float:
-    """The longest time that an answer took; NaN if nothing was answered."""
+    """The longest time that an answer took; NaN without answers."""
     took = [float(each.answered_ns - each.at_ns) for each in asked if each.answered_ns is not None]
     return max(took, default=math.nan)
 
@@ -108,7 +108,7 @@ def answering(asked: Sequence[Question], servers: Sequence[Daemon]) -> list[str]
 
 
 def _planned(network: Network, name: str) -> frozenset[Naptr] | None:
-    """The records that the plan has for a name; None for a name that is none of a tree's."""
+    """The records that the plan has for a name; None if the name is in no tree."""
     trees = network.plan.trees
     below = ((each, digits_below(name, tree.suffix)) for each, tree in trees.items())
     # A suffix may lie below another one.
@@ -145,7 +145,7 @@ def _server(asked: Question, servers: Sequence[Daemon]) -> str:
 
 
 def _read(content: bytes) -> tuple[int, str, int, frozenset[Naptr], bool]:
-    """Number, name and type of one question; the NAPTR records of its answer, and if it is whole."""
+    """ID, name and type of a query; the NAPTR records of its answer, and whether it is complete."""
     number, flags, questions, answers, _, _ = _HEADER.unpack_from(content)
     if questions != 1:
         raise ValueError("no single question")

@@ -1,4 +1,4 @@
-"""SIP messages in frames, and the INVITEs among them with what became of each. Pure."""
+"""SIP messages in frames, and the INVITEs among them with their answers. Pure."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class Message:
     source: Place
     target: Place
     method: str
-    """Of the request, or of the one that is answered."""
+    """Method of the request, or of the request that is answered."""
     status: int
-    """Of an answer; 0 for a request."""
+    """Status of an answer; 0 for a request."""
     reason: str
-    """What an answer says behind its status."""
+    """Reason phrase of an answer."""
     uri: str
     """Of a request."""
     call_id: str
     branch: str
     """Of the topmost Via: which request an answer is for (RFC 3261, 17.1.3)."""
     within: bool
-    """Inside a dialogue that is there already?"""
+    """Is it inside an existing dialog?"""
     codecs: tuple[str, ...]
     """Offered or accepted in the body, the preferred one first."""
 
@@ -66,7 +66,7 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True)
 class Leg:
-    """An INVITE, or its like, from one place to another, and the final answer; 0 for none."""
+    """An INVITE, or its equivalent, from one place to another, and its final answer; 0 for none."""
 
     at_ns: int
     source: Place
@@ -82,7 +82,7 @@ class Leg:
 
     @property
     def codec(self) -> str | None:
-        """What the caller speaks: the first codec of its offer that the answer has."""
+        """The caller's codec: the first of its offer that the answer has."""
         return next((codec for codec in self.offered if codec in self.codecs), None)
 
 
@@ -93,7 +93,7 @@ def messages(frames: Iterable[Frame]) -> list[Message]:
 
 
 def legs(listed: Sequence[Message]) -> list[Leg]:
-    """The INVITEs that begin calls, each once however often it was sent, in order."""
+    """The INVITEs that begin calls, in order and without retransmissions."""
     found: dict[tuple[Place, str], Leg] = {}
     for each in listed:
         if each.method != "INVITE":

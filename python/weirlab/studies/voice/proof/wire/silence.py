@@ -1,4 +1,4 @@
-"""Speech that was sent and did not get through: for how long nothing was heard. Pure."""
+"""Silences: how long speech was sent but did not get through. Pure."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from weirlab.studies.voice.through.rows import DeviceRow
 
 _MS: Final = 1e6
 _RTP: Final = 0x80
-"""First byte of SIPp's and the gateways' RTP packets: version 2, nothing else (RFC 3550, 5.1)."""
+"""First byte of RTP packets of SIPp and gateways: version 2, no flags (RFC 3550, 5.1)."""
 _RTCP: Final = range(72, 77)
-"""Payload types that a packet of RTCP would have as one of RTP (RFC 5761, 4)."""
+"""RTP payload types that RTCP packets would seem to have (RFC 5761, 4)."""
 
 
 @dataclass(frozen=True)
 class Silence:
-    """Of one direction, in which speech was sent."""
+    """Silences in one direction of a call."""
 
     longest_ns: int
-    """Longest time from a packet that was sent to the next one that got through, with none in between."""
+    """Longest time from a sent packet until the next packet that got through."""
     last_ns: int
-    """The same at the end, up to the last packet that was sent; 0 if that, or a later one, got through."""
+    """The same at the end, until the last sent packet; 0 if that packet, or a later one, got through."""
 
 
 def beside(rows: Sequence[DeviceRow], frames: Sequence[Frame], caller: str) -> list[DeviceRow]:
@@ -46,7 +46,7 @@ def beside(rows: Sequence[DeviceRow], frames: Sequence[Frame], caller: str) -> l
 
 
 def silences(frames: Sequence[Frame], caller: str) -> tuple[Silence | None, Silence | None]:
-    """From the caller and to the caller, an address; None where no speech was sent."""
+    """Silences from and to the caller, an address; None if no speech was sent."""
     sent = [*_speech(frame for frame in frames if not frame.delivered)]
     heard = [*_speech(frame._replace(delivered=False) for frame in frames if frame.delivered)]
     there = _silence(
@@ -79,6 +79,6 @@ def _silence(sent_ns: Sequence[int], heard_ns: Sequence[int]) -> Silence | None:
 
 
 def _unheard_ns(sent: Sequence[int], after_ns: float, until_ns: int) -> int:
-    """From the first packet that was sent after a time until another time; 0 if none was."""
+    """Time from the first packet sent after ``after_ns`` until ``until_ns``; 0 without such a packet."""
     first = bisect_right(sent, after_ns)
     return max(0, until_ns - sent[first]) if first < len(sent) else 0
