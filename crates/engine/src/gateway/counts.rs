@@ -20,14 +20,14 @@ macro_rules! counts {
 
 counts! {
     out_packets: "Encapsulated.",
-    out_not_ip: "Neither IPv4 nor IPv6, or truncated.",
+    out_not_ip: "Neither IPv4 nor IPv6, or cut short.",
     out_too_long: "They would exceed the outer interface's MTU.",
     out_exhausted: "There was no sequence number left.",
     out_queue_full: "The kernel had no room for them: the gateway is overloaded.",
     out_not_sent: "The outer interface did not take them.",
     out_rekeys: "Rekeyings, not packets: how often packets began to leave with another SPI and other keys.",
     in_packets: "Decapsulated.",
-    in_malformed: "Not IP packets, or fragments, or truncated.",
+    in_malformed: "Not IP packets, or fragments, or cut short.",
     in_foreign: "Not ESP of this association.",
     in_too_old: "Before the replay window.",
     in_replayed: "Received before.",
