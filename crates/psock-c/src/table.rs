@@ -2,7 +2,7 @@
 //!
 //! A descriptor of a parallel socket is one of the kernel's, which shows when to call, so that poll(2) and epoll(7)
 //! take it and fcntl(2) sets `O_NONBLOCK`. What belongs to it is found by its number, as long as the kernel has the
-//! same socket behind it: a program that calls close(2) instead of `psclose` gets `EBADF` afterwards, and never
+//! same socket behind it: a program that calls close(2) instead of `psclose` gets `EBADF` afterwards, never
 //! another socket.
 
 use std::collections::HashMap;
