@@ -14,7 +14,7 @@
 //! `Clocked`.
 //!
 //! A client that wants the server's packets ([`Wish`]) is told after `Done` what was recorded, and fetches it part by
-//! part. It requests several parts before the first one has come; the last part ends it, and the file is removed.
+//! part. It requests several parts before the first one has come; the last part ends it, and the file is gone.
 //!
 //! ```text
 //! client                    Fetch*
@@ -53,7 +53,7 @@ pub use proof::{prove, prove_errand, verify, verify_errand};
 pub use record::{Record, Wish};
 pub use request::Request;
 
-/// Length of SHA-256: a nonce, or what identifies hosts.
+/// A SHA-256 digest: a nonce, or the identity of a host.
 pub type Digest = [u8; 32];
 
 /// HMAC-SHA256 of the token over the nonce and the request.
