@@ -66,7 +66,7 @@ impl Proxy {
         self.door.house.ended()
     }
 
-    /// Peers that connected without success since the last call.
+    /// A peer that connected without success since the last call.
     #[must_use]
     pub fn stranger(&self) -> Option<Stranger> {
         self.listener.stranger()

@@ -213,7 +213,7 @@ impl Supervisor {
             Ok(Some((socket, given, relay))) => self.redirect(&socket, given, relay),
             Ok(None) => Answer::GoesOn,
             Err(e) => match e.raw_os_error() {
-                // It would bypass the relay unnoticed; this is the error of connect(2) when a host runs out of something.
+                // It would bypass the relay unnoticed; this is connect(2)'s error when a host runs out of something.
                 Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Answer::Returns(libc::EAGAIN),
                 Some(libc::EPERM | libc::EACCES) => {
                     self.watch.add(call.pid);

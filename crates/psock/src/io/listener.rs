@@ -172,7 +172,7 @@ impl Listener {
         queue.show();
     }
 
-    /// Peers that connected without success since the last call; at most 64 are kept.
+    /// A peer that connected without success since the last call; at most 64 are kept.
     #[must_use]
     pub fn stranger(&self) -> Option<Stranger> {
         lock(&self.house.queue).stories.pop_front()

@@ -1,7 +1,7 @@
 //! The CPU on which connections are sampled.
 //!
 //! The kernel reads a connection's state under its lock (`tcp_get_info`). A program that sends without pause
-//! holds the lock nearly always. A thread that waits for it on another CPU is woken at each release, too
+//! holds the lock nearly always. A thread that waits for it on another CPU is woken at each release, but too
 //! late: tens of switches for one sample, at the expense of both. On the program's own CPU the wait ends with its
 //! next system call. The kernel does not report which CPU that is, but the switches show it.
 
