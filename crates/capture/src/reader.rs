@@ -181,8 +181,8 @@ impl<R: Read> Capture<R> {
         self.compression
     }
 
-    /// Interfaces described so far, section by section, and what is known about them; for a file with thousands
-    /// has the first ones here.
+    /// Interfaces described so far, section by section, and what is known about them; of a file with thousands,
+    /// only the first ones.
     pub fn interfaces(&self) -> &[Interface] {
         match &self.parser {
             Parser::Pcap(parser) => std::slice::from_ref(&parser.interface),
