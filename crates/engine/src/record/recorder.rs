@@ -208,8 +208,7 @@ impl Threads {
         self.board.stop.store(true, Ordering::Relaxed);
         let (ring, written) = (self.drain.join(), self.disk.join());
         if ring.is_err() || written.is_err() {
-            self.board
-                .set_failure("the recorder failed; this is a bug in Weir: please report it".to_owned());
+            self.board.set_failure("the recorder failed; this is a bug in Weir: please report it".to_owned());
         }
         let mut summary = Summary { progress: self.board.progress(), ..Summary::default() };
         if let Ok(gaps) = ring {

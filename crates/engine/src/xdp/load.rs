@@ -114,9 +114,7 @@ impl Object {
         let mut devices = self.bpf.map_mut(map).ok_or(missing).and_then(|found| {
             DevMap::try_from(found).map_err(|source| XdpError::map("open the map of devices")(source.into()))
         })?;
-        devices
-            .set(index, ifindex, None, 0)
-            .map_err(XdpError::map("add an interface to the map of devices"))
+        devices.set(index, ifindex, None, 0).map_err(XdpError::map("add an interface to the map of devices"))
     }
 
     /// Puts an `AF_XDP` socket into a map of sockets, for the queue that it is bound to.
