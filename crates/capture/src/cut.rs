@@ -109,8 +109,8 @@ impl<W: Write> Cut<W> {
     }
 
     /// Appends those packets of `capture` that lie in the span and are wanted.
+    ///
     /// Losses that the capture reports are kept; packets that were not wanted are not losses.
-    /// Losses that the capture tells of are kept; that packets were not wanted is no loss.
     ///
     /// # Errors
     /// [`CutError`].

@@ -29,8 +29,8 @@ pub struct Sockets {
 
 impl Sockets {
     /// Between two addresses, at both of them with the same UDP port; in the calling thread's namespace.
+    ///
     /// `with_checksum`: for packets that are sent. ESP has its own (RFC 3948, 2.1).
-    /// `with_checksum`: of the packets that are sent. ESP has its own (RFC 3948, 2.1).
     pub fn open(here: Ipv4Addr, there: Ipv4Addr, udp_port: u16, with_checksum: bool) -> io::Result<Self> {
         let socket = UdpSocket::bind(SocketAddrV4::new(here, udp_port))?;
         socket.connect(SocketAddrV4::new(there, udp_port))?;

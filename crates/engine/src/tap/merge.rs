@@ -74,8 +74,8 @@ impl Merge {
     /// The next frame of all rings that was stamped before `horizon_ns`, of those that were there at the
     /// last `refresh`.
     ///
+    /// # Errors
     /// `InvalidData` if a record is invalid.
-    /// `InvalidData` where a record is none.
     pub fn next(&mut self, horizon_ns: u64) -> io::Result<Option<Item>> {
         let (index, until_ns) = match self.current {
             Some(current) => current,

@@ -55,8 +55,8 @@ impl Decoder {
 
     /// The next whole message, or `None` until more bytes have come.
     ///
+    /// # Errors
     /// [`ProtocolError`]; nothing that follows can be decoded then.
-    /// [`ProtocolError`]; nothing that follows makes sense then.
     pub fn next_message(&mut self) -> Result<Option<Message>, ProtocolError> {
         let Some(head) = self.bytes.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let [kind, a, b, c, len @ ..] = *head;
