@@ -1,4 +1,4 @@
-//! Numbers of IAX2 frames, which have none (RFC 5456 section 8.1.2): derived from their times, if these are those
+//! Numbers of IAX2 frames, which have none (RFC 5456 section 8.1.2): derived from their times, if these are those of
 //! the speech.
 
 use super::{Row, iax2};
