@@ -13,7 +13,7 @@ pub fn compile(name: &str, made: &str, option: &str) {
     let source = bpf.join(format!("{name}.bpf.c"));
     // The headers of the build machine's architecture: asm/types.h lives there on Debian.
     let arch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-    // There, stores are seen in their order; elsewhere the programs have to see to it.
+    // There, stores become visible in order; elsewhere the programs have to ensure it.
     let order = match std::env::consts::ARCH {
         "x86_64" => "-DWEIR_TOTAL_STORE_ORDER",
         _ => "-UWEIR_TOTAL_STORE_ORDER",

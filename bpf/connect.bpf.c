@@ -25,7 +25,7 @@ const volatile struct weir_connect_rule connect_rules[WEIR_CONNECT_RULES] = {};
 #define MAPPED bpf_htonl(0xffff)
 #define LOOPBACK bpf_htonl(0x7f000001)
 
-/* Where the connection of a socket was to go; it goes with the socket. */
+/* The intended destination of a socket's connection; it is freed with the socket. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -60,14 +60,17 @@ static __always_inline int is_redirected(const struct weir_end *to)
 	return 0;
 }
 
-/* Whether the connection goes to the relay at relay_port (0: there is none): 1, 0, or -1 where that cannot be noted. */
+/*
+ * Whether the connection goes to the relay at relay_port (0: there is none): 1, 0, or -1 if that cannot be
+ * recorded.
+ */
 static __always_inline int redirect(struct bpf_sock_addr *ctx, const struct weir_end *to, __u32 relay_port)
 {
 	struct weir_end *kept;
 
 	if (ctx->type != SOCK_STREAM || ctx->protocol != IPPROTO_TCP)
 		return 0;
-	/* In another namespace, nobody listens at this port. */
+	/* In another namespace, nothing listens at this port. */
 	if (!relay_port || bpf_get_netns_cookie(ctx) != connect_netns || !is_redirected(to)) {
 		/* It may have been redirected before: after a failure or AF_UNSPEC, connect() can be called again. */
 		bpf_sk_storage_delete(&connect_sockets, ctx->sk);
@@ -114,7 +117,7 @@ int weir_connect6(struct bpf_sock_addr *ctx)
 	return redirected >= 0;
 }
 
-/* Its own end is known now, and its first segment is not sent yet. */
+/* The connection's own end is known now, and its first segment is not sent yet. */
 SEC("sockops")
 int weir_connecting(struct bpf_sock_ops *ctx)
 {
@@ -133,7 +136,7 @@ int weir_connecting(struct bpf_sock_ops *ctx)
 	if (ctx->family == AF_INET) {
 		from.address[2] = MAPPED;
 		from.address[3] = ctx->local_ip4;
-		/* Both branches as one load by a pointer would be refused: the context is read at fixed places. */
+		/* One load by a pointer for both branches would be refused: the context is read at fixed offsets. */
 		asm volatile("" ::: "memory");
 	} else {
 		from.address[0] = ctx->local_ip6[0];

@@ -16,9 +16,9 @@ struct weir_end {
 	__u32 port;       /* network byte order, in the lower 16 bits */
 };
 
-/* Which destinations are redirected: the first rule that fits says it. */
+/* Which destinations are redirected: the first rule that matches decides. */
 struct weir_connect_rule {
-	__u32 address[4]; /* network byte order, no bits outside of the mask */
+	__u32 address[4]; /* network byte order, no bits outside the mask */
 	__u32 mask[4];
 	__u32 first_port; /* host byte order */
 	__u32 last_port;

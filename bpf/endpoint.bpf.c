@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * The way into an endpoint that bypasses the system: IPv4 goes to the AF_XDP socket of the queue by which it
- * came, everything else, and all of it while there is no such socket, to the kernel.
+ * The way into an endpoint that bypasses the system: IPv4 goes to the AF_XDP socket of the queue on which it
+ * arrived; everything else goes to the kernel, as does all IPv4 while there is no such socket.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

@@ -15,7 +15,7 @@ static __always_inline int read_ends(struct sock *sk, struct tcp_sock *tp, struc
 {
 	unsigned short family = sk->__sk_common.skc_family;
 
-	/* Not skc_num: that is taken back before the connection closes. */
+	/* Not skc_num: that is reset before the connection closes. */
 	ends->port[0] = bpf_ntohs(tp->inet_conn.icsk_inet.inet_sport);
 	ends->port[1] = bpf_ntohs(sk->__sk_common.skc_dport);
 	if (family == IPV4) {

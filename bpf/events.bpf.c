@@ -19,20 +19,20 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Set before loading. Two ends that a connection must have, in either order; port 0 and no address are any. */
+/* Set before loading. The two ends of a connection, in either order; port 0 and no address match any. */
 const volatile __u32 events_netns = 0; /* its inode */
 const volatile __u32 events_port[2] = {};
 const volatile __u32 events_has_address[2] = {};
 const volatile __u32 events_address[8] = {}; /* four words for each end */
 
-SHARED_ARRAY(events_lost, __u64, 1); /* without room in the ring */
+SHARED_ARRAY(events_lost, __u64, 1); /* events that found no room in the ring */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 25);
 } events_ring SEC(".maps");
 
-/* Is this end of the connection the wanted one? */
+/* Whether this end of the connection is the wanted one. */
 static __always_inline int fits(const struct weir_event_ends *ends, int wanted, int end)
 {
 	if (events_port[wanted] && events_port[wanted] != ends->port[end])
@@ -88,7 +88,7 @@ static __always_inline void count_lost(void)
 		__sync_fetch_and_add(lost, 1);
 }
 
-/* An event that is to be filled in and submitted, or NULL. */
+/* An event to fill in and submit, or NULL. */
 static __always_inline struct weir_event *begin(struct sock *sk, __u8 kind)
 {
 	struct weir_event_ends ends = {};
@@ -134,7 +134,7 @@ int weir_state(__u64 *args)
 	struct sock *sk = (void *)args[0];
 	int before = args[1], after = args[2];
 
-	/* Listeners. Also the first state of what a listener accepts: neither its ends nor its cookie are its own. */
+	/* Listeners. Also the first state of what a listener accepts: its ends and its cookie are not its own yet. */
 	if (before == LISTEN || after == LISTEN)
 		return 0;
 
@@ -147,7 +147,7 @@ int weir_state(__u64 *args)
 	return submit(event);
 }
 
-/* (socket, segment): it came for an established connection. */
+/* (socket, segment): it arrived for an established connection. */
 SEC("tp_btf/tcp_probe")
 int weir_received(__u64 *args)
 {
@@ -180,7 +180,7 @@ static __always_inline int retransmitted(struct sock *sk, struct sk_buff *skb)
 	return submit(event);
 }
 
-/* (socket, segment, error): since Linux 6.15 also where the lower layers refused it. */
+/* (socket, segment, error): since Linux 6.15 also if the lower layers refused it. */
 SEC("tp_btf/tcp_retransmit_skb")
 int weir_again(__u64 *args)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * What happens to TCP connections, as the programs tell user space; crates/events/src/event.rs mirrors it byte
- * for byte.
+ * What happens to TCP connections, as the programs report it to user space; crates/events/src/event.rs mirrors it
+ * byte for byte.
  */
 #ifndef WEIR_EVENTS_H
 #define WEIR_EVENTS_H
@@ -9,7 +9,7 @@
 #include <linux/types.h>
 
 #define WEIR_EVENT_STATE 0         /* the state changes */
-#define WEIR_EVENT_RECEIVED 1      /* a segment came: segs_in counts it, all else is from before */
+#define WEIR_EVENT_RECEIVED 1      /* a segment arrived: segs_in counts it, all else is from before */
 #define WEIR_EVENT_RETRANSMITTED 2 /* a segment was sent again */
 
 /* IPv4 as IPv6 maps it; the local end first. */
@@ -18,7 +18,7 @@ struct weir_event_ends {
 	__u16 port[2];
 };
 
-/* The first bytes of struct tcp_info; what is not told is 0. */
+/* The first bytes of struct tcp_info; what is not reported is 0. */
 struct weir_event_info {
 	__u8 state;
 	__u8 ca_state;
@@ -60,17 +60,17 @@ struct weir_event_info {
 struct weir_event {
 	__u64 at_ns;         /* CLOCK_MONOTONIC */
 	__u64 cookie;
-	__u64 inode;         /* 0: no process has it yet, or any more */
+	__u64 inode;         /* 0: no process has it yet, or no longer */
 	struct weir_event_ends ends;
 	__u8 kind;
 	__u8 old_state;      /* of a change of state */
 	__u16 pad0;
-	__u32 seq;           /* of the segment, where there is one */
-	__u32 end_seq;       /* behind its last byte; SYN and FIN count */
-	__u32 ack_seq;       /* of a segment that came */
+	__u32 seq;           /* of the segment, if there is one */
+	__u32 end_seq;       /* after its last byte; SYN and FIN count */
+	__u32 ack_seq;       /* of a segment that arrived */
 	__u32 pad1;
 	struct weir_event_info info;
-	char congestion[16]; /* name of the congestion control, of a change of state; as long as there is none, empty */
+	char congestion[16]; /* name of the congestion control, of a change of state; empty while there is none */
 };
 
 _Static_assert(sizeof(struct weir_event_info) == 240, "info");

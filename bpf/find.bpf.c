@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * Where the kernel keeps the tasks with the given process numbers. Runs once over all tasks that there are
+ * Where the kernel keeps the tasks with the given process numbers. Runs once over all existing tasks
  * (a BPF iterator, Linux 5.8).
  */
 #include <linux/bpf.h>

@@ -4,13 +4,13 @@
  * (Linux 5.18); each run turns one page of the kernel's pool into the next packet of the
  * schedule and redirects it to the sending interface.
  *
- * Pages are recycled without being written again, and whatever the packet passed may have
- * changed them (TTL, MACs, NAT): every header byte is written anew each time. Bytes behind
+ * Pages are recycled without being written again, and devices on the packet's way may have
+ * changed them (TTL, MACs, NAT): every header byte is rewritten each time. Bytes after
  * the probe stay zero.
  *
  * Packets of calls (cfg->media) carry an application header and a body in front of the probe,
- * which is their last 18 bytes; body and probe lie elsewhere in each, so both are written anew
- * as well. They leave by one of two devices, which may be of different network namespaces.
+ * which is their last 18 bytes; body and probe are at a different place in each, so both are
+ * rewritten as well. They leave by one of two devices, possibly in different network namespaces.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
@@ -83,7 +83,7 @@ static __always_inline __u16 fold(__u64 sum)
 	return (__u16)sum;
 }
 
-/* Stores a word in place of another; what that adds to a one's complement sum (RFC 1624). */
+/* Replaces a word; returns what that adds to a one's complement sum (RFC 1624). */
 static __always_inline __u64 replace16(void *at, __u16 value)
 {
 	__u16 old = *(__u16 *)at;
@@ -100,7 +100,7 @@ static __always_inline __u64 replace32(void *at, __u32 value)
 	return (__u64)value + (__u32)~old;
 }
 
-/* Writes what varies in an application header; what the header adds to the checksum, or -1. */
+/* Writes what varies in an application header; returns what it adds to the checksum, or -1. */
 static __noinline long write_app(struct xdp_md *ctx, __u32 at, struct weir_media *media,
 				 struct weir_gen_flow *flow, __u32 seq)
 {
@@ -127,7 +127,7 @@ static __noinline long write_app(struct xdp_md *ctx, __u32 at, struct weir_media
 	return -1;
 }
 
-/* Writes a body; its checksum, or -1. */
+/* Writes a body; returns its checksum, or -1. */
 static __noinline long write_body(struct xdp_md *ctx, __u32 at, __u32 index)
 {
 	struct weir_body *body = bpf_map_lookup_elem(&gen_bodies, &index);
@@ -221,11 +221,11 @@ int weir_generate(struct xdp_md *ctx)
 		bpf_loop(1 << 17, until_due, &wait, 0);
 		now = wait.now_ns;
 		if (now < due)
-			return XDP_DROP; /* a long gap: give the CPU back, go on in the next run */
+			return XDP_DROP; /* a long gap: give the CPU back, continue in the next run */
 	}
 	late = now - due;
 	if (late > cfg->catch_up_ns) {
-		/* A burst that makes up for a stall at once would be a load that nobody asked for. */
+		/* A burst that makes up for a stall at once would be a load that was not requested. */
 		st->slipped_ns += late;
 		if (st->slipped_ns > cfg->slip_most_ns)
 			st->slipped_ns = cfg->slip_most_ns;
@@ -323,7 +323,7 @@ int weir_generate(struct xdp_md *ctx)
 
 	now = bpf_ktime_get_ns();
 	if (now >= cfg->record_end_ns && !cfg->media) {
-		/* Held up since it was due, until after the end: nobody would count it. */
+		/* Held up since it was due, until after the end: it would not be counted. */
 		st->next_ns = now;
 		return XDP_DROP;
 	}
@@ -358,7 +358,7 @@ int weir_generate(struct xdp_md *ctx)
 	if (impair) {
 		st->surplus += impair == WEIR_LOSE ? -1 : 1;
 		if (impair != WEIR_LOSE)
-			goto next; /* it was counted when it was sent first */
+			goto next; /* it was counted when first sent */
 	}
 	st->sent++;
 	flow->seq++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * Of the kernel's structs about TCP only what the programs read; where it lies is found when a program is loaded
+ * The fields of the kernel's TCP structs that the programs read; their offsets are found at load time
  * (CO-RE).
  */
 #ifndef WEIR_KERNEL_H

@@ -2,10 +2,10 @@
 /*
  * What the host did to the device while the sender sent, as the scheduler counts it: how long the
  * tasks that do the device's work had to wait for their CPU, and what the hypervisor took from the CPUs of
- * device and sender. The sender looks while it has to wait for the next departure anyway, so the device
+ * device and sender. The sender looks while it waits for the next departure anyway, so the device
  * pays nothing for it.
  *
- * It reads fields of the kernel's own structs, wherever the running kernel keeps them (CO-RE).
+ * It reads fields of the kernel's own structs, at the running kernel's offsets (CO-RE).
  */
 #ifndef WEIR_LOOK_H
 #define WEIR_LOOK_H
@@ -43,7 +43,7 @@ struct task_struct {
 	struct sched_info sched_info;
 } __attribute__((preserve_access_index));
 
-/* The run queue of a task, or NULL where the kernel does not tell. */
+/* The run queue of a task, or NULL if the kernel does not expose it. */
 static __always_inline struct rq *queue_of(struct task_struct *task)
 {
 	struct cfs_rq *cfs_rq = 0;

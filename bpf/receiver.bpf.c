@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * The receiver. Counts every probe where it arrives and drops it; all else goes on to the
- * kernel. Where calls are sent in both directions there is one at either end. State per flow is
+ * The receiver. Counts every probe where it arrives and drops it; everything else goes on to the
+ * kernel. If calls are sent in both directions, each end has a receiver. State per flow is
  * written by one CPU at a time (a flow's packets meet in one receive queue); what belongs to the whole
  * trial has a block per CPU, and all CPUs share one log.
  *
@@ -53,7 +53,7 @@ static __always_inline __u32 bucket(__u64 delay_ns)
 	return (octave + 1) * WEIR_HIST_SUB + ((delay_ns >> octave) & (WEIR_HIST_SUB - 1));
 }
 
-/* The probe inside the frame, or NULL; with `tail` at the end of what UDP says is its payload. */
+/* The probe inside the frame, or NULL; with `tail` at the end of the UDP payload. */
 static __always_inline struct probe *find_probe(void *data, void *end, __u32 skip, __u8 tail)
 {
 	__u32 at = sizeof(struct ethhdr);
@@ -124,7 +124,7 @@ static __always_inline struct probe *find_probe(void *data, void *end, __u32 ski
 
 enum verdict { NEW, LATE, SEEN };
 
-/* RFC 4737: reordered is what arrives with a sequence number below the next expected one. */
+/* RFC 4737: a packet is reordered if its sequence number is below the next expected one. */
 static __always_inline enum verdict place(struct weir_rx_flow *flow, __u32 seq)
 {
 	__u32 ahead = seq - flow->next_seq;
@@ -146,7 +146,7 @@ static __always_inline enum verdict place(struct weir_rx_flow *flow, __u32 seq)
 		flow->next_seq = seq + 1;
 		return NEW;
 	}
-	/* Older than the window: it cannot be told from a duplicate; reordering is what is certain. */
+	/* Older than the window, so it cannot be told from a duplicate; that it is reordered is certain. */
 	if (-ahead > WEIR_WINDOW_BITS)
 		return LATE;
 	if (*word & bit)

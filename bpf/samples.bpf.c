@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
  * TCP connections sampled at their own events: a segment comes, the program reads, a segment is sent again, the state
- * changes. In between, the kernel keeps of a connection what it has, except for what the program writes. So no timer
- * is needed: the first event at or after the time at which a sample is due tells what tcp_get_info() and its like
- * would have told just before. Any other event costs a look at the clock; one of a connection that nobody samples,
- * less.
+ * changes. In between, the kernel's numbers of a connection do not change, except for what the program writes. So
+ * no timer is needed: the first event at or after the time at which a sample is due shows what tcp_get_info()
+ * and its like would have shown just before. Any other event costs a look at the clock; one of a connection that
+ * is not sampled, less.
  *
  * The kernel has the socket locked wherever these programs run: they wait for no lock, and the numbers of one sample
  * belong together.
@@ -28,7 +28,7 @@ SHARED_ARRAY(samples_begun, __u64, 1);
 
 #define NEVER (~0ULL)
 
-/* By cookie, which a connection has from when it was listed for the first time, and which is given once. */
+/* By cookie, which a connection gets when it is first listed, and which is never reused. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, WEIR_SAMPLED);
@@ -79,7 +79,7 @@ static __always_inline __u8 options_of(struct tcp_sock *tp)
 	return options;
 }
 
-/* As tcp_get_info() does, the way there: what needs this kernel's HZ is left to user space. */
+/* As tcp_get_info() does: what needs this kernel's HZ is left to user space. */
 static __always_inline void fill_info(struct sock *sk, struct tcp_sock *tp, struct weir_sample *sample)
 {
 	struct inet_connection_sock *icsk = &tp->inet_conn;
@@ -186,7 +186,7 @@ static __always_inline void fill_queues(struct sock *sk, struct tcp_sock *tp, st
 	sample->wqueue = tp->write_seq - tp->snd_una;
 }
 
-/* Not inlined, so that an event at which nothing is due costs as little as it can. */
+/* Not inlined, so that an event at which nothing is due costs as little as possible. */
 static __noinline int take(struct sock *sk, struct weir_sampled *sampled, __u64 now_ns, __u32 kind)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
@@ -196,7 +196,7 @@ static __noinline int take(struct sock *sk, struct weir_sampled *sampled, __u64 
 	if (!tp || due_ns == NEVER)
 		return 0;
 	if (now_ns >= due_ns) {
-		/* The latest: nothing happened at those before. */
+		/* Only the latest: nothing happened at the earlier ones. */
 		due_ns += (now_ns - due_ns) / period_ns * period_ns;
 		sampled->due_ns = due_ns + period_ns;
 	} else {
@@ -240,7 +240,7 @@ static __always_inline int happens(struct sock *sk, __u32 kind)
 	return take(sk, sampled, now_ns, kind);
 }
 
-/* (socket, segment): it came for an established connection. */
+/* (socket, segment): it arrived for an established connection. */
 SEC("tp_btf/tcp_probe")
 int weir_comes(__u64 *args)
 {
@@ -261,7 +261,7 @@ int weir_repeats(__u64 *args)
 	return happens((void *)args[0], WEIR_SAMPLE_DUE);
 }
 
-/* Whoever looks for connections finds them from one of these two states on. */
+/* A search for connections finds them from one of these two states on. */
 static __always_inline void count_begun(struct sock *sk, int state)
 {
 	__u32 zero = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * Samples of TCP connections, as the programs tell user space; crates/events/src/sampling/record.rs mirrors them
- * byte for byte, and programs.rs beside it what user space tells the programs.
+ * Samples of TCP connections, as the programs report them to user space;
+ * crates/events/src/sampling/record.rs mirrors them byte for byte, and programs.rs what user space tells
+ * the programs.
  */
 #ifndef WEIR_SAMPLES_H
 #define WEIR_SAMPLES_H
@@ -11,10 +12,10 @@
 #define WEIR_SAMPLE_DUE 0  /* at the first event at or after its time */
 #define WEIR_SAMPLE_LAST 1 /* the connection ends */
 
-/* Connections that are sampled. */
+/* Most connections that are sampled. */
 #define WEIR_SAMPLED 1024
 
-/* A connection that is sampled. User space enters it, the programs keep it. */
+/* A connection that is sampled. User space adds it, the programs update it. */
 struct weir_sampled {
 	__u64 due_ns; /* when its next sample is due, CLOCK_MONOTONIC */
 	__u64 missed; /* samples that found no room in the ring */
@@ -22,7 +23,7 @@ struct weir_sampled {
 	__u32 pad;
 };
 
-/* struct tcp_info. What user space converts is in jiffies; what is not told is 0. */
+/* struct tcp_info. What user space converts is in jiffies; what is not reported is 0. */
 struct weir_sample_info {
 	__u8 state;
 	__u8 ca_state;
@@ -33,16 +34,16 @@ struct weir_sample_info {
 	__u8 wscale;
 	__u8 flags;
 	__u32 rto;            /* jiffies */
-	__u32 ato;            /* not told */
+	__u32 ato;            /* not reported */
 	__u32 snd_mss;
 	__u32 rcv_mss;
 	__u32 unacked;
 	__u32 sacked;
 	__u32 lost;
 	__u32 retrans;
-	__u32 fackets;        /* 0, as the kernel says */
+	__u32 fackets;        /* 0, as in the kernel */
 	__u32 last_data_sent; /* jiffies */
-	__u32 last_ack_sent;  /* 0, as the kernel says */
+	__u32 last_ack_sent;  /* 0, as in the kernel */
 	__u32 last_data_recv; /* jiffies */
 	__u32 last_ack_recv;  /* jiffies */
 	__u32 pmtu;
@@ -84,13 +85,13 @@ struct weir_sample_info {
 	__u32 received_ce;
 	__u32 delivered_ecn_bytes[3];
 	__u32 received_ecn_bytes[3];
-	__u32 accecn;         /* not told */
+	__u32 accecn;         /* not reported */
 };
 
 struct weir_sample {
-	__u64 due_ns;           /* when it was due; 0: it was not, but is the last */
+	__u64 due_ns;           /* when it was due; 0: it was not due, but is the last one */
 	__u64 at_ns;            /* when it was taken; both by CLOCK_MONOTONIC */
-	__u64 missed;           /* as of struct weir_sampled */
+	__u64 missed;           /* as in struct weir_sampled */
 	__u32 number;
 	__u32 kind;
 	struct weir_sample_info info;

@@ -2,10 +2,10 @@
 /*
  * The tap. A program on either interface of a link redirects every frame to the other one and
  * copies it into a ring of the CPU that it runs on: one for a recorder, one for the mirror. Nothing
- * here waits: where a ring is full the frame goes on without a copy, and the next copy tells of it.
+ * here waits: if a ring is full, the frame goes on without a copy, and the next copy reports it.
  *
  * What became of a redirected frame is known only when the queue to the other interface is
- * flushed; the kernel's tracepoints tell, once per flush.
+ * flushed; the kernel's tracepoints report it, once per flush.
  *
  * XDP runs with bottom halves off, so a CPU's ring has one writer.
  */
@@ -17,13 +17,13 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Set before loading: the verifier leaves out what is not wanted. */
+/* Set before loading: the verifier leaves out what is not used. */
 const volatile __u32 tap_recording = 0;
 const volatile __u32 tap_mirroring = 0;
 const volatile __u32 tap_chunks = 1; /* per CPU, a power of two */
 const volatile __u32 tap_mirror_chunks = 1;
 const volatile __u32 tap_snap = 0; /* 1 to WEIR_TAP_MAX_BYTES */
-const volatile __u32 tap_link_first = 1; /* copy less where the link has no time left */
+const volatile __u32 tap_link_first = 1; /* copy less if the link has no time left */
 const volatile __u32 tap_ifindex[3] = {}; /* A, B, mirror; in the namespace of this inode: */
 const volatile __u32 tap_netns = 0;
 
@@ -53,7 +53,7 @@ struct {
 
 #define MIRROR 2
 
-/* Everything written before is seen by whoever sees the new value. */
+/* A reader that sees the new value also sees everything written before. */
 static __always_inline void publish(__u64 *at, __u64 value)
 {
 #ifdef WEIR_TOTAL_STORE_ORDER
@@ -83,7 +83,7 @@ static __always_inline __u64 stamp(struct weir_tap_counts *counts)
 	return now;
 }
 
-/* Copies a frame; 0, or -1 where there is no room. */
+/* Copies a frame; returns 0, or -1 if there is no room. */
 static __always_inline int copy(struct xdp_md *ctx, struct weir_tap_counts *counts,
 				struct weir_tap_ring *ring, void *memory, __u32 chunks, __u32 cpu,
 				__u32 side, __u32 length, __u32 snap, __u64 time_ns)
@@ -134,7 +134,7 @@ static __always_inline int bridge(struct xdp_md *ctx, void *ports, __u32 side, _
 	struct weir_tap_counts *counts = bpf_map_lookup_elem(&tap_counts, &cpu);
 
 	if (!counts)
-		return XDP_ABORTED; /* cannot be: there is one for each CPU that may come to be */
+		return XDP_ABORTED; /* cannot happen: there is one for each possible CPU */
 
 	struct weir_tap_count *count = &counts->side[side];
 
@@ -222,7 +222,7 @@ int weir_tap_b_frags(struct xdp_md *ctx)
 
 /*
  * The mirror. Run on live frames like the generator, whose pages keep what they held before: every
- * byte is written anew.
+ * byte is rewritten.
  */
 SEC("xdp")
 int weir_tap_send(struct xdp_md *ctx)
@@ -258,7 +258,7 @@ int weir_tap_send(struct xdp_md *ctx)
 	return bpf_redirect_map(&tap_ports, MIRROR, XDP_DROP);
 }
 
-/* Of the kernel's structs only what is read; where it lies is found when the program is loaded. */
+/* The fields of the kernel's structs that are read; their offsets are found when the program is loaded. */
 #define KERNEL __attribute__((preserve_access_index))
 
 struct ns_common {

@@ -22,12 +22,13 @@ struct weir_tap_record {
 	__u64 time_ns;       /* CLOCK_MONOTONIC, at the bridge */
 	__u32 length;        /* of the frame */
 	__u32 captured;      /* bytes that follow */
-	__u32 lost;          /* of this side, without room on this CPU since the last; not beyond 2^32 - 1 */
-	__u32 side;          /* where it came in: 0 A, 1 B */
+	__u32 lost;          /* of this side, without room on this CPU, since the last record; at most 2^32 - 1 */
+	__u32 side;          /* side where it came in: 0 A, 1 B */
 };
 
 /*
- * So many full flushes in a row, without a pause of so many ns between them, mean that frames come faster than they leave: each flush is of 16 frames
+ * This many full flushes in a row, without a pause of so many ns between them, mean that frames come faster
+ * than they leave: each flush is of 16 frames
  * (DEV_MAP_BULK_SIZE in the kernel), and 32 of them are twice what the queue of a veth holds.
  */
 #define WEIR_TAP_FLUSH 16
@@ -41,15 +42,15 @@ struct weir_tap_chunk {
 	__u8 bytes[WEIR_TAP_CHUNK + WEIR_TAP_SLACK];
 };
 
-/* Each side of a ring writes into cache lines of its own. */
+/* Each side of a ring writes into its own cache lines. */
 struct weir_tap_ring {
-	__u64 head;          /* everything before it is there to be read */
+	__u64 head;          /* everything before it can be read */
 	__u64 pad0[7];
 	__u64 tail;          /* everything before it has been read */
-	__u64 told[2];       /* losses per side that the frames before the tail told of */
+	__u64 told[2];       /* losses per side that frames before the tail reported */
 	__u64 pad1[5];
 	__u64 tail_seen;     /* the producer's copy */
-	__u32 lost[2];       /* to be told in the next record */
+	__u32 lost[2];       /* to be reported in the next record */
 	__u64 pad2[6];
 };
 
@@ -62,8 +63,8 @@ struct weir_tap_count {
 	__u64 not_copied;
 	__u64 mirrored;      /* into the ring of the mirror */
 	__u64 not_mirrored;
-	__u64 cut;           /* of those copied: to WEIR_TAP_PRESSED_BYTES, for the link's sake */
-	__u64 spared;        /* of those not mirrored: for the link's sake */
+	__u64 cut;           /* of those copied: to WEIR_TAP_PRESSED_BYTES, to spare the link */
+	__u64 spared;        /* of those not mirrored: to spare the link */
 };
 
 /* One per CPU. */
@@ -71,7 +72,7 @@ struct weir_tap_counts {
 	struct weir_tap_count side[2];
 	__u64 mirror_sent;
 	__u64 stamp_ns;      /* of the frames that leave together, 0: none yet */
-	__s32 error[3];      /* why A, B, the mirror refused frames the last time */
+	__s32 error[3];      /* why A, B and the mirror last refused frames */
 	__u32 pressed[2];    /* full flushes in a row of what came in at A, B */
 	__u32 pad0;
 	__u64 flushed_ns;    /* end of the last full flush */
@@ -87,10 +88,10 @@ struct weir_tap_info {
 	char name[2][16];
 	__u8 mac[2][6];
 	__u32 pad;
-	__u32 ports[2];      /* the numbers by which the kernel knows tap_ports and tap_long_ports */
+	__u32 ports[2];      /* the kernel's ids of tap_ports and tap_long_ports */
 };
 
-/* The mirror's next frames, in their order. */
+/* The mirror's next frames, in order. */
 struct weir_tap_job {
 	__u32 chunk;
 	__u32 at;

@@ -19,7 +19,7 @@
 #define WEIR_RECOVERY_SHIFT 4
 
 #define WEIR_MAX_PHASES 256
-/* So many tasks of the device are looked at. */
+/* Most tasks of the device that are watched. */
 #define WEIR_WATCHED 4
 #define WEIR_NEXT_FLOW 0xffffffffU
 
@@ -34,7 +34,7 @@
 #define WEIR_IAX2_META 3
 #define WEIR_RAW 4
 
-/* As impairment: numbered and counted, but not sent. Less: sent again, so many numbers back. */
+/* Impairment: numbered and counted, but not sent. Smaller values: sent again, this many numbers back. */
 #define WEIR_LOSE 0xff
 
 /* Delay histogram: exact below 128 ns, then 128 buckets an octave (at most 0.79 % wide) up to 17 s. */
@@ -50,7 +50,7 @@ struct weir_gen_config {
 	__u64 start_ns;
 	__u64 record_start_ns;
 	__u64 record_end_ns;
-	__u64 catch_up_ns;   /* lateness up to here is made up for at once; beyond it, bit by bit */
+	__u64 catch_up_ns;   /* lateness up to this is made up for at once; beyond it, bit by bit */
 	__u32 n_phases;
 	__u32 n_flows;
 	__u32 tx_ifindex;
@@ -64,7 +64,7 @@ struct weir_gen_config {
 	__u8 l4;             /* 17 or 6 */
 	__u8 skip;           /* bytes between the L4 header and the probe */
 	__u8 media;          /* packets of calls: gen_media counts, the probe is what comes last */
-	__u8 watched;        /* tasks in gen_tasks; 0: nobody is looked at */
+	__u8 watched;        /* tasks in gen_tasks; 0: none is watched */
 	__u32 slip_most_ns;  /* a sender further behind than this moves its schedule */
 };
 
@@ -83,7 +83,7 @@ struct weir_entry {
 	__u32 body;          /* media only: what lies between the headers and the probe */
 };
 
-/* What else there is to know of an entry that is a packet of a call. */
+/* Further data of an entry that is a packet of a call. */
 struct weir_media {
 	__u32 stamp;         /* added to the time stamp in the flow's application header */
 	__u8 kind;           /* WEIR_RTP ... WEIR_RAW */
@@ -104,9 +104,9 @@ struct weir_slot {
 };
 
 struct weir_gen_flow {
-	__u8 header[WEIR_HEADER_MAX]; /* lengths and checksums zero; the application header behind */
+	__u8 header[WEIR_HEADER_MAX]; /* lengths and checksums zero; the application header follows */
 	__u32 l4_sum;        /* one's complement sum of pseudo header and L4 header */
-	__u32 ip_sum;        /* the same of the IPv4 header */
+	__u32 ip_sum;        /* the same for the IPv4 header */
 	__u32 seq;
 	__u32 first_seq;     /* media only: of the first recorded packet */
 	__u64 sent;          /* recorded packets only */
@@ -122,7 +122,7 @@ struct weir_gen_state {
 	__u64 sent_recorded;
 	__u64 late_sum_ns;
 	__u64 late_max_ns;
-	__u64 slipped_ns;    /* behind the schedule, not made up for yet */
+	__u64 slipped_ns;    /* lateness not made up for yet */
 	__u64 first_ns;
 	__u64 last_ns;
 	__u32 next_frac;
@@ -140,7 +140,7 @@ struct weir_gen_bin {
 	__u64 late_max_ns;
 };
 
-/* What a task that does the device's work had had by then, of its CPU and of waiting for it. */
+/* CPU time and waiting time of one of the device's tasks so far. */
 struct weir_task_time {
 	__u64 ran_ns;
 	__u64 waited_ns;
@@ -154,7 +154,7 @@ struct weir_look {
 	__u64 at_ns;         /* 0: no packet departed in that bin */
 	__u64 sender_stolen_ns;
 	__u64 device_stolen_ns;
-	__u64 device_clock_ns; /* stolen time is known up to here, by the scheduler's clock */
+	__u64 device_clock_ns; /* stolen time is known up to this time of the scheduler's clock */
 	struct weir_task_time tasks[WEIR_WATCHED];
 };
 
@@ -167,13 +167,13 @@ struct weir_rx_config {
 	__u16 magic;
 	__u8 skip;
 	__u8 armed;
-	__u8 tail;           /* the probe is the last of the UDP payload, and skip means nothing */
+	__u8 tail;           /* the probe ends the UDP payload; skip is not used */
 	__u8 log;            /* every recorded arrival goes into rx_log */
 	__u8 pad[2];
-	__u32 windowed;      /* every bin has a histogram of its own */
+	__u32 windowed;      /* every bin has its own histogram */
 };
 
-/* A recorded probe that arrived; copies have one each. */
+/* A recorded probe that arrived; one for each copy, too. */
 struct weir_arrival {
 	__u32 flow;
 	__u32 seq;
@@ -205,7 +205,7 @@ struct weir_rx_totals {
 	__u64 first_arrival_ns;
 	__u64 last_arrival_ns;
 	__u64 longest_gap_ns;
-	__u64 last_probe_ns; /* arrival of the last probe of any kind: tells when the line is quiet */
+	__u64 last_probe_ns; /* arrival of the last probe of any kind: shows when the line is quiet */
 	__u64 pad[2];
 };
 

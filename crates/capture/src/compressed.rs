@@ -9,7 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 /// MiB at most.
 const MAX_WINDOW_LOG: u32 = 27;
 
-/// What a file is wrapped in.
+/// The compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// Nothing.
@@ -21,7 +21,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Told by the first bytes of a file.
+    /// Determined from the first bytes of a file.
     #[must_use]
     pub fn of(head: &[u8]) -> Self {
         match head {
@@ -32,13 +32,13 @@ impl Compression {
         }
     }
 
-    /// `source` without its wrapping.
+    /// `source`, decompressed.
     pub(crate) fn reader<'a>(self, source: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
         Ok(match self {
             Self::None => Box::new(source),
             Self::Gzip => Box::new(MultiGzDecoder::new(BufReader::with_capacity(64 << 10, source))),
             Self::Zstd => {
-                // Frames that follow each other, and those to be skipped, are its business too.
+                // The decoder also handles consecutive frames, and those to be skipped.
                 let mut decoder = zstd::stream::read::Decoder::new(source)?;
                 decoder.window_log_max(MAX_WINDOW_LOG)?;
                 Box::new(decoder)

@@ -1,4 +1,4 @@
-//! Packets of captures chosen and written as one pcapng file.
+//! Selected packets of captures, written as one pcapng file.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -28,7 +28,7 @@ pub struct Span {
     pub from_ns: Option<i64>,
     /// First time beyond.
     pub to_ns: Option<i64>,
-    /// Do times count from the first packet of all, or from 1970?
+    /// Whether times count from the first packet of all rather than from 1970.
     pub relative: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Counts {
     pub last_ns: Option<i64>,
     /// Interfaces in the new file.
     pub interfaces: u32,
-    /// Does a capture end inside a packet?
+    /// Whether a capture ends inside a packet.
     pub cut_short: bool,
 }
 
@@ -92,7 +92,7 @@ pub struct Cut<W> {
 }
 
 impl<W: Write> Cut<W> {
-    /// Begins a file that holds packets of `span`.
+    /// Begins a file for packets of `span`.
     pub fn new(out: W, span: Span, section: &write::Section) -> Self {
         let mut buffer = Vec::new();
         write::section(&mut buffer, section);
@@ -110,7 +110,7 @@ impl<W: Write> Cut<W> {
 
     /// Appends those packets of `capture` that lie in the span and are wanted.
     ///
-    /// Losses that the capture tells of are kept; that packets were not wanted is no loss.
+    /// Losses that the capture reports are kept; packets that were not wanted are not losses.
     ///
     /// # Errors
     /// [`CutError`].
@@ -146,7 +146,7 @@ impl<W: Write> Cut<W> {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the rest.
     ///
     /// # Errors
     /// [`CutError::Write`].
@@ -157,7 +157,7 @@ impl<W: Write> Cut<W> {
     }
 
     fn take<R: Read>(&mut self, capture: &Capture<R>, head: &Head, wanted: bool) -> Result<(), CutError> {
-        // Of several with this number the last one is that of the section that is being read.
+        // If several have this number, the last one belongs to the section that is being read.
         let told = capture.interfaces().iter().rev().find(|each| each.id == head.interface);
         let section = told.map_or(u32::MAX, |each| each.section);
         let known = self.known.entry((self.captures, section, head.interface, head.link)).or_default();

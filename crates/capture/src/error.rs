@@ -13,7 +13,7 @@ pub enum CaptureError {
         /// Bytes there are.
         bytes: usize,
     },
-    /// The first bytes are those of no format known here.
+    /// The first bytes are not those of a known format.
     #[error(
         "neither pcap nor pcapng: it begins with {:02x} {:02x} {:02x} {:02x}",
         found[0], found[1], found[2], found[3]
@@ -22,7 +22,7 @@ pub enum CaptureError {
         /// The first bytes.
         found: [u8; 4],
     },
-    /// A record or block whose length cannot be.
+    /// A record or block with an impossible length.
     #[error("damaged at offset {offset}: {what} of {bytes} bytes")]
     Length {
         /// Where it begins.
@@ -42,7 +42,7 @@ pub enum CaptureError {
         /// Interfaces there are.
         known: usize,
     },
-    /// An interface whose time stamps have a resolution beyond all use.
+    /// An interface whose time stamps have an unusable resolution.
     #[error("damaged at offset {offset}: time stamps of resolution {resolution:#04x}")]
     Clock {
         /// Where the block begins.
@@ -50,16 +50,16 @@ pub enum CaptureError {
         /// The value of `if_tsresol`.
         resolution: u8,
     },
-    /// A section whose byte order cannot be told.
+    /// A section whose byte order cannot be determined.
     #[error("damaged at offset {offset}: a section without its byte-order mark")]
     ByteOrder {
         /// Where the section begins.
         offset: u64,
     },
-    /// Reading failed, or what was compressed is damaged.
+    /// Reading failed, or the compressed data is damaged.
     #[error("reading failed at offset {offset}")]
     Read {
-        /// What had been read until then.
+        /// Bytes read until then.
         offset: u64,
         /// Why.
         source: io::Error,

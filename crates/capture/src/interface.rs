@@ -1,4 +1,4 @@
-//! What a file says of the interfaces it was captured at.
+//! What a file says about the interfaces of the capture.
 
 use super::LinkType;
 
@@ -9,9 +9,9 @@ pub struct Interface {
     pub section: u32,
     /// Number within its section.
     pub id: u32,
-    /// Name, as of `ip link`; empty where the file has none, cut after 255 bytes.
+    /// Name, as in `ip link`; empty if the file has none, cut after 255 bytes.
     pub name: String,
-    /// What its owner says about it.
+    /// Its description.
     pub description: String,
     /// Filter that was in force.
     pub filter: String,
@@ -21,18 +21,18 @@ pub struct Interface {
     pub snap_bytes: u32,
     /// Packets read until now.
     pub packets: u64,
-    /// Packets lost according to what stands with packets (`epb_dropcount`).
+    /// Packets lost according to the packets themselves (`epb_dropcount`).
     pub lost_between: u64,
-    /// Last word of the statistics of this interface.
+    /// The last statistics of this interface.
     pub statistics: Statistics,
 }
 
-/// Counters of an interface (pcapng's Interface Statistics Block); None where the file does not tell.
+/// Counters of an interface (pcapng's Interface Statistics Block); `None` if the file does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Packets that the interface received (`isb_ifrecv`).
     pub received: Option<u64>,
-    /// Packets that the interface dropped for want of resources (`isb_ifdrop`).
+    /// Packets that the interface dropped for lack of resources (`isb_ifdrop`).
     pub dropped: Option<u64>,
     /// Packets that the filter let through (`isb_filteraccept`).
     pub accepted: Option<u64>,
@@ -43,7 +43,7 @@ pub struct Statistics {
 }
 
 impl Interface {
-    /// Packets that the capture misses: by the statistics if there are any, else by what stands with packets.
+    /// Packets that the capture misses: by the statistics if there are any, otherwise by the packets themselves.
     #[must_use]
     pub fn lost(&self) -> u64 {
         let Statistics { dropped, dropped_by_system, .. } = self.statistics;
@@ -57,7 +57,7 @@ impl Interface {
 /// Longest text that is kept of an option.
 const MAX_TEXT_BYTES: usize = 255;
 
-/// The text of an option; what is no UTF-8 is replaced.
+/// The text of an option; invalid UTF-8 is replaced.
 pub fn text(value: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(&value[..value.len().min(MAX_TEXT_BYTES)]).into_owned();
     text.truncate(text.find('\0').unwrap_or(text.len()));

@@ -1,6 +1,6 @@
 //! Capture files as a stream of packets: pcap and pcapng, bare or compressed.
 //!
-//! The parsers ([`pcap`], [`pcapng`]) look at a slice and say what is in front, or how much more they
+//! The parsers ([`pcap`], [`pcapng`]) look at a slice and return what is at its front, or how much more they
 //! need; [`Capture`] fills the slice from any [`Read`](std::io::Read). It holds one record at a time.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
@@ -24,7 +24,7 @@ pub use filter::{Filter, FilterError, Instruction};
 pub use interface::{Interface, Statistics};
 pub use reader::{Capture, open};
 
-/// Longest record that is believed; libpcap's own limit (MAXIMUM_SNAPLEN) is 256 KiB, USB captures have more.
+/// Longest record that is accepted; libpcap's own limit (MAXIMUM_SNAPLEN) is 256 KiB, USB captures have more.
 pub const MAX_RECORD_BYTES: usize = 16 << 20;
 
 /// Times lie within this many ns of 1970 (the years 1824 to 2116), so that differences of them fit into i64.
@@ -37,7 +37,7 @@ pub struct LinkType(pub u16);
 /// Which way a packet went, seen from the interface that captured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// The file does not tell.
+    /// The file does not say.
     #[default]
     Unknown,
     /// It came in.
@@ -51,22 +51,22 @@ pub enum Direction {
 pub struct Packet<'a> {
     /// Time of capture, ns since 1970; less than [`MAX_TIME_NS`] from there.
     pub time_ns: i64,
-    /// What `data` begins with.
+    /// The link type of `data`.
     pub link: LinkType,
     /// Interface within its section of a pcapng file, number of the interface in modified pcap, 0 in pcap.
     pub interface: u32,
     /// Which way it went.
     pub direction: Direction,
-    /// Length on the link; more than `data` has where the capture cut it short.
+    /// Length on the link; more than `data` has if the capture cut it short.
     pub original_len: u32,
-    /// Packets that were lost between the one before of this interface and this one, where the file tells.
+    /// Packets lost between the previous one of this interface and this one, if the file says so.
     pub lost_before: u64,
     /// What was captured.
     pub data: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// A packet captured whole, of which nothing else is known.
+    /// A completely captured packet of which nothing else is known.
     #[must_use]
     pub const fn new(time_ns: i64, link: LinkType, data: &'a [u8]) -> Self {
         Self {
@@ -104,21 +104,21 @@ pub(crate) struct Record {
     pub used: usize,
 }
 
-/// What lies in front.
+/// What is at the front.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A packet.
     Packet(Record),
     /// Something else of `used` bytes.
     Skip { used: usize },
-    /// A block that says nothing here, and need not be in the slice: `used` bytes, of which the last four
+    /// A block that is not needed here, and need not be in the slice: `used` bytes, of which the last four
     /// repeat its `length`.
     Foreign { used: usize, length: u32 },
     /// A packet without a time, in such a block.
     Timeless { used: usize, length: u32 },
     /// A packet with a time beyond [`MAX_TIME_NS`], in such a block.
     Misdated { used: usize, length: u32 },
-    /// This many bytes must be there to tell.
+    /// This many bytes are needed to decide.
     More { needed: usize },
 }
 

@@ -1,4 +1,4 @@
-//! Numbers of a file, whose byte order the file tells.
+//! Numbers of a file, in the byte order of the file.
 
 /// Byte order of a file's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,13 +17,13 @@ const MODIFIED: u32 = 0xa1b2_cd34;
 /// Packet type in a modified record: "outgoing", as in `linux/if_packet.h`.
 const PACKET_OUTGOING: u8 = 4;
 
-/// Where a record has the lengths of its packet. Before version 2.4 they stood the other way round, in files of
-/// 2.3 in some, as libpcap's `sf-pcap.c` knows.
+/// Where a record has the lengths of its packet. Before version 2.4 they were the other way round; in files of
+/// 2.3 only in some, as libpcap's `sf-pcap.c` knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lengths {
     CapturedFirst,
     OriginalFirst,
-    /// What was captured is not longer than what there was.
+    /// The captured part is not longer than the packet.
     ShorterIsCaptured,
 }
 
@@ -38,7 +38,7 @@ impl Lengths {
     }
 }
 
-/// What the header said.
+/// The contents of the header.
 #[derive(Debug)]
 pub struct Pcap {
     order: Order,
@@ -46,12 +46,12 @@ pub struct Pcap {
     record_len: usize,
     lengths: Lengths,
     link: LinkType,
-    /// The only one, of which the header tells link type and snap length.
+    /// The only one, whose link type and snap length are in the header.
     pub interface: Interface,
 }
 
 impl Pcap {
-    /// None where the first four bytes are not those of pcap.
+    /// `None` if the first four bytes are not those of pcap.
     pub fn from_header(head: &[u8]) -> Option<Self> {
         let (order, magic) = [Order::Little, Order::Big]
             .into_iter()
@@ -69,7 +69,7 @@ impl Pcap {
         })
     }
 
-    /// The packet in front of `bytes` if all of it is there: the usual case, and quick.
+    /// The packet at the front of `bytes` if it is complete: the usual case, and quick.
     #[inline]
     pub fn front(&mut self, bytes: &[u8]) -> Option<Record> {
         let head = bytes.get(..self.record_len)?;
@@ -98,7 +98,7 @@ impl Pcap {
         })
     }
 
-    /// How much of the packet was captured, and how much there was of it.
+    /// How much of the packet was captured, and its length.
     #[inline]
     fn lengths(&self, record: &[u8]) -> (u32, u32) {
         let (first, second) = (self.order.u32(record, 8), self.order.u32(record, 12));
@@ -109,7 +109,7 @@ impl Pcap {
         }
     }
 
-    /// What lies in front of `bytes`.
+    /// What is at the front of `bytes`.
     pub fn step(&mut self, bytes: &[u8], offset: u64) -> Result<Step, CaptureError> {
         if bytes.len() < self.record_len {
             return Ok(Step::More { needed: self.record_len });

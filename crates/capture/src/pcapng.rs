@@ -1,4 +1,4 @@
-//! pcapng (draft-ietf-opsawg-pcapng): sections of blocks, several interfaces with clocks of their own.
+//! pcapng (draft-ietf-opsawg-pcapng): sections of blocks, several interfaces with their own clocks.
 
 use super::interface::{Interface, Statistics, text};
 use super::numbers::Order;
@@ -15,7 +15,7 @@ const ORDER_MARK: u32 = 0x1a2b_3c4d;
 
 /// Type and length in front, length behind.
 const FRAME_LEN: usize = 12;
-/// The same and what a packet block says before the packet.
+/// The same, plus what a packet block has before the packet.
 const PACKET_LEN: usize = 32;
 /// Of a section; a packet may name no more.
 const MAX_INTERFACES: usize = 1 << 16;
@@ -35,12 +35,12 @@ const ISB_FILTERACCEPT: u16 = 6;
 const ISB_OSDROP: u16 = 7;
 const ISB_USRDELIV: u16 = 8;
 
-/// Are these the first bytes of a section?
+/// Whether these are the first bytes of a section.
 pub fn begins(head: &[u8]) -> bool {
     Order::Little.u32(head, 0) == SECTION
 }
 
-/// What the blocks until now said.
+/// The contents of the blocks so far.
 #[derive(Debug)]
 pub struct Pcapng {
     order: Order,
@@ -63,7 +63,7 @@ struct Source {
     link: LinkType,
     clock: Clock,
     offset_ns: i64,
-    /// Place in `interfaces`; none where there are too many.
+    /// Place in `interfaces`; none if there are too many.
     facts: Option<usize>,
 }
 
@@ -89,7 +89,7 @@ impl Clock {
         }
     }
 
-    /// None for what no clock shows.
+    /// `None` for a time that no clock shows.
     #[inline]
     fn ns(self, ticks: u64) -> Option<i64> {
         let ns = match self {
@@ -102,7 +102,7 @@ impl Clock {
 }
 
 impl Pcapng {
-    /// The packet in front of `bytes` if all of it is there and nothing is wrong: the usual case, and quick.
+    /// The packet at the front of `bytes` if it is complete and nothing is wrong: the usual case, and quick.
     #[inline]
     pub fn front(&mut self, bytes: &[u8]) -> Option<Record> {
         let head = bytes.get(..PACKET_LEN)?;
@@ -132,7 +132,7 @@ impl Pcapng {
         let (direction, mut lost_before) =
             if options.is_empty() { (Direction::Unknown, 0) } else { self.packet_options(options) };
         if old {
-            // The old block has a counter of its own, all ones where it is not known.
+            // The old block has its own counter, all ones if it is not known.
             lost_before = Some(self.order.u16(head, 10)).filter(|n| *n != u16::MAX).unwrap_or(0).into();
         }
         if let Some(interface) = source.facts.and_then(|at| self.interfaces.get_mut(at)) {
@@ -169,7 +169,7 @@ impl Pcapng {
         found
     }
 
-    /// What lies in front of `bytes`.
+    /// What is at the front of `bytes`.
     pub fn step(&mut self, bytes: &[u8], offset: u64) -> Result<Step, CaptureError> {
         if bytes.len() < FRAME_LEN {
             return Ok(Step::More { needed: FRAME_LEN });
@@ -224,7 +224,7 @@ impl Pcapng {
         Ok(Step::Skip { used })
     }
 
-    /// A packet block, complete, which may have something wrong with it.
+    /// A complete packet block, which may have errors.
     fn packet(&mut self, kind: u32, bytes: &[u8], offset: u64, used: usize) -> Result<Step, CaptureError> {
         let id = if kind == PACKET { self.order.u16(bytes, 8).into() } else { self.order.u32(bytes, 8) };
         self.source(id, offset)?;

@@ -7,7 +7,7 @@ use super::pcap::{self, Pcap};
 use super::pcapng::{self, Pcapng};
 use super::{CaptureError, Compression, Format, MAX_RECORD_BYTES, Packet, Record, Step};
 
-/// Read at a time: much for the system, and little for the cache.
+/// Bytes read at a time: many for the system, and few for the cache.
 const CHUNK_BYTES: usize = 128 << 10;
 /// A buffer that grew beyond this for one packet is made small again.
 const KEPT_BYTES: usize = 1 << 20;
@@ -58,14 +58,14 @@ pub struct Capture<R> {
 /// Opens a capture, decompressing it if its first bytes say so.
 ///
 /// # Errors
-/// [`CaptureError::Unknown`] for what is no capture, and whatever reading raises.
+/// [`CaptureError::Unknown`] for data that is not a capture, and read errors.
 pub fn open<'a>(mut source: impl Read + 'a) -> Result<Capture<Box<dyn Read + 'a>>, CaptureError> {
     let mut head = [0; 4];
     let wrong = |source| CaptureError::Read { offset: 0, source };
     let length = fill(&mut source, &mut head).map_err(wrong)?;
     let compression = Compression::of(&head[..length]);
     if compression == Compression::None {
-        // The bytes go into the buffer itself, so that nothing stands between it and the file.
+        // The bytes go directly into the buffer, without another copy.
         return Capture::new(Box::new(source), compression, &head[..length]);
     }
     let whole = io::Cursor::new(head).take(length as u64).chain(source);
@@ -109,7 +109,7 @@ impl<R: Read> Capture<R> {
     /// The next packet; None at the end.
     ///
     /// # Errors
-    /// [`CaptureError`] where the file is damaged; nothing more can be read then.
+    /// [`CaptureError`] if the file is damaged; nothing more can be read then.
     #[inline]
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
         let record = match self.parser.front(&self.buffer[self.begin..self.end]) {
@@ -134,7 +134,7 @@ impl<R: Read> Capture<R> {
         }))
     }
 
-    /// The next packet where it is not simply in front: `begin` is at its record then.
+    /// The next packet if it is not simply in front: `begin` is then at its record.
     #[cold]
     fn search(&mut self) -> Result<Option<Record>, CaptureError> {
         loop {
@@ -176,13 +176,13 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// What the file was wrapped in.
+    /// The compression of the file.
     pub const fn compression(&self) -> Compression {
         self.compression
     }
 
-    /// Interfaces described until now, section by section, and what is known of them; a file of thousands
-    /// has the first ones here.
+    /// Interfaces described so far, section by section, and what is known about them; of a file with thousands,
+    /// only the first ones.
     pub fn interfaces(&self) -> &[Interface] {
         match &self.parser {
             Parser::Pcap(parser) => std::slice::from_ref(&parser.interface),
@@ -190,27 +190,27 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// Does the file end inside a record?
+    /// Whether the file ends inside a record.
     pub const fn cut_short(&self) -> bool {
         self.cut_short
     }
 
-    /// Packets that are left out since they have no time (pcapng's Simple Packet Blocks).
+    /// Packets that are left out because they have no time (pcapng's Simple Packet Blocks).
     pub const fn timeless(&self) -> u64 {
         self.timeless
     }
 
-    /// Packets that are left out since their time cannot be: beyond [`super::MAX_TIME_NS`].
+    /// Packets that are left out because their time is impossible: beyond [`super::MAX_TIME_NS`].
     pub const fn misdated(&self) -> u64 {
         self.misdated
     }
 
-    /// Blocks of pcapng that were passed over: name resolution, secrets, and what is not known here.
+    /// Blocks of pcapng that were skipped: name resolution, secrets, and unknown ones.
     pub const fn foreign_blocks(&self) -> u64 {
         self.foreign
     }
 
-    /// Packets whose time is before that of the packet in front of them.
+    /// Packets whose time is before that of the packet before them.
     pub const fn backwards(&self) -> u64 {
         self.backwards
     }
@@ -226,7 +226,7 @@ impl<R: Read> Capture<R> {
         self.buffer.capacity()
     }
 
-    /// Passes over a block of `used` bytes that ends with its `length`, reading on where it is not in the
+    /// Skips a block of `used` bytes that ends with its `length`, reading on if it is not in the
     /// buffer.
     fn pass(&mut self, used: usize, length: u32) -> Result<(), CaptureError> {
         let offset = self.offset();
@@ -253,7 +253,7 @@ impl<R: Read> Capture<R> {
         Ok(())
     }
 
-    /// Sees to it that `needed` unread bytes are in the buffer; false if the file has fewer.
+    /// Makes sure that `needed` unread bytes are in the buffer; false if the file has fewer.
     fn need(&mut self, needed: usize) -> Result<bool, CaptureError> {
         debug_assert!(needed <= MAX_RECORD_BYTES + 24, "callers refuse what is longer");
         if self.end - self.begin >= needed {
@@ -269,7 +269,7 @@ impl<R: Read> Capture<R> {
         }
         while self.end < needed && !self.ended {
             if self.buffer.len() == self.end {
-                // As bytes really come: a length that lies costs nothing.
+                // Grows as bytes really come: a wrong length costs nothing.
                 let more = needed.min(self.buffer.len() * 2);
                 self.buffer.reserve_exact(more - self.buffer.len());
                 self.buffer.resize(more, 0);
@@ -278,7 +278,7 @@ impl<R: Read> Capture<R> {
                 Ok(0) => self.ended = true,
                 Ok(read) => self.end += read,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // A compressed file of which the end is missing.
+                // A compressed file whose end is missing.
                 Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
                     self.ended = true;
                     self.cut_short = true;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// Below this the scheduler's wake-up could come too late: spin instead of sleeping.
+/// Below this the scheduler could wake the thread too late: spin instead of sleeping.
 const SPIN_NS: u64 = 2_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -76,7 +76,7 @@ pub fn sleep_until(due_ns: u64) {
     };
 }
 
-/// Time after which a thread that is wanted at once lets others run.
+/// Time after which a thread that is needed at once lets others run.
 const SLICE_NS: u64 = 100_000;
 const MOST_URGENT: libc::c_int = -20;
 
@@ -93,11 +93,11 @@ struct SchedAttr {
     period_ns: u64,
 }
 
-/// Lets this thread be woken as close to its time as the kernel can, also where others want the CPU.
+/// Lets this thread be woken as close to its time as the kernel can, even if others want the CPU.
 ///
-/// By default the kernel takes 50 µs more. A short slice, which anybody may ask for since Linux 6.12, brings a
+/// By default the kernel adds 50 µs. A short slice, which any thread may request since Linux 6.12, puts a
 /// thread that sleeps most of the time before those that do not; a higher priority needs a privilege, and is
-/// left out without.
+/// omitted without it.
 pub fn wake_precisely() {
     // SAFETY: plain system call about the calling thread.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };

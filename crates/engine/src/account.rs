@@ -15,7 +15,7 @@ enum Verdict {
     Seen,
 }
 
-/// All that a receiver knows of a trial.
+/// All that a receiver knows about a trial.
 pub struct Account {
     config: RxConfig,
     pub flows: Vec<RxFlow>,
@@ -37,14 +37,14 @@ impl Account {
         }
     }
 
-    /// Flows that arrive at the other receiver are strange here.
+    /// Flows that arrive at the other receiver count as strange here.
     pub fn expect_elsewhere(&mut self, is_elsewhere: impl Fn(usize) -> bool) {
         for (i, flow) in self.flows.iter_mut().enumerate() {
             flow.elsewhere = is_elsewhere(i).into();
         }
     }
 
-    /// All that was counted.
+    /// Everything that was counted.
     pub fn received(self, dropped: u64) -> Received {
         let Self { totals, histogram, bins, flows, log, .. } = self;
         Received { totals, histogram, bins, flows, dropped, log }
@@ -130,7 +130,7 @@ fn measure(flow: &mut RxFlow, delay_ns: u64, now_ns: u64) -> Option<u64> {
     ipdv_ns
 }
 
-/// RFC 4737: reordered is what arrives with a sequence number below the next expected one.
+/// RFC 4737: a packet is reordered if its sequence number is below the next expected one.
 fn place(flow: &mut RxFlow, seq: u32) -> Verdict {
     let ahead = seq.wrapping_sub(flow.next_seq);
     if ahead < 1 << 31 {
@@ -145,14 +145,14 @@ fn place(flow: &mut RxFlow, seq: u32) -> Verdict {
         flow.next_seq = seq.wrapping_add(1);
         return Verdict::New;
     }
-    // Older than the window: it cannot be told from a duplicate; reordering is what is certain.
+    // Older than the window, so it cannot be told from a duplicate; that it is reordered is certain.
     if ahead.wrapping_neg() > WINDOW_BITS {
         return Verdict::Late;
     }
     if set(&mut flow.window, seq) { Verdict::Seen } else { Verdict::Late }
 }
 
-/// Sets the bit of a sequence number and tells whether it was set.
+/// Sets the bit of a sequence number and returns whether it was already set.
 fn set(window: &mut [u64; WINDOW_WORDS], seq: u32) -> bool {
     let word = &mut window[(seq >> 6) as usize % WINDOW_WORDS];
     let bit = 1 << (seq & 63);
@@ -244,7 +244,7 @@ mod tests {
         }
         let flow = account.flows[0];
         assert_eq!(flow.ipdv_sum_ns / flow.ipdv_count, 160);
-        // The estimator rounds in sixteenths; it stands still within a nanosecond of the truth.
+        // The estimator rounds in sixteenths; it settles within a nanosecond of the truth.
         assert!((flow.jitter_q4 / 16).abs_diff(160) <= 1);
     }
 
@@ -267,7 +267,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any pattern of loss, duplication and displacement within the window is told exactly.
+        /// Any pattern of loss, duplication and displacement within the window is counted exactly.
         #[test]
         fn injected_faults_are_recovered(
             faults in proptest::collection::vec((0u8..10, 1usize..100), 1..400),

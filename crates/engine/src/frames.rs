@@ -5,7 +5,7 @@ use weir_wire::{Header, Probe, build, build_media};
 use crate::plan::{Impairment, Macs, Numbers, Plan, PlanError};
 use crate::schedule::{Cursor, Departure};
 
-/// Bytes of all frames of a plan at most.
+/// Most bytes of all frames of a plan.
 const MAX_BYTES: u64 = 1 << 31;
 /// Marks the probes: "We".
 const MAGIC: u16 = 0x5765;
@@ -19,7 +19,7 @@ pub struct Frames {
     pub length: Vec<u32>,
     /// Flows.
     pub flow: Vec<u32>,
-    /// All frames, one behind the other.
+    /// All frames, one after the other.
     pub bytes: Vec<u8>,
 }
 
@@ -30,7 +30,7 @@ pub struct Frames {
 pub fn frames(plan: &Plan, macs: Macs, back: Option<Macs>) -> Result<Frames, PlanError> {
     let headers = plan.headers(macs, back)?;
     if !plan.paced {
-        return Err(PlanError::Media("only a paced schedule has frames that can be told ahead"));
+        return Err(PlanError::Media("only the frames of a paced schedule are known in advance"));
     }
     let mut frames = Frames::default();
     let mut left: Vec<u32> = plan.phases.iter().map(|phase| phase.n_entries).collect();
@@ -38,7 +38,7 @@ pub fn frames(plan: &Plan, macs: Macs, back: Option<Macs>) -> Result<Frames, Pla
     let mut cursor = Cursor::new(plan);
     while let Some(departure) = cursor.next(0) {
         let Some(rest) = left[departure.phase as usize].checked_sub(1) else {
-            return Err(PlanError::Media("the schedule repeats its entries, so its frames go on and on"));
+            return Err(PlanError::Media("the schedule repeats its entries, so its frames never end"));
         };
         left[departure.phase as usize] = rest;
         let impairment = plan.impairment(&departure);
@@ -68,7 +68,7 @@ pub fn frames(plan: &Plan, macs: Macs, back: Option<Macs>) -> Result<Frames, Pla
 }
 
 impl Plan {
-    /// Writes the frame of a departure; `false` when its length does not suffice.
+    /// Writes the frame of a departure; `false` if its length does not suffice.
     pub(crate) fn write(
         &self,
         frame: &mut [u8],
@@ -85,7 +85,7 @@ impl Plan {
         }
     }
 
-    /// The fault that a departure is to have.
+    /// The fault planned for a departure.
     pub(crate) fn impairment(&self, departure: &Departure) -> Impairment {
         self.media
             .as_ref()

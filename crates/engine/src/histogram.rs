@@ -2,12 +2,12 @@
 
 use crate::layout::{HIST_BUCKETS, HIST_SUB};
 
-/// Number of buckets; the last one also takes whatever is longer.
+/// Number of buckets; the last one also takes everything longer.
 pub const BUCKETS: usize = HIST_BUCKETS;
 
 const SUB_BITS: u32 = HIST_SUB.trailing_zeros();
 
-/// The bucket of a delay; as `bucket()` in `bpf/receiver.bpf.c`.
+/// The bucket of a delay; the same as `bucket()` in `bpf/receiver.bpf.c`.
 #[must_use]
 pub const fn bucket(delay_ns: u64) -> usize {
     if delay_ns < HIST_SUB as u64 {

@@ -4,17 +4,17 @@ use std::mem::size_of;
 
 pub const HEADER_MAX: usize = 80;
 pub const MAX_PHASES: usize = 256;
-/// So many tasks of the device are looked at.
+/// Most tasks of the device that are watched.
 pub const WATCHED: usize = 4;
 pub const HIST_SUB: usize = 128;
 pub const HIST_BUCKETS: usize = HIST_SUB * 28;
 pub const SLOT_LEN: usize = 256;
-/// As `impair`: numbered and counted, but not sent.
+/// Value of `impair`: numbered and counted, but not sent.
 pub const LOSE: u8 = 0xff;
 pub const WINDOW_BITS: u32 = 256;
 pub const WINDOW_WORDS: usize = WINDOW_BITS as usize / 64;
 
-/// Plain data: any bytes are a value, and no field is private to Rust.
+/// Plain data: any bytes are a valid value, and no field is private to Rust.
 ///
 /// # Safety
 /// Implementors are `repr(C)`, made of integers and arrays of them, without padding.
@@ -161,7 +161,7 @@ pub struct GenBin {
     pub late_max_ns: u64,
 }
 
-/// What a thread of the device had had by then.
+/// What one of the device's threads had had by the time of a look.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskTime {
@@ -175,13 +175,13 @@ pub struct TaskTime {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// When; 0: it did not.
+    /// When it looked; 0 if it did not.
     pub at_ns: u64,
-    /// Taken from the sender's CPU by the hypervisor so far.
+    /// Time that the hypervisor took from the sender's CPU so far.
     pub sender_stolen_ns: u64,
-    /// The same of the device's CPU.
+    /// The same for the device's CPU.
     pub device_stolen_ns: u64,
-    /// Up to here, by the scheduler's clock, that is known.
+    /// Time, by the scheduler's clock, up to which that is known.
     pub device_clock_ns: u64,
     /// Threads that do the device's work.
     pub tasks: [TaskTime; WATCHED],

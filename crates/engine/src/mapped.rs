@@ -65,7 +65,7 @@ impl<T: Plain> Mapped<T> {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), n) }.to_vec()
     }
 
-    /// Writes elements from the first on, and zero behind them up to `n`.
+    /// Writes elements from the first on, and zeros after them up to `n`.
     pub fn fill(&mut self, values: impl IntoIterator<Item = T>, n: usize) {
         let mut at = 0;
         for value in values {

@@ -1,6 +1,6 @@
-//! How long a CPU is away from a thread that wants it: what the host, interrupts and other work take.
+//! How long a CPU is taken from a thread that wants it: by the host, by interrupts, by other work.
 //!
-//! The same idea as sysjitter and the kernel's osnoise tracer, without privileges beyond those of a trial.
+//! The same idea as sysjitter and the kernel's osnoise tracer; it needs no more privileges than a trial.
 
 use std::io;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::priority;
 use crate::thread::{self, Awake};
 use weir_clock::{now_ns, sleep_until};
 
-/// Gaps kept; a CPU that is away more often than this in a stretch is hopeless anyway.
+/// Gaps kept; a CPU that is taken away more often than this in a stretch is hopeless anyway.
 const MAX_GAPS: usize = 1 << 16;
 
-/// A time for which a CPU was away.
+/// A time for which a CPU was taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// When it began, CLOCK_MONOTONIC.
@@ -32,7 +32,7 @@ pub struct Heard {
     pub end_ns: u64,
     /// Gaps of the threshold and longer, in order.
     pub gaps: Vec<Gap>,
-    /// Whether the listening thread was real time, as sender and device are in a short trial.
+    /// Whether the listening thread was real-time, as sender and device are in a short trial.
     pub real_time: bool,
 }
 
@@ -46,15 +46,15 @@ pub enum Way {
     Waking,
 }
 
-/// Time from one waking to the next.
+/// Time from one wake-up to the next.
 const WAKE_NS: u64 = 100_000;
 
 /// Listens to all of `cpus` at once and notes the gaps of `threshold_ns` and longer.
 ///
-/// Real time where that is allowed and `lasts` is short enough for it (see [`priority::longest`]).
+/// Real-time if that is allowed and `lasts` is short enough (see [`priority::longest`]).
 ///
 /// # Errors
-/// What pinning a thread gives: `InvalidInput` for a CPU that does not exist or may not be used.
+/// Errors from pinning a thread: `InvalidInput` for a CPU that does not exist or may not be used.
 pub fn listen(cpus: &[(usize, Way)], lasts: Duration, threshold_ns: u64) -> io::Result<Vec<Heard>> {
     let real_time = lasts <= priority::longest();
     let listen_to = |(cpu, way)| {

@@ -1,4 +1,4 @@
-//! Joining the partition that has the measuring CPUs for itself, where there is one.
+//! Joining the partition that owns the measuring CPUs, if there is one.
 //!
 //! `weirlab.lab.isolation.unified` makes it: this process is in the control group `weir-IDENTIFIER`, which
 //! cannot use these CPUs, and the threads of its group `measuring` can.
@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 const OURS: &str = "/weir-";
 const MEASURING: &str = "measuring/cgroup.threads";
 
-/// Has the calling thread join.
+/// Makes the calling thread join.
 ///
 /// The kernel may take some 10 ms for that (it waits until no process is being forked).
 ///
 /// # Errors
-/// `NotFound` where this process is beside no partition; what the kernel says.
+/// `NotFound` if no partition belongs to this process; otherwise the kernel's error.
 pub fn join() -> io::Result<()> {
     let group = fs::read_to_string("/proc/self/cgroup")?;
     let mounts = fs::read_to_string("/proc/self/mounts")?;
@@ -25,7 +25,7 @@ pub fn join() -> io::Result<()> {
     File::options().write(true).open(door)?.write_all(b"0\n")
 }
 
-/// The file that takes members in, by the contents of /proc/self/cgroup and /proc/self/mounts.
+/// The file that accepts members, found from the contents of /proc/self/cgroup and /proc/self/mounts.
 fn door(groups: &str, mounts: &str) -> Option<PathBuf> {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     let ours = own.starts_with(OURS).then(|| own[1..].split('/').next()).flatten()?;

@@ -1,4 +1,4 @@
-//! Real-time priority while a trial lasts, so that other work on the same CPUs waits and not the trial.
+//! Real-time priority while a trial lasts, so that other work on the same CPUs waits instead of the trial.
 
 use std::io;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const FAIR_SERVER: Duration = Duration::from_millis(900);
 /// Share of the kernel's own limit on real-time work that a trial may use.
 const SHARE_OF_LIMIT: f64 = 0.95;
 
-/// Longest time for which a thread that never sleeps can be real time without being stopped.
+/// Longest time for which a thread that never sleeps can be real-time without being stopped.
 ///
 /// Beyond this a trial would have a pause of 50 ms in it, and real time spoils more than it saves.
 #[must_use]
@@ -44,18 +44,18 @@ pub fn raise(thread: libc::pid_t) -> io::Result<()> {
     set(thread, Policy { class: libc::SCHED_FIFO, priority: PRIORITY })
 }
 
-/// Whether a thread of this process may become real time; asked of one that does nothing else.
+/// Whether a thread of this process may become real-time; tried on one that does nothing else.
 ///
 /// # Errors
-/// As of [`raise`].
+/// As for [`raise`].
 pub fn allowed() -> io::Result<()> {
     std::thread::scope(|scope| crate::thread::join(scope.spawn(|| raise(0))))
 }
 
-/// Threads that are real time while this lives; then they are what they were.
+/// Threads that are real-time while this lives; dropping it restores their policies.
 ///
 /// They belong to the device under test. Should this process be killed, they stay raised until the
-/// interfaces that they serve are removed, and end then.
+/// interfaces that they serve are removed, which ends them.
 #[derive(Debug)]
 pub struct Raised(Vec<(libc::pid_t, Policy)>);
 
@@ -63,7 +63,7 @@ impl Raised {
     /// Raises all of `threads`, or none.
     ///
     /// # Errors
-    /// As of [`raise`]; `NotFound` for a thread that has ended.
+    /// As for [`raise`]; `NotFound` for a thread that has ended.
     pub fn new(threads: &[libc::pid_t]) -> io::Result<Self> {
         let mut raised = Self(Vec::with_capacity(threads.len()));
         for &thread in threads {
@@ -78,7 +78,7 @@ impl Raised {
 impl Drop for Raised {
     fn drop(&mut self) {
         for &(thread, before) in &self.0 {
-            // A thread that has ended needs nothing back.
+            // A thread that has ended has nothing to restore.
             let _ = set(thread, before);
         }
     }

@@ -1,4 +1,4 @@
-//! The schedule as a state machine: when the next packet is due. No clock; `now` is told.
+//! The schedule as a state machine: when the next packet is due. It has no clock; `now` is an argument.
 //!
 //! `bpf/generator.bpf.c` does the same inside the kernel.
 
@@ -42,7 +42,7 @@ impl<'a> Cursor<'a> {
 
     /// The next packet; `None` when the trial is over.
     ///
-    /// An unpaced plan is due at `now_ns` always; a paced one ignores `now_ns`.
+    /// An unpaced plan is always due at `now_ns`; a paced one ignores `now_ns`.
     pub fn next(&mut self, now_ns: u64) -> Option<Departure> {
         let due_ns = loop {
             let phase = self.plan.phases.get(self.phase)?;
@@ -75,9 +75,9 @@ impl<'a> Cursor<'a> {
         Some(Departure { due_ns, phase, entry: index, flow, length })
     }
 
-    /// The packet just taken departs later than it was due by this much, and so does what
-    /// follows, until shorter gaps have made up for it or for as much as the plan allows. The phases
-    /// still end when they end.
+    /// The packet just taken departs this much later than it was due, and so do those that
+    /// follow, until shorter gaps have made up for it or for as much as the plan allows. The phases
+    /// still end on time.
     pub fn slip(&mut self, late_ns: u64) {
         self.next_ns += late_ns;
         self.slipped_ns = (self.slipped_ns + late_ns).min(self.plan.slip_most_ns().into());
@@ -88,7 +88,7 @@ impl<'a> Cursor<'a> {
         self.slipped_ns
     }
 
-    /// From here on only what happens from here on counts.
+    /// Forgets how far the schedule has slipped: only what follows counts.
     pub const fn forget_slip(&mut self) {
         self.slipped_ns = 0;
     }

@@ -39,23 +39,23 @@ pub struct Device {
     pub service_per_byte_ns: f64,
     /// A second stage in series: the slower one rules. 0: there is none.
     pub io_service_ns: f64,
-    /// Packets that the device holds at most, the one in service included.
+    /// Most packets that the device holds, including the one in service.
     pub queue_packets: usize,
-    /// Delay that has nothing to do with the queue.
+    /// Delay independent of the queue.
     pub base_delay_ns: f64,
-    /// The same per byte.
+    /// The same, per byte.
     pub base_per_byte_ns: f64,
     /// Variation of the service time.
     pub noise: Noise,
-    /// Once in this time other work takes the server.
+    /// Interval at which other work takes the server.
     pub interrupt_every_ns: f64,
-    /// For so long; 0: never.
+    /// For how long; 0: never.
     pub interrupt_ns: f64,
-    /// Mean time between disturbances, at random: the host takes the CPU away.
+    /// Mean time between random disturbances, in which the host takes the CPU away.
     pub disturb_every_ns: f64,
-    /// For so long; 0: never.
+    /// For how long; 0: never.
     pub disturb_ns: f64,
-    /// Gap of a sender that is asked to send as fast as it can.
+    /// Gap of a sender that sends as fast as it can.
     pub unpaced_gap_ns: u64,
     /// Seed of the noise.
     pub seed: u64,
@@ -74,7 +74,7 @@ pub enum DeviceError {
         /// The range in words.
         allowed: &'static str,
     },
-    /// What is to go through it cannot be sent.
+    /// The traffic cannot be sent.
     #[error(transparent)]
     Plan(#[from] PlanError),
 }
@@ -196,7 +196,7 @@ fn check_positions(plan: &Plan, positions: &[f64]) -> Result<(), DeviceError> {
     }
 }
 
-/// Times at which something else has the server.
+/// Times at which other work has the server.
 struct Pauses {
     at_ns: f64,
     lasts_ns: f64,
@@ -219,7 +219,7 @@ impl Pauses {
         pauses
     }
 
-    /// Begin of this one, which is over.
+    /// Moves on to the next pause; returns when the current one, which is over, began.
     fn advance(&mut self) -> f64 {
         let at_ns = self.at_ns;
         self.at_ns += match &mut self.random {
@@ -295,7 +295,7 @@ impl<'a> Server<'a> {
         Some(self.last_out_ns - at_ns)
     }
 
-    /// Moves `free_ns` behind the service of a packet that comes at `at_ns`.
+    /// Moves `free_ns` past the service of a packet that comes at `at_ns`.
     fn serve(&mut self, at_ns: f64, service_ns: f64) {
         let mut start_ns = self.free_ns.max(at_ns);
         while let Some(end_ns) = self.pause(|begin_ns| begin_ns <= start_ns) {
@@ -310,7 +310,7 @@ impl<'a> Server<'a> {
         }
         let mut free_ns = self.free_ns;
         while let Some(end_ns) = self.pause(|begin_ns| begin_ns < free_ns) {
-            // What is left when it begins is done when it ends.
+            // Work left when the pause begins is done after it ends.
             free_ns += end_ns - self.last_pause_ns;
         }
         self.free_ns = free_ns;
@@ -331,7 +331,7 @@ impl<'a> Server<'a> {
         Some(end_ns)
     }
 
-    /// What a sender would have seen of the host that disturbs: as the kernel does, a wait is counted
+    /// What a sender would have seen of the disturbing host: as in the kernel, a wait is counted
     /// when it ends.
     fn looks(&self, start_ns: u64) -> Vec<Look> {
         let plan = self.plan;

@@ -18,10 +18,10 @@ pub fn place(netns: Option<&Path>) -> String {
     )
 }
 
-/// Runs `work` on a thread of its own inside the namespace at `netns` (`None`: here).
+/// Runs `work` on a new thread inside the namespace at `netns` (`None`: here).
 ///
 /// # Errors
-/// What opening the namespace or entering it gives; both need CAP_SYS_ADMIN.
+/// Errors from opening the namespace or entering it; both need CAP_SYS_ADMIN.
 pub fn within<T: Send>(netns: Option<&Path>, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let Some(path) = netns else { return Ok(work()) };
     let file = File::open(path)?;
@@ -40,7 +40,7 @@ pub fn enter(netns: &File) -> io::Result<()> {
     check(unsafe { libc::setns(netns.as_raw_fd(), libc::CLONE_NEWNET) })
 }
 
-/// Makes a network namespace that nobody else sees, moves the calling thread there, and
+/// Makes a private network namespace, moves the calling thread there, and
 /// returns the handle that keeps it alive.
 pub fn enter_private() -> io::Result<File> {
     // SAFETY: a plain system call without arguments in memory.
@@ -48,7 +48,7 @@ pub fn enter_private() -> io::Result<File> {
     File::open("/proc/thread-self/ns/net")
 }
 
-/// Pins the calling thread to one CPU; it joins the partition that has it, if there is one.
+/// Pins the calling thread to one CPU; it joins the partition that owns the CPU, if there is one.
 pub fn pin(cpu: usize) -> io::Result<()> {
     match bind(cpu) {
         // The CPU is closed to this thread, or does not exist.
@@ -80,11 +80,11 @@ pub fn take_precedence() -> io::Result<()> {
 /// Keeps a CPU awake while it lives.
 ///
 /// A CPU that goes idle sleeps, and waking it takes long: on a virtual machine the sleeper
-/// has to be called through the hypervisor, which costs the caller some 10 µs and the
+/// has to be woken through the hypervisor, which costs the waker some 10 µs and the
 /// sleeper from 10 µs to milliseconds.
 pub enum Awake {
     /// Idle CPUs poll for work: they are woken without an interrupt, and their time still
-    /// counts as idle. Holds for all CPUs.
+    /// counts as idle. Applies to all CPUs.
     Polling(#[expect(dead_code, reason = "the request holds while the file is open")] File),
     /// Where the kernel has no such idle state, a thread keeps the CPU busy.
     Spinning(#[expect(dead_code, reason = "the thread spins while this lives")] Spinner),
@@ -100,7 +100,7 @@ impl Awake {
     }
 }
 
-/// Allows idle CPUs no latency at all (PM QoS), which leaves cpuidle its polling state only.
+/// Allows idle CPUs no latency at all (PM QoS), which leaves cpuidle only its polling state.
 /// The kernel takes the request back when the file is closed, however that happens.
 fn poll_when_idle() -> io::Result<File> {
     let state = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cpuidle/state0/name")?;
@@ -125,7 +125,7 @@ impl Spinner {
         let seen = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             if pin(cpu).is_err() || yield_to_all().is_err() {
-                return; // no privilege for it: the CPU sleeps as it would without us
+                return; // no privilege for it: the CPU sleeps as it would otherwise
             }
             while !seen.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
@@ -165,7 +165,7 @@ pub fn check(status: libc::c_int) -> io::Result<()> {
 /// core complexes changes it several times over.
 ///
 /// # Errors
-/// What pinning a thread gives, `InvalidInput` when both CPUs are the same.
+/// Errors from pinning a thread; `InvalidInput` if both CPUs are the same.
 pub fn handover_ns(cpu: usize, other: usize) -> io::Result<f64> {
     const SERIES: usize = 10;
     const ROUNDS: u64 = 300;

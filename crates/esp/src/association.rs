@@ -14,7 +14,7 @@ pub struct Association<'a> {
     pub suite: Suite,
     /// Its key; for AES-GCM and ChaCha20-Poly1305 with the salt of 4 bytes at its end (RFC 4106, 8.1).
     pub encryption_key: &'a [u8],
-    /// Key of a suite that authenticates separately, else empty.
+    /// Key of a suite that authenticates separately, otherwise empty.
     pub authentication_key: &'a [u8],
     /// What is protected.
     pub mode: Mode,

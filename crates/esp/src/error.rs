@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// A security association that cannot be.
+/// An invalid security association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AssociationError {
     /// 0 to 255 are reserved (RFC 4303, 2.1).
@@ -45,14 +45,14 @@ pub enum EncapsulateError {
     /// Neither IPv4 nor IPv6.
     #[error("no IP packet")]
     NotIp,
-    /// Its headers tell more bytes than there are, or than a packet may have.
+    /// Its headers announce more bytes than there are, or than a packet may have.
     #[error("the IP packet is cut short")]
     Truncated,
     /// In transport mode only whole datagrams can be protected (RFC 4303, 3.3.4).
     #[error("a fragment cannot be protected in transport mode")]
     Fragment,
     /// Longer than an IP packet can be, once encapsulated.
-    #[error("{0} bytes behind ESP, more than an IP packet can have")]
+    #[error("{0} bytes after ESP, more than an IP packet can have")]
     TooLong(usize),
     /// The buffer has too little room around the packet.
     #[error("{head} bytes of room are needed in front of the packet and {tail} behind it")]
@@ -67,40 +67,40 @@ pub enum EncapsulateError {
     Exhausted,
 }
 
-/// Why a packet was dropped. What is in its buffer then must not be used.
+/// Why a packet was dropped. Its buffer must then not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecapsulateError {
     /// Neither IPv4 nor IPv6.
     #[error("no IP packet")]
     NotIp,
-    /// Its headers tell more bytes than there are, or it has too few for this suite.
+    /// Its headers announce more bytes than there are, or it has too few for this suite.
     #[error("the packet is cut short")]
     Truncated,
-    /// To be reassembled first (RFC 4303, 3.4.1).
+    /// It must be reassembled first (RFC 4303, 3.4.1).
     #[error("a fragment")]
     Fragment,
-    /// Another protocol, or ESP in UDP where none was agreed on and the other way round.
+    /// Another protocol, or ESP in UDP although none was agreed on, or the other way round.
     #[error("not ESP, or not in the encapsulation agreed on")]
     NotEsp,
     /// IKE on the port of ESP (RFC 3948, 2.2).
-    #[error("IKE, no ESP")]
+    #[error("IKE, not ESP")]
     Ike,
-    /// A packet that keeps a NAT's binding (RFC 3948, 2.3).
+    /// A packet that keeps a NAT binding alive (RFC 3948, 2.3).
     #[error("a keepalive")]
     Keepalive,
     /// Of another association.
     #[error("SPI {0:#x} is another association's")]
     WrongSpi(u32),
-    /// What is encrypted is no multiple of the cipher's block.
-    #[error("the ciphertext is no multiple of {0} bytes")]
+    /// The encrypted part is not a multiple of the cipher's block.
+    #[error("the ciphertext is not a multiple of {0} bytes")]
     Misaligned(usize),
     /// Left of the replay window, or a number that is never sent.
     #[error("sequence number {0} lies before the replay window")]
     TooOld(u64),
-    /// Came before.
+    /// Received before.
     #[error("sequence number {0} came before")]
     Replayed(u64),
-    /// Changed on its way, made by somebody else, or the keys differ.
+    /// Changed in transit, made by another sender, or the keys differ.
     #[error("the integrity check failed")]
     BadIcv,
     /// The padding is not 1, 2, 3, ... (RFC 4303, 2.4).
@@ -112,7 +112,7 @@ pub enum DecapsulateError {
     /// Sent to hide that there is nothing to send (RFC 4303, 2.6).
     #[error("a dummy packet")]
     Dummy,
-    /// Congestion was experienced by a packet that does not know of it: to be dropped (RFC 6040, 4.2).
-    #[error("congestion experienced, but the packet inside takes no notice of it")]
+    /// Congestion was experienced by a packet that does not support ECN: it must be dropped (RFC 6040, 4.2).
+    #[error("congestion experienced, but the inner packet does not support ECN")]
     Congestion,
 }

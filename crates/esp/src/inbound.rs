@@ -13,25 +13,25 @@ use crate::transform::{HEAD_LEN, Transform};
 
 const TRAILER_LEN: usize = 2;
 
-/// Width of the replay window unless another is wanted (RFC 4303, 3.4.3).
+/// Default width of the replay window (RFC 4303, 3.4.3).
 pub const DEFAULT_WINDOW: usize = 64;
 
-/// What became of the packets that came.
+/// What became of received packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Let through.
     pub accepted: u64,
-    /// No IP packets, fragments, or cut short.
+    /// Not IP packets, or fragments, or cut short.
     pub malformed: u64,
     /// Not ESP of this association: another SPI, IKE, keepalives.
     pub foreign: u64,
     /// Before the replay window.
     pub too_old: u64,
-    /// Came before.
+    /// Received before.
     pub replayed: u64,
     /// With a wrong integrity check value.
     pub forged: u64,
-    /// Let in, but not what they ought to be: bad padding or payload, dummies, unnoticed congestion.
+    /// Authentic but useless: bad padding or payload, dummies, unnoticed congestion.
     pub discarded: u64,
 }
 
@@ -61,7 +61,7 @@ impl Inbound {
     ///
     /// # Errors
     ///
-    /// There can be no such association.
+    /// The association is invalid.
     pub fn new(association: &Association<'_>, window: usize) -> Result<Self, AssociationError> {
         association.validate()?;
         let window = Window::new(window)?;
@@ -77,7 +77,7 @@ impl Inbound {
         })
     }
 
-    /// Goes on behind `highest`, the highest number that another receiver of this association let through.
+    /// Continues after `highest`, the highest number that another receiver of this association let through.
     #[must_use]
     pub fn resumed(mut self, highest: u64) -> Self {
         self.window.mark(highest);
@@ -90,16 +90,16 @@ impl Inbound {
         self.counts
     }
 
-    /// The highest sequence number that came and was authentic.
+    /// The highest sequence number that was received and authentic.
     #[must_use]
     pub const fn highest(&self) -> u64 {
         self.window.highest()
     }
 
-    /// Decapsulates an IP packet in place; where in it the packet inside is. In transport mode that has the
-    /// headers of the outer one.
+    /// Decapsulates an IP packet in place; returns where in it the inner packet is. In transport mode that has
+    /// the headers of the outer one.
     ///
-    /// Addresses are not looked at: which of them may use an association, and which packets it may carry,
+    /// Addresses are not checked: which of them may use an association, and which packets it may carry,
     /// is a matter of the policy above (RFC 4301, 5.2). Behind network address translation the checksum of
     /// a packet in transport mode is that of the addresses before it (RFC 3948, 3.1.2).
     ///
@@ -116,7 +116,7 @@ impl Inbound {
         self.spi
     }
 
-    /// As [`decapsulate`](Self::decapsulate), but not counted. The packet of another SPI is as it was.
+    /// As [`decapsulate`](Self::decapsulate), but not counted. A packet with another SPI is unchanged.
     pub(crate) fn opened(&mut self, packet: &mut [u8]) -> Result<Range<usize>, DecapsulateError> {
         let place = locate(packet, self.is_in_udp)?;
         let esp = &mut packet[place.esp_at..place.end];
@@ -144,7 +144,7 @@ impl Inbound {
             Refusal::Replayed => DecapsulateError::Replayed(sequence),
         })?;
         self.transform.open(esp, sequence).map_err(|_| DecapsulateError::BadIcv)?;
-        // Only now is it known that the number is the sender's.
+        // Only now is it certain that the number is the sender's.
         self.window.mark(sequence);
 
         let body = place.esp_at + body_at..place.esp_at + body_at + body_len;
@@ -188,7 +188,7 @@ impl Counts {
 ///
 /// # Errors
 ///
-/// It is none.
+/// It is not ESP.
 pub fn spi_of(packet: &[u8]) -> Result<u32, DecapsulateError> {
     let is_in_udp = ip::parse(packet, Until::Esp)?.protocol == ip::UDP;
     let place = locate(packet, is_in_udp)?;
@@ -221,7 +221,7 @@ fn locate(packet: &[u8], is_in_udp: bool) -> Result<Place, DecapsulateError> {
     }
 }
 
-/// Length of what was encrypted without its trailer, and what it is.
+/// Length of the decrypted part without its trailer, and its type.
 fn unpadded(body: &[u8]) -> Result<(usize, u8), DecapsulateError> {
     let (&[pad_len, next_header], front) =
         body.split_last_chunk().map(|(front, last)| (last, front)).ok_or(DecapsulateError::Truncated)?;

@@ -19,27 +19,27 @@ const DESTINATION_OPTIONS: u8 = 60;
 /// Time to live of packets that a tunnel makes.
 const TTL: u8 = 64;
 
-/// The lower two bits of what was the type of service (RFC 3168).
+/// The lower two bits of the former type of service (RFC 3168).
 const ECN: u8 = 0b11;
 const CONGESTION: u8 = 0b11;
 
-/// Why bytes are no IP packet.
+/// Why bytes are not an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPacket {
     NotIp,
     Truncated,
 }
 
-/// IP headers as far as they stay in front of ESP.
+/// The IP headers that stay in front of ESP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// 4 or 6.
     pub version: u8,
-    /// Of the headers together.
+    /// Length of the headers together.
     pub len: usize,
-    /// What follows them.
+    /// The protocol that follows them.
     pub protocol: u8,
-    /// Where the last of them says so.
+    /// Where the last of them names it.
     pub protocol_at: usize,
     /// Headers and all that follows.
     pub total_len: usize,
@@ -52,9 +52,9 @@ pub struct Head {
 /// Which extension headers of IPv6 stay in front of ESP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Where ESP is to be put: destination options stay in front only where routing follows (RFC 4303, 3.1.1).
+    /// Where ESP is to be put: destination options stay in front only if routing follows (RFC 4303, 3.1.1).
     Insertion,
-    /// Where somebody else put it.
+    /// Where the sender put it.
     Esp,
 }
 
@@ -129,7 +129,7 @@ fn parse_v6(packet: &[u8], until: Until) -> Result<Head, NoPacket> {
     }
 }
 
-/// Writes into headers that are there which protocol follows and how long the packet is now; `packet` begins
+/// Writes into existing headers which protocol follows and how long the packet is now; `packet` begins
 /// with them.
 pub fn rewrite(packet: &mut [u8], head: &Head, protocol: u8, total_len: usize) {
     packet[head.protocol_at] = protocol;
@@ -205,9 +205,9 @@ pub fn emit_udp(udp: &mut [u8], source: u16, destination: u16) {
     udp[6..8].fill(0);
 }
 
-/// Puts in the checksum that UDP needs in IPv6 (RFC 8200, 8.1). `packet` is whole but for it.
+/// Writes the checksum that UDP needs in IPv6 (RFC 8200, 8.1). `packet` is otherwise complete.
 ///
-/// The pseudo header has the final destination, which differs from the header's where routing follows.
+/// The pseudo header has the final destination, which differs from the header's if routing follows.
 pub fn checksum_udp6(packet: &mut [u8], udp_at: usize) {
     let len = length(packet.len() - udp_at);
     let sum = u64::from(ones_complement_sum(&packet[8..IPV6_LEN]))
@@ -222,13 +222,13 @@ pub fn checksum_udp6(packet: &mut [u8], udp_at: usize) {
     packet[udp_at + 6..udp_at + UDP_LEN].copy_from_slice(&check.to_ne_bytes());
 }
 
-/// Takes over what the outer header says of congestion (RFC 6040, 4.2); false where the packet has to be
+/// Copies the congestion state of the outer header (RFC 6040, 4.2); false if the packet must be
 /// dropped. `packet` begins with the inner header.
 #[must_use]
 pub fn merge_congestion(packet: &mut [u8], inner: &Head, outer: u8) -> bool {
     let ecn = match (inner.traffic_class & ECN, outer & ECN) {
         (0, CONGESTION) => return false,
-        // ECT(0) becomes what the outer header says, if that is ECT(1) or CE; ECT(1) only CE.
+        // ECT(0) becomes what the outer header has, if that is ECT(1) or CE; ECT(1) becomes only CE.
         (0b10, changed @ (0b01 | CONGESTION)) => changed,
         (0b01, CONGESTION) => CONGESTION,
         _ => return true,

@@ -1,12 +1,12 @@
 //! Initialization vectors for CBC, which have to be unpredictable (RFC 3602, 3): sequence numbers encrypted with
-//! a key of their own. So none comes twice, and no source of randomness is needed for a packet.
+//! a separate key. So none repeats, and a packet needs no source of randomness.
 
 use aes::Aes128;
 use aes::cipher::array::Array;
 use aes::cipher::consts::U16;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 
-/// Made at a time: one alone would have to wait for every round of the cipher.
+/// Number made at a time: one alone would have to wait for every round of the cipher.
 const AHEAD: usize = 8;
 
 /// The initialization vectors of an association.
@@ -25,7 +25,7 @@ impl Ivs {
         ivs
     }
 
-    /// That of a sequence number.
+    /// The vector of a sequence number.
     pub fn of(&mut self, sequence: u64) -> &[u8] {
         let mut at = sequence.wrapping_sub(self.first);
         if at >= AHEAD as u64 {
@@ -40,7 +40,7 @@ impl Ivs {
         for (number, block) in (0..).zip(&mut self.ready) {
             block[..4].copy_from_slice(&self.spi.to_be_bytes());
             block[4..8].fill(0);
-            // Beyond the last number there is none that could be asked for.
+            // Beyond the last number there is none to request.
             block[8..].copy_from_slice(&first.wrapping_add(number).to_be_bytes());
         }
         self.aes.encrypt_blocks(&mut self.ready);

@@ -23,7 +23,7 @@ pub struct Slot<'a> {
     pub buffer: &'a mut [u8],
     /// Where in it the packet is; afterwards, where the encapsulated one is.
     pub range: Range<usize>,
-    /// Why nothing was done with it, in which case `range` is as it was.
+    /// Why it was left alone, in which case `range` is unchanged.
     pub error: Option<EncapsulateError>,
 }
 
@@ -39,7 +39,7 @@ pub struct Outbound {
     last: u64,
 }
 
-/// A packet of which all is written but what the keys are needed for.
+/// A packet that is complete except for what needs the keys.
 struct Prepared {
     packet: Range<usize>,
     esp_at: usize,
@@ -49,13 +49,13 @@ struct Prepared {
 impl Outbound {
     /// Begins with sequence number 1.
     ///
-    /// `iv_key` are random bytes that nobody else knows, drawn anew with every key: initialization vectors
+    /// `iv_key` are secret random bytes, drawn anew with every key: initialization vectors
     /// of CBC have to be unpredictable (RFC 3602, 3), and are sequence numbers encrypted with it. Other
     /// suites need none.
     ///
     /// # Errors
     ///
-    /// There can be no such association.
+    /// The association is invalid.
     pub fn new(association: &Association<'_>, iv_key: &[u8; 16]) -> Result<Self, AssociationError> {
         association.validate()?;
         Ok(Self {
@@ -70,7 +70,7 @@ impl Outbound {
         })
     }
 
-    /// Goes on behind `sent`, the last sequence number that another sender of this association used: after
+    /// Continues after `sent`, the last sequence number that another sender of this association used: after
     /// a switch to a standby gateway, for instance. A number that is used twice gives away plaintext.
     #[must_use]
     pub const fn resumed(mut self, sent: u64) -> Self {
@@ -100,9 +100,9 @@ impl Outbound {
         self.suite.align() - 1 + TRAILER_LEN + self.suite.icv_len()
     }
 
-    /// Encapsulates the IP packet at `packet` in `buffer`, in place; where the result is.
+    /// Encapsulates the IP packet at `packet` in `buffer`, in place; returns where the result is.
     ///
-    /// The time to live of a packet that goes into a tunnel is left to whoever forwards it.
+    /// The time to live of a packet that enters a tunnel is left to the forwarder.
     ///
     /// # Errors
     ///
@@ -144,17 +144,17 @@ impl Outbound {
         }
     }
 
-    /// Between the IP header and what is encrypted.
+    /// What lies between the IP header and the encrypted part.
     const fn inserted(&self) -> usize {
         let udp = if self.udp.is_some() { UDP_LEN } else { 0 };
         udp + HEAD_LEN + self.suite.iv_len()
     }
 
-    /// Checks everything, and only then changes the buffer and counts on.
+    /// Checks everything, and only then changes the buffer and takes the next number.
     fn prepare(&mut self, buffer: &mut [u8], packet: Range<usize>) -> Result<Prepared, EncapsulateError> {
         let bytes = buffer.get(packet.clone()).ok_or(EncapsulateError::Truncated)?;
         let head = ip::parse(bytes, Until::Insertion).map_err(EncapsulateError::from)?;
-        // What lies behind the packet pads a short frame.
+        // What lies after the packet pads a short frame.
         let end = packet.start + head.total_len;
         let (protected_at, kept, next_header) = match self.mode {
             Mode::Transport if head.is_fragment => return Err(EncapsulateError::Fragment),
@@ -193,7 +193,7 @@ impl Outbound {
         })
     }
 
-    /// All that stays in the clear; `kept` is the length of the IP headers in front of ESP.
+    /// Everything that stays in the clear; `kept` is the length of the IP headers in front of ESP.
     fn write_front(&mut self, made: &mut [u8], kept: usize, head: &Head) {
         let protocol = if self.udp.is_some() { ip::UDP } else { ip::ESP };
         match self.mode {
@@ -202,7 +202,7 @@ impl Outbound {
                 source,
                 destination,
                 protocol,
-                // RFC 6040, 4.1 and RFC 4301, 8.1: as the packet inside.
+                // RFC 6040, 4.1 and RFC 4301, 8.1: the same as in the inner packet.
                 traffic_class: head.traffic_class,
                 dont_fragment: head.dont_fragment,
                 id: self.sent as u16,

@@ -1,4 +1,4 @@
-//! Anti-replay (RFC 4303, 3.4.3): which sequence numbers came, as a ring of bits (RFC 6479).
+//! Anti-replay (RFC 4303, 3.4.3): which sequence numbers were received, as a ring of bits (RFC 6479).
 
 use crate::error::AssociationError;
 
@@ -12,13 +12,13 @@ const BITS: u64 = 64;
 pub enum Refusal {
     /// Left of the window, or 0, which is never sent.
     TooOld,
-    /// It came before.
+    /// It was received before.
     Replayed,
 }
 
 /// Remembers the last `size` sequence numbers up to the highest.
 ///
-/// To go on by any number costs at most as many words as the window has; usually none or one.
+/// Moving ahead by any number costs at most as many words as the window has; usually none or one.
 #[derive(Clone, Debug)]
 pub struct Window {
     size: u64,
@@ -54,12 +54,12 @@ impl Window {
         self.size
     }
 
-    /// Whether `number` may come. Only a packet that passed its integrity check is then to be
+    /// Whether `number` is acceptable. Only a packet that passed its integrity check may then be
     /// [marked](Self::mark).
     ///
     /// # Errors
     ///
-    /// It came before, or nobody knows whether it did.
+    /// It was received before, or is too old to tell.
     pub fn check(&self, number: u64) -> Result<(), Refusal> {
         if self.size == 0 || number > self.highest {
             return Ok(());
@@ -71,7 +71,7 @@ impl Window {
         if self.ring[word] & bit == 0 { Ok(()) } else { Err(Refusal::Replayed) }
     }
 
-    /// Notes that `number` came. One that [`check`](Self::check) refuses must not be marked.
+    /// Notes that `number` was received. One that [`check`](Self::check) refuses must not be marked.
     pub fn mark(&mut self, number: u64) {
         if number > self.highest {
             let (from, to) = (self.highest / BITS, number / BITS);
@@ -90,7 +90,7 @@ impl Window {
     /// `None` for one from before the first packet.
     #[must_use]
     pub fn extended(&self, low: u32) -> Option<u64> {
-        // Where nothing is refused, late packets still have to be told from those after a wrap.
+        // If nothing is refused, late packets still have to be told from those after a wrap.
         let width = self.size.max(BITS);
         let (high, top) = (self.highest >> 32, self.highest as u32);
         let bottom = top.wrapping_sub((width - 1) as u32);

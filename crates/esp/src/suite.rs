@@ -3,7 +3,7 @@
 /// Encryption and authentication of a security association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Suite {
-    /// AES-CBC alone (RFC 3602). Historic: nobody notices changed packets, and a receiver that tells bad
+    /// AES-CBC alone (RFC 3602). Historic: changed packets go unnoticed, and a receiver that tells bad
     /// padding from good gives plaintext away. RFC 8221 forbids it.
     AesCbc,
     /// AES-CBC and HMAC-MD5-96 (RFC 2403). Historic: RFC 8221 forbids it.
@@ -44,7 +44,7 @@ impl Suite {
         Self::NullHmacSha256,
     ];
 
-    /// As options, tables and files call it.
+    /// The name in options, tables and files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Suite {
         }
     }
 
-    /// The suite of this name.
+    /// The suite with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|suite| suite.name() == name)
@@ -97,7 +97,7 @@ impl Suite {
         }
     }
 
-    /// Which lengths an encryption key may have, a salt of 4 bytes at its end included (RFC 4106, 8.1).
+    /// Permitted lengths of an encryption key, including a salt of 4 bytes at its end (RFC 4106, 8.1).
     #[must_use]
     pub const fn encryption_key_lens(self) -> &'static [usize] {
         match self {
@@ -108,7 +108,7 @@ impl Suite {
         }
     }
 
-    /// Length of the authentication key (RFC 2403, RFC 2404, RFC 4868); 0 where there is none.
+    /// Length of the authentication key (RFC 2403, RFC 2404, RFC 4868); 0 if there is none.
     #[must_use]
     pub const fn authentication_key_len(self) -> usize {
         match self {

@@ -36,7 +36,7 @@ pub enum EventsError {
 }
 
 impl EventsError {
-    /// The kernel refused to do something: for want of rights, or for want of the feature.
+    /// The kernel refused to do something: for lack of rights, or of the feature.
     pub(crate) fn refused(
         action: impl Into<String>,
     ) -> impl FnOnce(Box<dyn std::error::Error + Send + Sync>) -> Self {

@@ -1,4 +1,4 @@
-//! One event, as the programs tell it (`bpf/events.h`).
+//! One event, as the programs report it (`bpf/events.h`).
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -19,7 +19,7 @@ const CONGESTION: usize = 320;
 pub enum Kind {
     /// The state changed.
     State,
-    /// A segment came: `segs_in` and `data_segs_in` count it, all other numbers are from before.
+    /// A segment arrived: `segs_in` and `data_segs_in` count it, all other numbers are from before.
     Received,
     /// A segment was sent again.
     Retransmitted,
@@ -54,30 +54,30 @@ impl Kind {
 pub struct Event {
     /// When, by `CLOCK_MONOTONIC`.
     pub at_ns: u64,
-    /// Which connection, as `SOCK_DIAG` tells them apart.
+    /// Which connection, by the cookie of `SOCK_DIAG`.
     pub cookie: u64,
-    /// Its number in `/proc/PID/fd`; 0 where no process has it.
+    /// Its number in `/proc/PID/fd`; 0 if no process has it.
     pub inode: u32,
     /// This end; port 0 while the kernel has not chosen one.
     pub local: SocketAddr,
     /// The other end.
     pub remote: SocketAddr,
-    /// What.
+    /// The kind of event.
     pub kind: Kind,
     /// The state before, of a change of state.
     pub old_state: State,
     /// First sequence number of the segment.
     pub seq: u32,
-    /// That behind its last byte; SYN and FIN count.
+    /// The number after its last byte; SYN and FIN count.
     pub end_seq: u32,
-    /// What a segment that came acknowledges.
+    /// What a segment that arrived acknowledges.
     pub ack_seq: u32,
     info: Info,
     congestion: [u8; 16],
 }
 
 impl Event {
-    /// From the bytes of `struct weir_event`; `None` if they are none.
+    /// From the bytes of `struct weir_event`; `None` if they are not one.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; EVENT_BYTES] = bytes.try_into().ok()?;
@@ -118,12 +118,12 @@ impl Event {
     }
 }
 
-/// A quantity that events tell.
+/// A quantity that events carry.
 #[derive(Clone, Copy, Debug)]
 pub enum Column {
-    /// One that the kernel tells of a connection at any time.
+    /// One that the kernel reports about a connection at any time.
     Field(&'static Field),
-    /// One of events alone: name, what it is, and its value where an event has one.
+    /// One of events alone: name, description, and its value if an event has one.
     Own(&'static str, &'static str, fn(&Event) -> Option<u64>),
 }
 
@@ -137,7 +137,7 @@ impl Column {
         }
     }
 
-    /// Its value, where an event has one.
+    /// Its value, if an event has one.
     #[must_use]
     pub fn get(&self, event: &Event) -> Option<u64> {
         match self {
@@ -147,7 +147,7 @@ impl Column {
     }
 }
 
-/// All that events tell.
+/// Everything that events carry.
 #[must_use]
 pub fn columns() -> Vec<Column> {
     let fields = FIELDS.iter().filter(|field| field.source == Source::Info && TOLD.contains(&field.name));

@@ -1,13 +1,13 @@
 //! TCP connections of this host watched by BPF programs.
 //!
-//! Event by event: changes of state, segments that come, segments that are sent again. Programs at the kernel's
-//! tracepoints tell each event with the connection's numbers at that moment; the kernel is not polled, so that
-//! nothing happens between two looks. What finds no room is counted.
+//! Event by event: changes of state, segments that arrive, segments that are sent again. Programs at the kernel's
+//! tracepoints report each event with the connection's numbers at that moment; the kernel is not polled, so
+//! nothing is missed between two looks. Events that find no room are counted.
 //!
-//! - [`Event`]: one event, as the programs tell it.
-//! - [`Table`]: which connection an event belongs to, and which connections are meant; no I/O.
-//! - [`start`]: both, in a thread of its own.
-//! - [`sampling`]: the same connections sampled at a fixed period, at what happens to them.
+//! - [`Event`]: one event, as the programs report it.
+//! - [`Table`]: which connection an event belongs to, and which connections are selected; no I/O.
+//! - [`start`]: both, in a new thread.
+//! - [`sampling`]: the same connections sampled at a fixed period, by their own events.
 //!
 //! # Minimum kernel version
 //! 5.12, with BTF, for root or `CAP_BPF` and `CAP_PERFMON`.

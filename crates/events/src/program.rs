@@ -13,17 +13,17 @@ use crate::event::Event;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/events.o"));
 
-/// Tracepoints, and the programs for each: the first that the kernel takes.
+/// Tracepoints, and the programs for each: the first one that the kernel accepts is used.
 const PROGRAMS: [(&str, &[&str]); 3] = [
     ("inet_sock_set_state", &["weir_state"]),
     ("tcp_probe", &["weir_received"]),
     ("tcp_retransmit_skb", &["weir_again", "weir_again_old"]),
 ];
 
-/// More events than the ring has room for: whoever reads is not kept by those that come meanwhile.
+/// More events than the ring has room for: a reader is not kept busy by those that come meanwhile.
 const MOST_AT_ONCE: usize = 1 << 17;
 
-/// The programs at work; gone when this is dropped.
+/// The running programs; gone when this is dropped.
 pub struct Programs {
     _bpf: Ebpf,
     ring: RingBuf<MapData>,
@@ -31,7 +31,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Attaches the programs. From now on they tell of the connections in the calling thread's network namespace
+    /// Attaches the programs. From now on they report on the connections in the calling thread's network namespace
     /// that have these two ends, in either order.
     ///
     /// # Minimum kernel version
@@ -62,7 +62,7 @@ impl Programs {
         })
     }
 
-    /// Takes what has happened since the last time, at most [`MOST_AT_ONCE`].
+    /// Takes what has happened since the last call, at most [`MOST_AT_ONCE`].
     pub fn read(&mut self, mut take: impl FnMut(Event)) {
         for _ in 0..MOST_AT_ONCE {
             let Some(item) = self.ring.next() else { break };
@@ -99,7 +99,7 @@ fn words(address: Option<IpAddr>) -> [u32; 4] {
     words
 }
 
-/// Attaches the first of these programs that the kernel takes.
+/// Attaches the first of these programs that the kernel accepts.
 pub fn attach(
     bpf: &mut Ebpf,
     tracepoint: &'static str,

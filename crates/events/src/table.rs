@@ -1,4 +1,4 @@
-//! Which connection an event belongs to, and which connections are meant.
+//! Which connection an event belongs to, and which connections are selected.
 
 use std::collections::HashMap;
 use std::mem;
@@ -9,10 +9,10 @@ use weir_tcp::watch::{Filter, MOST_CONNECTIONS, MOST_SAMPLES, Progress, Watched}
 
 use crate::event::{Event, Kind};
 
-/// Events that are kept of a connection of which the process is not known yet.
+/// Most events that are kept of a connection whose process is not known yet.
 const MOST_WAITING: usize = 1024;
 
-/// The same of all those connections together: anybody may open many of them.
+/// The same for all those connections together: anyone may open many of them.
 const MOST_WAITING_IN_ALL: usize = 1 << 16;
 
 /// An event of a connection.
@@ -24,14 +24,14 @@ pub struct Row {
     pub event: Event,
 }
 
-/// What is known of a socket.
+/// What is known about a socket.
 #[derive(Debug)]
 enum Known {
     /// It is watched: its number.
     Watched(u32),
-    /// It is not meant.
+    /// It is not selected.
     Other,
-    /// No process has it yet, so that nobody knows whether it is meant: what happened so far.
+    /// No process has it yet, so it is not known whether it is selected: what happened so far.
     Waiting(Vec<Event>),
 }
 
@@ -41,22 +41,22 @@ pub struct Table {
     filter: Filter,
     takes_later: bool,
     known: HashMap<u64, Known>,
-    /// Events of connections that wait to be known.
+    /// Events of connections that are not yet classified.
     waiting: usize,
     was_connected: bool,
 }
 
-/// Finds the process that has the socket with this inode, if it can be meant.
+/// Finds the process that owns the socket with this inode, if it can be selected.
 pub type Owners<'a> = dyn FnMut(u32) -> Option<Process> + 'a;
 
 impl Table {
-    /// Of connections that fit; with `takes_later`, also of those that begin later.
+    /// For connections that match; with `takes_later`, also for those that begin later.
     #[must_use]
     pub fn new(filter: Filter, takes_later: bool) -> Self {
         Self { filter, takes_later, known: HashMap::new(), waiting: 0, was_connected: false }
     }
 
-    /// Enters a connection that exists already.
+    /// Adds a connection that exists already.
     pub fn enter(
         &mut self,
         found: &Connection,
@@ -74,7 +74,7 @@ impl Table {
         }
     }
 
-    /// Takes events in their order, and adds rows.
+    /// Takes events in order, and adds rows.
     pub fn take(
         &mut self,
         events: Vec<Event>,
@@ -115,13 +115,13 @@ impl Table {
                 self.judge(events, owners, progress, rows);
             }
         }
-        // The socket may connect once more, as another connection.
+        // The socket may connect again, as another connection.
         if is_last && let Some(Known::Waiting(events)) = self.known.remove(&event.cookie) {
             self.waiting -= events.len();
         }
     }
 
-    /// Decides whether the connection of these events is meant.
+    /// Decides whether the connection of these events is selected.
     fn judge(
         &mut self,
         events: Vec<Event>,
@@ -185,7 +185,7 @@ impl Table {
         })
     }
 
-    /// Notes that a connection is no longer there, though no event told.
+    /// Notes that a connection no longer exists, although no event reported it.
     pub fn is_gone(&mut self, cookie: u64, progress: &mut Progress, now_ns: u64) {
         if let Some(Known::Watched(number)) = self.known.remove(&cookie)
             && let Some(each) = progress.connections.get_mut(number as usize)
@@ -201,7 +201,7 @@ fn is_connected(event: &Event) -> bool {
 
 fn add(number: u32, event: Event, progress: &mut Progress, rows: &mut Vec<Row>) {
     let Some(each) = progress.connections.get_mut(number as usize) else { return };
-    // When a connection ends it belongs to nobody again.
+    // When a connection ends, no process owns it any more.
     each.inode = if each.inode == 0 { event.inode } else { each.inode };
     // Before it connects, the kernel may not have chosen a port.
     if each.local.port() == 0 {

@@ -20,14 +20,14 @@ const READ_EVERY: Duration = Duration::from_millis(10);
 pub struct Options {
     /// Which connections.
     pub filter: Filter,
-    /// Wait for connections that do not exist yet, and watch those that come later, too.
+    /// Wait for connections that do not exist yet, and also watch those that begin later.
     pub wait: bool,
 }
 
-/// Begins to watch, in the network namespace of the calling thread. From then on nothing is missed.
+/// Starts watching, in the network namespace of the calling thread. From then on nothing is missed.
 ///
 /// # Errors
-/// [`EventsError`]; what goes wrong later is [`weir_tcp::watch::Progress::failure`].
+/// [`EventsError`]; later errors are in [`weir_tcp::watch::Progress::failure`].
 pub fn start(options: Options) -> Result<Watcher<Row>, EventsError> {
     let Options { filter, wait } = options;
     // First the programs, then what exists: what begins in between is in both, and known by its cookie.
@@ -51,18 +51,18 @@ struct Reader {
     filter: Filter,
     wait: bool,
     table: Table,
-    /// By the programs, as far as it is noted.
+    /// By the programs, as far as it has been recorded.
     lost: u64,
 }
 
 impl Reader {
-    /// Reads until it is told to stop, or all connections have ended.
+    /// Reads until told to stop, or until all connections have ended.
     fn run(mut self, shared: &Shared<Row>) -> Result<(), EventsError> {
         loop {
-            // Asked before: what happened until then is read.
+            // Checked before: what happened until then is read.
             let is_stopped = shared.is_stopped();
             self.read(shared)?;
-            // Whoever waits for a server sees attempts that it refuses.
+            // A client that waits for a server sees attempts that it refuses.
             let is_waiting = self.wait && !self.table.was_connected();
             let is_over =
                 !is_waiting && shared.progress().connections.iter().all(|each| each.ended_ns.is_some());
@@ -88,7 +88,7 @@ impl Reader {
         if lost > self.lost {
             progress.lost += lost - self.lost;
             self.lost = lost;
-            // Among them may be the end of a connection.
+            // The end of a connection may be among them.
             let alive: Vec<_> = self.table.alive().collect();
             for (cookie, number) in alive {
                 let Some(each) = progress.connections.get(number as usize) else { continue };

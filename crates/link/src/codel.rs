@@ -1,4 +1,4 @@
-//! CoDel as in RFC 8289, appendix A, on whatever keeps the frames.
+//! CoDel as in RFC 8289, appendix A, over any store of frames.
 
 use crate::spec::CoDel;
 
@@ -6,7 +6,7 @@ use crate::spec::CoDel;
 #[derive(Clone, Debug)]
 pub struct Controller {
     settings: CoDel,
-    /// When the waiting time will have been above the target for an interval, if it is.
+    /// When the waiting time will have been above the target for an interval, if it is above now.
     first_above_ns: Option<u64>,
     drop_next_ns: u64,
     count: u64,
@@ -18,7 +18,7 @@ pub struct Controller {
 pub struct Head<I> {
     pub item: I,
     pub arrived_ns: u64,
-    /// Behind it, no more than the largest frame waits.
+    /// No more than the largest frame waits behind it.
     pub is_last: bool,
 }
 
@@ -27,7 +27,7 @@ impl Controller {
         Self { settings, first_above_ns: None, drop_next_ns: 0, count: 0, last_count: 0, is_dropping: false }
     }
 
-    /// The frame to transmit at `now_ns`: `next` takes them out, `drop` gets those that are dropped before.
+    /// The frame to transmit at `now_ns`: `next` takes frames out, `drop` gets those dropped before it.
     pub fn dequeue<I>(
         &mut self,
         now_ns: u64,
@@ -51,7 +51,7 @@ impl Controller {
             head.into_iter().for_each(&mut drop);
             (head, _) = self.take(now_ns, &mut next);
             self.is_dropping = true;
-            // Where it dropped not long ago, the rate of drops that it ended with is a good one to begin with.
+            // If it dropped not long ago, the rate of drops that it ended with is a good one to begin with.
             let delta = self.count - self.last_count;
             let was_recent = now_ns.saturating_sub(self.drop_next_ns) < 16 * self.settings.interval_ns;
             self.count = if delta > 1 && was_recent { delta } else { 1 };
@@ -72,7 +72,7 @@ impl Controller {
             return (Some(head.item), false);
         }
         let above_ns = *self.first_above_ns.get_or_insert(now_ns + self.settings.interval_ns);
-        // The RFC looks at the time only from the next frame on; an interval is never 0, so it is the same.
+        // The RFC checks the time only from the next frame on; an interval is never 0, so it is the same.
         (Some(head.item), now_ns >= above_ns)
     }
 

@@ -1,6 +1,6 @@
 //! What became of frames.
 
-/// Frames of one direction. Every frame that arrived or came into being is in exactly one of `departed`, `lost`,
+/// Frames of one direction. Every frame that arrived or was created is in exactly one of `departed`, `lost`,
 /// `dropped_full` and `dropped_early`, or still held:
 ///
 /// `arrived + duplicated = departed + lost + dropped_full + dropped_early + held`
@@ -14,13 +14,13 @@ pub struct Counters {
     pub departed: u64,
     /// Their bytes.
     pub departed_bytes: u64,
-    /// Frames lost as the specification says.
+    /// Frames lost as the specification demands.
     pub lost: u64,
     /// Frames for which the queue had no room.
     pub dropped_full: u64,
     /// Frames that RED or CoDel dropped.
     pub dropped_early: u64,
-    /// Copies that came into being.
+    /// Copies that were created.
     pub duplicated: u64,
     /// Frames that were held back.
     pub held_back: u64,

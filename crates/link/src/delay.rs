@@ -1,4 +1,4 @@
-//! How long a frame takes behind the transmitter.
+//! How long a frame takes after the transmitter.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -13,7 +13,7 @@ pub struct Delay {
     ns: u64,
     jitter: Option<Jitter>,
     rng: SmallRng,
-    /// When the last frame is due that must not be overtaken.
+    /// When the last frame that must not be overtaken is due.
     last_due_ns: u64,
 }
 
@@ -27,12 +27,12 @@ impl Delay {
         }
     }
 
-    /// From now on as `spec`; nothing overtakes what is under way.
+    /// Applies `spec` from now on; nothing overtakes what is under way.
     pub fn change(&mut self, spec: &PathSpec) {
         *self = Self { last_due_ns: self.last_due_ns, ..Self::new(spec) };
     }
 
-    /// When a frame is due that keeps the order where order is kept.
+    /// When a frame is due that keeps its place, if order is kept.
     pub fn due(&mut self, through_ns: u64) -> u64 {
         let due_ns = self.drawn(through_ns);
         if self.jitter.is_some_and(|jitter| !jitter.keeps_order) {
@@ -42,7 +42,7 @@ impl Delay {
         self.last_due_ns
     }
 
-    /// The same where it does not.
+    /// The same for a frame that does not keep its place.
     pub fn drawn(&mut self, through_ns: u64) -> u64 {
         through_ns.saturating_add(match self.jitter {
             None => self.ns,
@@ -50,7 +50,7 @@ impl Delay {
                 self.rng.random_range(self.ns - ns..=self.ns + ns)
             }
             Some(Jitter { distribution: Distribution::Normal, ns, .. }) => {
-                // A standard deviation that is finite and not negative is always taken.
+                // A standard deviation that is finite and not negative is always accepted.
                 let drawn = Normal::new(self.ns as f64, ns as f64).map_or(0.0, |n| n.sample(&mut self.rng));
                 drawn.max(0.0) as u64
             }

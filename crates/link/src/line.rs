@@ -7,14 +7,14 @@ use std::collections::{BinaryHeap, VecDeque};
 #[derive(Clone, Debug)]
 struct Entry<D> {
     due_ns: u64,
-    /// Among those due at once, the order in which they came.
+    /// Among those due at the same time, the order in which they came.
     number: u64,
     item: D,
 }
 
-/// By time, and at one time in the order in which they came.
+/// Ordered by time and, at equal times, by the order in which they came.
 ///
-/// Mostly each is due later than all before it: those lie in a ring, and only the others in a heap.
+/// Mostly each is due later than all before it: those are kept in a ring, and only the others in a heap.
 #[derive(Clone, Debug)]
 pub struct Line<D> {
     in_order: VecDeque<Entry<D>>,

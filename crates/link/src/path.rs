@@ -11,15 +11,15 @@ use crate::transmitter::Transmitter;
 
 /// One direction of a link, with the frames that are on it.
 ///
-/// Time is whatever the caller counts in ns. Arrivals have to be told in their order. What was due before an
-/// arrival was told is unaffected by it, so tell all arrivals up to a time before asking what departs by then.
+/// Time is whatever the caller counts in ns. Arrivals must be reported in order. What was due before an
+/// arrival was reported is unaffected by it, so report all arrivals up to a time before taking what departs.
 #[derive(Clone, Debug)]
 pub struct Path<T> {
     spec: PathSpec,
     fates: Fates,
     waiting: WaitingLine<T>,
     transmitter: Transmitter,
-    /// By a trace, the frame of which a part was carried, and how much of it is left.
+    /// With a trace, the frame of which a part was carried, and how much of it is left.
     part: Option<(Waiting<T>, u32)>,
     delay: Delay,
     line: Line<Flight<T>>,
@@ -33,7 +33,7 @@ pub struct Path<T> {
 pub struct Departure<T> {
     /// The frame.
     pub frame: T,
-    /// Its length as told on arrival.
+    /// Its length as reported on arrival.
     pub bytes: u32,
     /// When it is to leave.
     pub due_ns: u64,
@@ -41,18 +41,18 @@ pub struct Departure<T> {
     pub pace: Pace,
 }
 
-/// How a frame follows the one that left before, for those who measure the rate.
+/// How a frame follows the one that left before, for measuring the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// It tells nothing: there is no constant rate, or the frame does not leave in its turn.
+    /// No information: there is no constant rate, or the frame does not leave in its turn.
     Apart,
     /// The transmitter was idle before.
     Begins,
-    /// The transmitter sent so many bits since the frame before that was not [`Pace::Apart`], without a pause.
+    /// The transmitter sent this many bits, without a pause, since the last frame that was not [`Pace::Apart`].
     Follows(u64),
 }
 
-/// A frame behind the transmitter.
+/// A frame after the transmitter.
 #[derive(Clone, Debug)]
 struct Flight<T> {
     frame: T,
@@ -79,7 +79,7 @@ impl<T: Clone> Path<T> {
     /// An empty path; a trace begins at `now_ns`.
     ///
     /// # Errors
-    /// [`SpecError`]: there can be no such path.
+    /// [`SpecError`]: the specification is invalid.
     pub fn new(spec: PathSpec, now_ns: u64) -> Result<Self, SpecError> {
         spec.check()?;
         let transmitter = Transmitter::new(spec.rate.as_ref(), now_ns);
@@ -98,11 +98,11 @@ impl<T: Clone> Path<T> {
         })
     }
 
-    /// Goes on as `spec` from `now_ns` on. What is under way arrives as it would have, what waits goes on waiting
+    /// Follows `spec` from `now_ns` on. What is under way arrives as it would have, what waits goes on waiting
     /// for the new transmitter; patterns count from 1 again, and a trace begins.
     ///
     /// # Errors
-    /// [`SpecError`]; then nothing has changed.
+    /// [`SpecError`]; nothing has changed then.
     pub fn change(&mut self, spec: PathSpec, now_ns: u64) -> Result<(), SpecError> {
         spec.check()?;
         let now_ns = now_ns.max(self.last_arrival_ns);
@@ -121,7 +121,7 @@ impl<T: Clone> Path<T> {
         Ok(())
     }
 
-    /// A frame of `bytes` comes in. Times before that of the last arrival count as that one.
+    /// A frame of `bytes` comes in. A time before that of the last arrival counts as that time.
     pub fn arrive(&mut self, now_ns: u64, frame: T, bytes: u32) {
         let now_ns = now_ns.max(self.last_arrival_ns);
         self.last_arrival_ns = now_ns;
@@ -143,7 +143,7 @@ impl<T: Clone> Path<T> {
         }
     }
 
-    /// The next frame that is due by `now_ns`. Before asking, tell all that arrived by then.
+    /// The next frame that is due by `now_ns`. Report all arrivals up to then before calling it.
     pub fn depart(&mut self, now_ns: u64) -> Option<Departure<T>> {
         self.advance(now_ns);
         let (due_ns, Flight { frame, bytes, pace }) = self.line.pop(now_ns)?;
@@ -152,7 +152,7 @@ impl<T: Clone> Path<T> {
         Some(Departure { frame, bytes, due_ns, pace })
     }
 
-    /// Before this, nothing departs that has arrived already; None: nothing is on the path.
+    /// Nothing that has already arrived departs before this; `None`: nothing is on the path.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         let served = if self.waiting.is_empty() && self.part.is_none() {
@@ -199,7 +199,7 @@ impl<T: Clone> Path<T> {
         &self.spec
     }
 
-    /// Whether a frame that arrives now is transmitted from now on.
+    /// Whether a frame that arrives now would be transmitted at once.
     fn is_idle(&self, now_ns: u64) -> bool {
         match &self.transmitter {
             Transmitter::Constant(constant) => self.waiting.is_empty() && constant.free_ns() <= now_ns,
@@ -266,7 +266,7 @@ impl<T: Clone> Path<T> {
         }
     }
 
-    /// A frame is through the transmitter.
+    /// A frame has passed the transmitter.
     fn fly(&mut self, waiting: Waiting<T>, through_ns: u64, pace: Pace) {
         let Waiting { frame, bytes, fate, .. } = waiting;
         if fate.is_lost {
@@ -320,7 +320,7 @@ impl Fates {
 }
 
 impl Pacing {
-    /// How a frame follows that is through the transmitter.
+    /// How a frame that has passed the transmitter follows the one before.
     fn next(&mut self, fate: Fate) -> Pace {
         if fate.is_lost || fate.is_held_back {
             return Pace::Apart;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Numbers of frames: single ones, ranges, and every so-many-th.
+/// Numbers of frames: single ones, ranges, and every n-th.
 ///
 /// As text, items with commas between them:
 ///
@@ -23,7 +23,7 @@ pub struct Pattern {
     periods: Vec<(u64, u64)>,
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a pattern.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{item:?} names no frames: expected 5, 30-39, /100 or 7/100, numbers from 1")]
 pub struct PatternError {
@@ -32,7 +32,7 @@ pub struct PatternError {
 }
 
 impl Pattern {
-    /// Whether frame `number` is among them; `cursor` starts at 0 and goes along with numbers that only grow.
+    /// Whether frame `number` is among them; `cursor` starts at 0 and is for numbers that only grow.
     pub(crate) fn takes(&self, number: u64, cursor: &mut usize) -> bool {
         while self.ranges.get(*cursor).is_some_and(|&(_, last)| last < number) {
             *cursor += 1;

@@ -10,7 +10,7 @@ use crate::spec::{Discipline, Limit, Queue, Red};
 #[derive(Clone, Debug)]
 pub struct Waiting<T> {
     pub frame: T,
-    /// Of the frame.
+    /// Bytes of the frame.
     pub bytes: u32,
     /// What it costs the rate.
     pub billed: u32,
@@ -18,7 +18,7 @@ pub struct Waiting<T> {
     pub fate: Fate,
 }
 
-/// What happens to a frame behind the transmitter.
+/// What happens to a frame after the transmitter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
     pub is_lost: bool,
@@ -35,14 +35,14 @@ pub enum Dropped {
     Early,
 }
 
-/// Frames in order of arrival, and what drops some of them.
+/// Frames in order of arrival, and the discipline that drops some of them.
 #[derive(Clone, Debug)]
 pub struct WaitingLine<T> {
     frames: VecDeque<Waiting<T>>,
     bytes: u64,
     limit: Limit,
     discipline: State,
-    /// Largest frame so far: CoDel leaves alone what is no more than that.
+    /// Largest frame so far: CoDel leaves a queue of no more than that alone.
     largest: u32,
 }
 
@@ -59,7 +59,7 @@ enum Unit {
     Bytes,
 }
 
-/// What the transmitter says of itself to whoever looks for room.
+/// State of the transmitter, needed to check for room.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmission {
     /// How long the one in transmission still takes.
@@ -86,7 +86,7 @@ impl<T> WaitingLine<T> {
         }
     }
 
-    /// As [`Self::new`], with those that wait already; for them there is room.
+    /// As [`Self::new`], with frames that already wait; for them there is room.
     pub fn change(&mut self, queue: &Queue, bps: f64, seed: u64, now_ns: u64) {
         self.limit = queue.limit;
         self.discipline = state(&queue.discipline, bps, seed, now_ns);
@@ -104,7 +104,7 @@ impl<T> WaitingLine<T> {
         self.frames.is_empty()
     }
 
-    /// Takes a frame in, or says why not. One that is `taken_at_once` needs no room.
+    /// Takes a frame in, or returns why not. One that is `taken_at_once` needs no room.
     pub fn enter(
         &mut self,
         frame: Waiting<T>,
@@ -133,7 +133,7 @@ impl<T> WaitingLine<T> {
         Ok(())
     }
 
-    /// The frame to transmit at `now_ns`; `drop` gets those that are dropped on this occasion.
+    /// The frame to transmit at `now_ns`; `drop` gets those that are dropped meanwhile.
     pub fn leave(&mut self, now_ns: u64, drop: impl FnMut(Waiting<T>)) -> Option<Waiting<T>> {
         let (frames, bytes, largest) = (&mut self.frames, &mut self.bytes, u64::from(self.largest));
         let mut next = || {
@@ -180,7 +180,7 @@ fn state(discipline: &Discipline, bps: f64, seed: u64, now_ns: u64) -> State {
     }
 }
 
-/// In packets or bytes; a time is what is transmitted in it.
+/// In packets or bytes; a time counts as what is transmitted in it.
 fn thresholds(red: &Red, bps: f64) -> (f64, f64, Unit) {
     let unit = if matches!(red.max, Limit::Packets(_)) { Unit::Packets } else { Unit::Bytes };
     let threshold = |limit: Limit| match limit {

@@ -12,15 +12,15 @@ pub struct Early {
     min: f64,
     max: f64,
     average: f64,
-    /// Frames that passed since the last drop; None below the lower threshold.
+    /// Frames that passed since the last drop; `None` below the lower threshold.
     since: Option<f64>,
-    /// Since when the queue is empty.
+    /// Since when the queue has been empty.
     empty_since_ns: Option<u64>,
     rng: SmallRng,
 }
 
 impl Early {
-    /// With both thresholds in the unit of what [`Self::drops`] is told.
+    /// With both thresholds in the unit of the lengths given to [`Self::drops`].
     pub fn new(settings: Red, min: f64, max: f64, seed: u64, now_ns: u64) -> Self {
         Self {
             settings,
@@ -38,11 +38,11 @@ impl Early {
         self.empty_since_ns.get_or_insert(at_ns);
     }
 
-    /// Whether a frame is dropped that meets a queue of `length`; one like it is transmitted in `frame_ns`.
+    /// Whether a frame that meets a queue of `length` is dropped; one like it is transmitted in `frame_ns`.
     pub fn drops(&mut self, now_ns: u64, length: f64, frame_ns: f64) -> bool {
         let weight = self.settings.weight;
         if let Some(since_ns) = self.empty_since_ns.take() {
-            // As if so many frames had met an empty queue.
+            // As if this many frames had met an empty queue.
             let frames = now_ns.saturating_sub(since_ns) as f64 / frame_ns.max(1.0);
             self.average *= (1.0 - weight).powf(frames);
         } else {
@@ -60,7 +60,7 @@ impl Early {
         is_dropped
     }
 
-    /// The probability at the present average; None below the lower threshold.
+    /// The probability at the present average; `None` below the lower threshold.
     fn ratio(&self) -> Option<f64> {
         let (max_ratio, average) = (self.settings.max_ratio, self.average);
         if average < self.min {

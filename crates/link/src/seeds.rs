@@ -10,7 +10,7 @@ pub enum Stream {
     Red,
 }
 
-/// A seed of its own for each random sequence (the finaliser of SplitMix64).
+/// A separate seed for each random sequence (the finaliser of SplitMix64).
 pub const fn seed(seed: u64, stream: Stream) -> u64 {
     let mut z = seed.wrapping_add((stream as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -22,7 +22,7 @@ pub enum Selection {
     Frames(Pattern),
 }
 
-/// Two states, a good and a bad one, that may change behind each frame (E. N. Gilbert, "Capacity of a
+/// Two states, a good and a bad one, that may change after each frame (E. N. Gilbert, "Capacity of a
 /// Burst-Noise Channel", 1960; E. O. Elliott, 1963). The first frame meets the good one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
@@ -30,14 +30,14 @@ pub struct GilbertElliott {
     pub to_bad: f64,
     /// Probability to go from bad to good (`r`).
     pub to_good: f64,
-    /// Probability that a frame is taken in the bad state (`1-h`).
+    /// Probability that a frame is selected in the bad state (`1-h`).
     pub in_bad: f64,
     /// The same in the good one (`1-k`).
     pub in_good: f64,
 }
 
 impl GilbertElliott {
-    /// Runs of `mean_run` frames on average, `ratio` of all frames; None where there are no such runs.
+    /// Runs of `mean_run` frames on average, `ratio` of all frames; `None` if there are no such runs.
     #[must_use]
     pub fn of_runs(ratio: f64, mean_run: f64) -> Option<Self> {
         let to_good = 1.0 / mean_run;
@@ -46,7 +46,7 @@ impl GilbertElliott {
         is_possible.then_some(Self { to_bad, to_good, in_bad: 1.0, in_good: 0.0 })
     }
 
-    /// The ratio of frames that are taken in the long run.
+    /// The ratio of selected frames in the long run.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         let changes = self.to_bad + self.to_good;
@@ -72,7 +72,7 @@ impl Chooser {
         Self { selection, rng: SmallRng::seed_from_u64(seed), seen: 0, cursor: 0, is_bad: false }
     }
 
-    /// Whether the next frame is taken.
+    /// Whether the next frame is selected.
     pub fn takes_next(&mut self) -> bool {
         self.seen += 1;
         match &self.selection {

@@ -1,4 +1,4 @@
-//! What one direction of a link is to do.
+//! The specification of one direction of a link.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::trace::Trace;
 pub struct PathSpec {
     /// How fast frames are transmitted; `None`: at once.
     pub rate: Option<Rate>,
-    /// What each frame costs the rate beside its own bytes (those without FCS): 24 for all that a frame occupies
-    /// of an Ethernet, FCS, preamble and gap.
+    /// What each frame costs the rate besides its own bytes (those without FCS): 24 for everything that it
+    /// occupies on Ethernet: FCS, preamble and gap.
     pub overhead_bytes: i32,
-    /// Where frames wait for the transmitter. Nobody waits without a rate.
+    /// Where frames wait for the transmitter. Nothing waits without a rate.
     pub queue: Queue,
     /// Which frames are lost.
     pub loss: Selection,
-    /// How long a frame takes behind the transmitter, in ns.
+    /// How long a frame takes after the transmitter, in ns.
     pub delay_ns: u64,
     /// What the delay varies by.
     pub jitter: Option<Jitter>,
@@ -27,14 +27,14 @@ pub struct PathSpec {
     pub reorder: Option<Reorder>,
     /// Which frames arrive twice.
     pub duplicate: Selection,
-    /// Of all that is random.
+    /// Seed of all that is random.
     pub seed: u64,
 }
 
 /// How fast frames are transmitted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rate {
-    /// Always so many bit/s.
+    /// Always this many bit/s.
     Constant {
         /// Bits in a second.
         bps: u64,
@@ -62,16 +62,16 @@ impl Default for Queue {
 /// An amount of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// So many frames.
+    /// This many frames.
     Packets(u64),
-    /// So many bytes, each frame's overhead included.
+    /// This many bytes, each frame's overhead included.
     Bytes(u64),
     /// In ns: a frame that would have to wait longer than this for its transmission has no room. By a trace, at
     /// its mean rate.
     Time(u64),
 }
 
-/// Which frames are dropped beside those for which there is no room.
+/// Which frames are dropped besides those for which there is no room.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Discipline {
     /// None.
@@ -103,9 +103,9 @@ pub struct Red {
 /// Controlled delay (RFC 8289), without ECN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoDel {
-    /// Waiting time, in ns, that is no reason to drop.
+    /// Waiting time, in ns, up to which nothing is dropped.
     pub target_ns: u64,
-    /// How long, in ns, all frames have to wait longer than that.
+    /// How long, in ns, all frames must wait longer than that before one is dropped.
     pub interval_ns: u64,
 }
 
@@ -152,38 +152,38 @@ const SLOWEST_BPS: u64 = 100;
 const FASTEST_BPS: u64 = 1_000_000_000_000;
 const MOST_OVERHEAD: i32 = 10_000;
 
-/// Why there is no such path.
+/// Why a specification is invalid.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum SpecError {
-    /// A probability is none.
+    /// A probability out of range.
     #[error("{what}: {value} is no probability: expected 0 to 1")]
     Ratio {
-        /// Of what.
+        /// Which one.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         value: f64,
     },
     /// A time is too long.
     #[error("{what}: {ns} ns is too long: at most an hour")]
     Time {
-        /// Of what.
+        /// Which one.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         ns: u64,
     },
     /// A rate is too high or too low.
     #[error("rate: {bps} bit/s is out of range: expected {SLOWEST_BPS} to {FASTEST_BPS}")]
     Rate {
-        /// What it is.
+        /// Its value.
         bps: u64,
     },
-    /// The overhead is no such thing.
+    /// An overhead out of range.
     #[error("overhead: {bytes} bytes is out of range: expected -{MOST_OVERHEAD} to {MOST_OVERHEAD}")]
     Overhead {
-        /// What it is.
+        /// Its value.
         bytes: i32,
     },
-    /// A queue that nothing fits into.
+    /// A queue without room.
     #[error("queue: it has no room at all: give at least one packet, one byte or 1 ns")]
     NoRoom,
     /// The jitter is larger than the delay.
@@ -197,28 +197,28 @@ pub enum SpecError {
         /// The delay.
         delay_ns: u64,
     },
-    /// Frames that are held back for no time.
+    /// Frames held back for 0 ns.
     #[error("reorder: frames are held back for 0 ns: give a time after which those behind have passed them")]
     HeldForNoTime,
-    /// Thresholds that are none.
+    /// Invalid thresholds.
     #[error("red: the thresholds must be above 0 and in one unit, and the upper one above the lower one")]
     Thresholds,
-    /// A weight that is none.
-    #[error("red: a weight of {weight} is none: expected above 0, at most 1")]
+    /// An invalid weight.
+    #[error("red: invalid weight {weight}: expected above 0, at most 1")]
     Weight {
-        /// What it is.
+        /// Its value.
         weight: f64,
     },
-    /// A controller without time.
+    /// A target or an interval of 0.
     #[error("codel: target and interval must be above 0")]
     NoInterval,
 }
 
 impl PathSpec {
-    /// Whether there can be such a path.
+    /// Checks the specification.
     ///
     /// # Errors
-    /// [`SpecError`]: the first thing that cannot be.
+    /// [`SpecError`]: the first thing that is invalid.
     pub fn check(&self) -> Result<(), SpecError> {
         match self.rate {
             Some(Rate::Constant { bps }) if !(SLOWEST_BPS..=FASTEST_BPS).contains(&bps) => {

@@ -5,31 +5,31 @@ use thiserror::Error;
 
 const MS: u64 = 1_000_000;
 
-/// What an opportunity carries: an IP packet of 1500 bytes and 4 bytes that Mahimahi's tunnel adds to each.
+/// What an opportunity carries: an IP packet of 1500 bytes and the 4 bytes that Mahimahi's tunnel adds to each.
 pub const OPPORTUNITY_BYTES: u32 = 1504;
 
 /// From the bytes of an Ethernet frame to those that Mahimahi counts: no Ethernet header, the tunnel's 4 bytes.
 pub(crate) const COUNTED_BYTES: i64 = 4 - 14;
 
-/// Times of opportunities, which begin again behind the last one.
+/// Times of opportunities, which start again after the last one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// In ms; never falling, and the last one above 0.
     at_ms: Vec<u64>,
 }
 
-/// Why a text is no trace.
+/// Why a text is not a trace.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TraceError {
     /// There is nothing in it.
     #[error("the trace is empty: expected a time in ms on each line")]
     Empty,
-    /// A line is no time.
+    /// A line is not a time.
     #[error("line {line}: {found:?} is no time: expected whole ms")]
     NoTime {
         /// Its number, from 1.
         line: usize,
-        /// What it says.
+        /// What it contains.
         found: String,
     },
     /// Time goes back.
@@ -60,7 +60,7 @@ impl Trace {
                 break;
             }
             let found = String::from_utf8_lossy(line.trim_ascii());
-            // A century: what is longer would not fit into a time in ns.
+            // A century: anything longer would not fit into a time in ns.
             let time = found.parse::<u64>().ok().filter(|&ms| ms < 100 * 366 * 86_400_000);
             let time = time
                 .ok_or_else(|| TraceError::NoTime { line: i + 1, found: found.chars().take(80).collect() })?;
@@ -78,7 +78,7 @@ impl Trace {
         }
     }
 
-    /// After which time it begins again, in ns.
+    /// Time after which it starts again, in ns.
     #[must_use]
     pub fn period_ns(&self) -> u64 {
         self.at_ms.last().map_or(0, |ms| ms * MS)
@@ -95,7 +95,7 @@ impl Trace {
         self.at_ms.len() as u64
     }
 
-    /// When the `n`-th opportunity is, from 0, in ns since the start of the trace.
+    /// Time of the `n`-th opportunity, from 0, in ns since the start of the trace.
     pub(crate) fn at_ns(&self, n: u64) -> u64 {
         let len = self.opportunities();
         (n / len).saturating_mul(self.period_ns()).saturating_add(self.at_ms[(n % len) as usize] * MS)
@@ -105,7 +105,7 @@ impl Trace {
     pub(crate) fn first_after(&self, at_ns: u64) -> u64 {
         let round = at_ns / self.period_ns();
         let within_ms = at_ns % self.period_ns() / MS;
-        // Where a round ends exactly at `at_ns`, what is at 0 of the next one is not later.
+        // If a round ends exactly at `at_ns`, an opportunity at 0 of the next one is not later.
         round.saturating_mul(self.opportunities()) + self.at_ms.partition_point(|&ms| ms <= within_ms) as u64
     }
 }

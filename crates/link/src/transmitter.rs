@@ -6,10 +6,10 @@ use crate::queue::Transmission;
 use crate::spec::Rate;
 use crate::trace::{COUNTED_BYTES, OPPORTUNITY_BYTES, Trace};
 
-/// Largest bill of a frame, so that bits times ns per second stay within 64 bits.
+/// Largest cost of a frame, so that bits times ns per second stay within 64 bits.
 const MOST_BYTES: i64 = 1 << 24;
 
-/// What the rate knows of the past.
+/// What the rate remembers of the past.
 #[derive(Clone, Debug)]
 pub enum Transmitter {
     /// No frame takes any time.
@@ -57,7 +57,7 @@ impl Transmitter {
         (i64::from(bytes) + i64::from(overhead_bytes) + more).clamp(1, MOST_BYTES) as u32
     }
 
-    /// When it could begin something new, at the earliest; None: at any time.
+    /// The earliest time at which it could begin something new; `None`: at any time.
     pub fn next_ns(&self) -> Option<u64> {
         match self {
             Self::AtOnce => None,
@@ -66,7 +66,7 @@ impl Transmitter {
         }
     }
 
-    /// As it looks to a frame that arrives at `now_ns`.
+    /// Its state for a frame that arrives at `now_ns`.
     pub fn transmission(&self, now_ns: u64) -> Transmission {
         match self {
             Self::AtOnce => Transmission { left_ns: 0, bps: f64::INFINITY },
@@ -79,7 +79,7 @@ impl Transmitter {
 }
 
 impl Constant {
-    /// When a frame of `bytes` is through whose transmission begins at `start_ns`, or when the one before is.
+    /// When a frame of `bytes` is through if its transmission begins at `start_ns`, or after the one before it.
     pub fn transmit(&mut self, start_ns: u64, bytes: u32) -> u64 {
         if start_ns > self.free_ns {
             (self.free_ns, self.fraction) = (start_ns, 0);
@@ -101,7 +101,7 @@ impl Traced {
         self.start_ns.saturating_add(self.trace.at_ns(self.next))
     }
 
-    /// Uses the next opportunity; how many bytes it carries.
+    /// Uses the next opportunity; returns how many bytes it carries.
     pub const fn take(&mut self) -> u32 {
         self.next += 1;
         OPPORTUNITY_BYTES

@@ -23,7 +23,7 @@ fn failed<T>(errno: c_int) -> Outcome<T> {
     Err(Failure::new(errno))
 }
 
-/// Calls `work` with what is behind the descriptor, which keeps what goes wrong.
+/// Calls `work` with what is behind the descriptor, and keeps its error for `PSOCK_ERROR_TEXT`.
 fn with<T: From<i8>>(fd: c_int, work: impl FnOnce(&Arc<Descriptor>) -> Outcome<T>) -> T {
     told(|| {
         let descriptor = table::get(fd)?;
@@ -206,7 +206,7 @@ fn receive(
         let wait = left.map_or(LISTENING, |left| left.min(LISTENING));
         let read = match socket.read(&mut into[received..], Some(wait)) {
             Ok(read) => read,
-            // Another thread's pshutdown wakes nobody.
+            // Another thread's pshutdown does not wake this one.
             Err(SocketError::TimedOut) if left.is_none_or(|left| left > wait) => {
                 if descriptor.is_deaf() {
                     return Ok(received.cast_signed());

@@ -11,9 +11,9 @@ use weir_psock::io::{Listener, Opening, ParallelSocket, Signal};
 use crate::failure::{Failure, Outcome};
 use crate::setup::{Linger, Setup};
 
-/// Until the connections are closed.
+/// Longest wait until the connections are closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Between looks whether a call that waits does so in vain: its listener was closed, or its input was shut down.
+/// Time between checks whether a call waits in vain: its listener was closed, or its input was shut down.
 pub const LISTENING: Duration = Duration::from_millis(200);
 
 /// How far a socket is.
@@ -24,7 +24,7 @@ enum Stage {
     Opening(Option<Opening>),
     Open(Arc<ParallelSocket>),
     Listening(Arc<Listener>),
-    /// Why, until somebody is told.
+    /// Why, until it is reported.
     Failed(Option<Failure>),
 }
 
@@ -32,7 +32,7 @@ enum Stage {
 struct Inner {
     setup: Setup,
     stage: Stage,
-    /// Of the last call that failed.
+    /// Error text of the last call that failed.
     text: String,
 }
 
@@ -52,7 +52,7 @@ fn failed<T>(errno: c_int) -> Outcome<T> {
 }
 
 impl Descriptor {
-    /// A socket of which nothing is known; `signal` is what its descriptor shows.
+    /// A new socket; `signal` is what its descriptor shows.
     #[must_use]
     pub fn fresh(domain: c_int, signal: Signal) -> Self {
         Self::new(Setup::new(domain), Stage::Fresh(signal))
@@ -78,7 +78,7 @@ impl Descriptor {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was set.
+    /// The settings.
     #[must_use]
     pub fn setup(&self) -> Setup {
         self.lock().setup.clone()
@@ -92,7 +92,7 @@ impl Descriptor {
     /// Sets what must be known before there is a session or a listener.
     ///
     /// # Errors
-    /// `EINVAL`: there is one. What `change` says.
+    /// `EINVAL`: there is already one. The errors of `change`.
     pub fn set(&self, change: impl FnOnce(&mut Setup) -> Outcome<()>) -> Outcome<()> {
         let mut inner = self.lock();
         if !matches!(inner.stage, Stage::Fresh(_)) {
@@ -106,7 +106,7 @@ impl Descriptor {
         self.lock().text.clone_from(&failure.text);
     }
 
-    /// What went wrong last.
+    /// The last error.
     #[must_use]
     pub fn text(&self) -> String {
         self.lock().text.clone()
@@ -115,7 +115,7 @@ impl Descriptor {
     /// This end's address.
     ///
     /// # Errors
-    /// `EADDRINUSE`: the socket has one.
+    /// `EADDRINUSE`: the socket already has one.
     pub fn bind(&self, address: SocketAddr) -> Outcome<()> {
         self.set(|setup| {
             if !setup.local.is_empty() {
@@ -129,7 +129,7 @@ impl Descriptor {
     /// Opens a session.
     ///
     /// # Errors
-    /// `EINPROGRESS` unless `waits`; `EALREADY`, `EISCONN`; what went wrong.
+    /// `EINPROGRESS` unless `waits`; `EALREADY`, `EISCONN`; the error of the attempt.
     pub fn connect(&self, to: SocketAddr, waits: bool) -> Outcome<()> {
         let mut inner = self.lock();
         match &inner.stage {
@@ -196,7 +196,7 @@ impl Descriptor {
     /// The session; a call that may wait does so for one that is being opened.
     ///
     /// # Errors
-    /// `ENOTCONN`, `EAGAIN`; what went wrong with a `pconnect` that went on by itself.
+    /// `ENOTCONN`, `EAGAIN`; the error of a `pconnect` that went on in the background.
     pub fn socket(&self, waits: bool) -> Outcome<Arc<ParallelSocket>> {
         let settled = self.settle(if waits { None } else { Some(Duration::ZERO) });
         if settled.is_err() {
@@ -205,22 +205,22 @@ impl Descriptor {
         settled
     }
 
-    /// The session, if there is one; whoever wants to know why there is none is still told afterwards.
+    /// The session, if there is one; the reason why there is none stays to be reported.
     ///
     /// # Errors
-    /// As [`Self::socket`].
+    /// As for [`Self::socket`].
     pub fn look(&self) -> Outcome<Arc<ParallelSocket>> {
         self.settle(Some(Duration::ZERO))
     }
 
-    /// Somebody knows why there is no session.
+    /// The reason why there is no session has been reported.
     fn is_told(&self) {
         if let Stage::Failed(failure) = &mut self.lock().stage {
             *failure = None;
         }
     }
 
-    /// What a `pconnect` that went on by itself came to, or why the session failed; it is told once.
+    /// The result of a `pconnect` that went on in the background, or why the session failed; reported once.
     pub fn take_error(&self) -> Option<Failure> {
         match self.socket(false) {
             Ok(socket) => socket.failure().map(Failure::from),
@@ -231,7 +231,7 @@ impl Descriptor {
     /// Listens.
     ///
     /// # Errors
-    /// `EINVAL`: the socket has no address, or is something else; `EADDRINUSE`, `EACCES` and what else went wrong.
+    /// `EINVAL`: the socket has no address, or is something else; `EADDRINUSE`, `EACCES` and other system errors.
     pub fn listen(&self) -> Outcome<()> {
         let mut inner = self.lock();
         match &inner.stage {
@@ -243,7 +243,7 @@ impl Descriptor {
         let Some(first) = inner.setup.local.first() else { return failed(libc::EINVAL) };
         let port = first.port();
         if port == 0 && inner.setup.local.len() > 1 {
-            // Each would have another one.
+            // Each would have another port.
             return failed(libc::EINVAL);
         }
         let at = |address: &SocketAddr| {
@@ -264,7 +264,7 @@ impl Descriptor {
     /// The next session of a listener.
     ///
     /// # Errors
-    /// `EINVAL`: it does not listen. `EAGAIN`: nobody has come. `EBADF`: it was closed meanwhile.
+    /// `EINVAL`: it does not listen. `EAGAIN`: no session waits. `EBADF`: it was closed meanwhile.
     pub fn accept(&self, waits: bool) -> Outcome<(ParallelSocket, SocketAddr)> {
         let inner = self.lock();
         let Stage::Listening(listener) = &inner.stage else { return failed(libc::EINVAL) };
@@ -336,7 +336,7 @@ impl Descriptor {
         Ok(())
     }
 
-    /// Nothing is to be read any more.
+    /// Nothing more is to be read.
     #[must_use]
     pub fn is_deaf(&self) -> bool {
         self.is_deaf.load(SeqCst)
@@ -345,7 +345,7 @@ impl Descriptor {
     /// Ends the socket, whose descriptor is gone: waits until everything that was sent has arrived.
     ///
     /// # Errors
-    /// Why it has not.
+    /// Why it has not arrived.
     pub fn close(&self) -> Outcome<()> {
         self.is_closed.store(true, SeqCst);
         let mut inner = self.lock();
@@ -362,7 +362,7 @@ impl Descriptor {
         socket.finish();
         let delivered = socket.delivered(linger.limit());
         if delivered.is_ok() {
-            // The other end may still send, and is then told that nobody reads it.
+            // The other end may still send, and is then told that no one reads it.
             let _ = socket.close(Some(linger.farewell(begun.elapsed())));
         }
         socket.abort();

@@ -15,11 +15,11 @@ use weir_tcp::option::OptionError;
 pub struct Failure {
     /// Of errno(3).
     pub errno: c_int,
-    /// For people.
+    /// For people to read.
     pub text: String,
 }
 
-/// What a call gives.
+/// The result of a call.
 pub type Outcome<T> = Result<T, Failure>;
 
 impl Failure {
@@ -114,7 +114,7 @@ impl From<OptionError> for Failure {
     }
 }
 
-/// What C gets of `call`: its result, or -1 and `errno`. A panic is `EIO`.
+/// What `call` returns to C: its result, or -1 and `errno`. A panic is `EIO`.
 pub fn told<T: From<i8>>(call: impl FnOnce() -> Outcome<T>) -> T {
     // A panic leaves at most one session behind that fails; nothing here relies on more.
     let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(Failure::new(libc::EIO)));

@@ -9,22 +9,22 @@ use weir_psock::wire::MOST_STREAMS;
 
 use crate::failure::{Failure, Outcome};
 
-/// Streams over each path unless told otherwise, as `weir psock send`.
+/// Default number of streams over each path, as in `weir psock send`.
 const USUAL_STREAMS: usize = 2;
-/// After the end, until the other end has finished as well.
+/// Longest wait, after the end, until the other end has finished as well.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What `psclose` does with data that have not arrived (socket(7), `SO_LINGER`).
+/// What `psclose` does with data that has not arrived (socket(7), `SO_LINGER`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linger {
-    /// Waits until they have, or the session fails.
+    /// Waits until it has, or the session fails.
     Always,
-    /// Waits so long; then breaks the session off.
+    /// Waits this long, then aborts the session.
     For(Duration),
 }
 
 impl Linger {
-    /// How long to wait until the data have arrived; `None`: without end.
+    /// How long to wait until the data has arrived; `None`: without limit.
     #[must_use]
     pub const fn limit(self) -> Option<Duration> {
         match self {
@@ -49,7 +49,7 @@ pub struct Setup {
     pub options: Options,
     /// This end's addresses, that of `pbind` first.
     pub local: Vec<SocketAddr>,
-    /// The other end's, beside that of `pconnect`.
+    /// The other end's, besides that of `pconnect`.
     pub remote: Vec<SocketAddr>,
     /// How many streams; 0: [`USUAL_STREAMS`] over each path.
     pub streams: usize,
@@ -62,7 +62,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Nothing but what is usual.
+    /// The defaults.
     #[must_use]
     pub fn new(domain: c_int) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Setup {
         }
     }
 
-    /// Which streams are made: each local address with each remote one of its family, by turns.
+    /// Which streams are made: each local address with each remote one of its family, in turn.
     ///
     /// # Errors
     /// `EINVAL`: a local address has a port. `EADDRNOTAVAIL`: none is of the family of any remote one.

@@ -1,9 +1,9 @@
-//! Which descriptors there are.
+//! The existing descriptors.
 //!
 //! A descriptor of a parallel socket is one of the kernel's, which shows when to call, so that poll(2) and epoll(7)
 //! take it and fcntl(2) sets `O_NONBLOCK`. What belongs to it is found by its number, as long as the kernel has the
-//! same socket behind that: a program that calls close(2) instead of `psclose` gets `EBADF` afterwards, and never
-//! somebody else's socket.
+//! same socket behind it: a program that calls close(2) instead of `psclose` gets `EBADF` afterwards, never
+//! another socket.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -15,7 +15,7 @@ use libc::c_int;
 use crate::descriptor::Descriptor;
 use crate::failure::{Failure, Outcome};
 
-/// Tells sockets of the kernel apart.
+/// Identifies a socket of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity(libc::dev_t, libc::ino_t);
 
@@ -60,7 +60,7 @@ pub fn add(shown: RawFd, descriptor: Descriptor, closes_on_exec: bool) -> Outcom
 /// What is behind a descriptor.
 ///
 /// # Errors
-/// `EBADF`: no parallel socket.
+/// `EBADF`: not a parallel socket.
 pub fn get(fd: c_int) -> Outcome<Arc<Descriptor>> {
     let bad = || Failure::new(libc::EBADF);
     let mut table = lock();
@@ -77,10 +77,10 @@ pub fn get(fd: c_int) -> Outcome<Arc<Descriptor>> {
 /// Takes a descriptor out of the table and closes it; its socket remains.
 ///
 /// # Errors
-/// `EBADF`: no parallel socket.
+/// `EBADF`: not a parallel socket.
 pub fn remove(fd: c_int) -> Outcome<Arc<Descriptor>> {
     let found = get(fd)?;
-    // Only one of two threads that close it at once does so; the number may be another socket's by then.
+    // Only one of two threads that close it at once does so; by then the number may be another socket's.
     let mut table = lock();
     if !table.get(&fd).is_some_and(|(_, now)| Arc::ptr_eq(now, &found)) {
         return Err(Failure::new(libc::EBADF));

@@ -1,19 +1,19 @@
 //! When a client makes the streams of its routes again; no I/O, and the time is an argument.
 //!
-//! A stream that has ended is made again. Beside one that makes no progress another is tried: a path that comes back
-//! answers it at once, whereas the old stream's TCP waits for its own time-out, which it has doubled so often that it
-//! is as long as the outage. Routes with the same ends are one path, and while that does not answer, one stream at a
-//! time is tried over it.
+//! A stream that has ended is made again. If a stream makes no progress, another is tried alongside it: a path
+//! that comes back answers it at once, whereas the old stream's TCP waits for its own time-out, which has doubled
+//! until it is as long as the outage. Routes with the same ends are one path; while it does not answer, one
+//! stream at a time is tried over it.
 //!
 //! A try is given up when an answer is overdue, and the next one follows: so the first packet that gets through is
 //! sent at most a twentieth of the outage after its end, or [`LEAST_PAUSE_NS`].
 
 const MS: u64 = 1_000_000;
-/// After a stream has ended, until the first try.
+/// Time from the end of a stream until the first try.
 const FIRST_PAUSE_NS: u64 = 100 * MS;
-/// Between the beginnings of two tries, at least.
+/// Least time between the beginnings of two tries.
 pub const LEAST_PAUSE_NS: u64 = 250 * MS;
-/// Between the beginnings of two tries, at most, unless the path itself takes longer.
+/// Most time between the beginnings of two tries, unless the path itself takes longer.
 const MOST_PAUSE_NS: u64 = 2000 * MS;
 /// Share of an outage that may pass until the next try.
 const SHARE: u64 = 20;
@@ -42,11 +42,11 @@ struct Entry {
     /// It has no stream, or one that makes no progress.
     is_needed: bool,
     state: State,
-    /// Without success.
+    /// Since when it has had no success.
     since_ns: Option<u64>,
-    /// How long an answer may take; 0 where nothing is known.
+    /// How long an answer may take; 0 if nothing is known.
     answer_ns: u64,
-    /// The last thing that was heard of it was that it does not work.
+    /// The last that was known of it is that it does not work.
     is_silent: bool,
 }
 
@@ -58,8 +58,8 @@ enum State {
 }
 
 impl Redial {
-    /// For routes of which each is being tried by somebody else, who tells how that ends. `paths`: for each of them the
-    /// number of the first one with the same ends.
+    /// For routes each of which is already being tried elsewhere; the caller reports how that ends. `paths`: for
+    /// each of them the number of the first one with the same ends.
     #[must_use]
     pub fn new(paths: impl IntoIterator<Item = usize>, now_ns: u64) -> Self {
         let entry = |path| Entry {
@@ -112,7 +112,7 @@ impl Redial {
         }
     }
 
-    /// The route's stream has ended. `answer_ns`: how long an answer may take; 0 where nothing new is known.
+    /// The route's stream has ended. `answer_ns`: how long an answer may take; 0 if nothing new is known.
     pub fn ended(&mut self, route: usize, answer_ns: u64, now_ns: u64) {
         let Some(entry) = self.routes.get_mut(route) else { return };
         entry.is_needed = true;
@@ -124,7 +124,7 @@ impl Redial {
         }
     }
 
-    /// A try came to nothing.
+    /// A try failed.
     pub fn failed(&mut self, route: usize, now_ns: u64) {
         let Some(entry) = self.routes.get_mut(route) else { return };
         let State::Trying { from_ns } = entry.state else { return };
@@ -153,7 +153,7 @@ impl Redial {
         Some(Try { route, patience_ns })
     }
 
-    /// When [`Redial::due`] is to be asked; `u64::MAX`: no time in particular.
+    /// When to call [`Redial::due`]; `u64::MAX`: at no particular time.
     #[must_use]
     pub fn next_ns(&self) -> u64 {
         (0..self.routes.len()).filter_map(|route| self.next_of(route)).min().unwrap_or(u64::MAX)
@@ -170,7 +170,7 @@ impl Redial {
     }
 }
 
-/// Between the beginnings of two tries.
+/// Time between the beginnings of two tries.
 fn pause_ns(since_ns: u64, now_ns: u64) -> u64 {
     (now_ns.saturating_sub(since_ns) / SHARE).clamp(LEAST_PAUSE_NS, MOST_PAUSE_NS)
 }

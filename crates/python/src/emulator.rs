@@ -73,7 +73,7 @@ impl Emulator {
         progress_to_dict(py, &progress)
     }
 
-    /// Lets one direction go on otherwise.
+    /// Changes one direction.
     fn change(&self, py: Python<'_>, direction: usize, path: &Bound<'_, PyDict>) -> PyResult<()> {
         if direction > 1 {
             return Err(PyValueError::new_err(format!("direction {direction}: expected 0 or 1")));
@@ -82,7 +82,7 @@ impl Emulator {
         py.detach(|| self.lock().change(direction, spec)).map_err(|e| refuse(py, &e))
     }
 
-    /// Ends it; may be called again.
+    /// Stops it; may be called again.
     fn stop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let progress = py.detach(|| self.lock().stop());
         progress_to_dict(py, &progress)
@@ -95,7 +95,7 @@ impl Emulator {
     }
 }
 
-/// Whether there can be such a path.
+/// Checks whether a path is valid.
 #[pyfunction]
 pub fn check_path(py: Python<'_>, path: &Bound<'_, PyDict>) -> PyResult<()> {
     path_spec(path)?.check().map_err(|e| refuse(py, &e))

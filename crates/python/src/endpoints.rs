@@ -88,7 +88,7 @@ pub fn try_af_xdp(py: Python<'_>, interface: &str) -> PyResult<(bool, bool)> {
 }
 
 fn place((netns, interface, mac, address, cpu): GivenPlace) -> PyResult<Place> {
-    let wrong = |_| PyValueError::new_err(format!("{address:?} is no IPv4 address"));
+    let wrong = |_| PyValueError::new_err(format!("{address:?} is not an IPv4 address"));
     Ok(Place {
         interface: Endpoint { netns: Some(Path::new(NETNS_DIR).join(netns)), interface },
         mac,

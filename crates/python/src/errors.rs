@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use weir_engine::tap::TapError;
 use weir_engine::{EngineError, PortError};
 
-/// The exception of `weirlab.errors` that fits.
+/// The matching exception of `weirlab.errors`.
 pub fn translate(py: Python<'_>, error: &EngineError) -> PyErr {
     let class = match error {
         EngineError::Plan(_) => "InputError",
@@ -17,7 +17,7 @@ pub fn translate(py: Python<'_>, error: &EngineError) -> PyErr {
     exception(py, class, &describe(error))
 }
 
-/// The exception of `weirlab.errors` that fits.
+/// The matching exception of `weirlab.errors`.
 pub fn translate_tap(py: Python<'_>, error: &TapError) -> PyErr {
     let class = match error {
         TapError::Option(_) => "InputError",
@@ -31,7 +31,7 @@ pub fn translate_tap(py: Python<'_>, error: &TapError) -> PyErr {
     exception(py, class, &describe(error))
 }
 
-/// The exception of `weirlab.errors` that fits.
+/// The matching exception of `weirlab.errors`.
 pub fn translate_port(py: Python<'_>, error: &PortError) -> PyErr {
     let class = match error {
         PortError::Socket { .. } => "MissingCapability",

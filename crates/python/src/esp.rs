@@ -1,4 +1,4 @@
-//! `weir_esp` for Python: packets in, packets out. Every packet is copied on its way, and what comes in from
+//! `weir_esp` for Python: packets in, packets out. Every packet is copied on its way, and data from
 //! Python is not wiped: this is for checks, not for speed and not for keys that matter.
 
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use weir_esp::{Association, Inbound, Mode, Outbound, Slot, Suite, UdpPorts};
 
-/// As `Association`, but it owns its keys for the moment.
+/// As `Association`, but it owns its keys meanwhile.
 pub struct Given {
     spi: u32,
     suite: Suite,
@@ -103,7 +103,7 @@ impl EspOutbound {
         Ok(PyBytes::new(py, &buffer[made]))
     }
 
-    /// The same for many, side by side where that helps.
+    /// The same for many, side by side if that helps.
     fn encapsulate_each<'py>(
         &mut self,
         py: Python<'py>,

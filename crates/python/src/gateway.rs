@@ -17,7 +17,7 @@ type GivenOutside = (String, [u8; 6], [u8; 6], usize);
 /// SPI, encryption key, authentication key, and the secret of the associations that follow.
 type GivenKeys = (u32, Vec<u8>, Vec<u8>, [u8; SECRET_LEN]);
 
-/// Carries packets until a signal comes whose handler raises something.
+/// Carries packets until the handler of a signal raises an exception.
 #[pyfunction]
 #[pyo3(signature = (*, inside, outside, suite, ends, sending, receiving, iv_key, natt, window, counters,
     rekey_packets=None, rekey_s=None, is_rekey_wanted=None))]
@@ -72,7 +72,7 @@ pub fn run_esp_gateway(
     }
 }
 
-/// What signals ask for, whose handlers run here.
+/// The wish expressed by signals, whose handlers run here.
 fn wish(py: Python<'_>, is_rekey_wanted: Option<&Py<PyAny>>) -> PyResult<Wish> {
     py.check_signals()?;
     match is_rekey_wanted {

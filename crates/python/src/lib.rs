@@ -94,13 +94,13 @@ impl Engine {
         })
     }
 
-    /// Why packet sockets are used although XDP was wanted, or None.
+    /// Why packet sockets are used although XDP was requested, or None.
     #[getter]
     fn fallback_reason(&self) -> PyResult<Option<String>> {
         Ok(self.open()?.fallback_reason().map(str::to_owned))
     }
 
-    /// Why the last trial was not real time although it was short enough, or None.
+    /// Why the last trial was not real-time although it was short enough, or None.
     #[getter]
     fn real_time_refused(&self) -> PyResult<Option<String>> {
         Ok(self.open()?.real_time_refused().map(str::to_owned))
@@ -194,13 +194,13 @@ fn simulate<'py>(
     outcome::to_dict(py, result)
 }
 
-/// Time in ns for a cache line to pass between two CPUs and back; None where it cannot be told.
+/// Time in ns for a cache line to pass between two CPUs and back; None if it cannot be measured.
 #[pyfunction]
 fn handover_ns(py: Python<'_>, cpu: usize, other: usize) -> Option<f64> {
     py.detach(|| weir_engine::handover_ns(cpu, other)).ok()
 }
 
-/// What CPUs were away for while threads of ours wanted them; see `weirlab.measure.noise`.
+/// What took CPUs from threads that wanted them; see `weirlab.measure.noise`.
 #[pyfunction]
 fn listen<'py>(
     py: Python<'py>,

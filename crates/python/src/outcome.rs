@@ -70,7 +70,7 @@ fn packets(py: Python<'_>, log: PacketLog) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
-/// Bounds and counts of the buckets that hold something.
+/// Bounds and counts of the non-empty buckets.
 pub fn histogram<'py>(py: Python<'py>, buckets: &[(u32, u64)]) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let bounds = buckets.iter().map(|(bucket, _)| bounds_ns(*bucket as usize));

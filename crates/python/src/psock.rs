@@ -19,7 +19,7 @@ use weir_tcp::option::Setting;
 
 use crate::errors::{describe, exception};
 
-/// Longest wait in one call, after which Ctrl-C is looked for.
+/// Longest wait in one call, after which Ctrl-C is checked.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// Most bytes that are read at once.
 const MOST_READ_BYTES: usize = 16 << 20;
@@ -31,7 +31,7 @@ pub fn add_to(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(psock_limits, m)?)
 }
 
-/// What Python says too, for its help: a test holds them against each other.
+/// Values that Python repeats for its help: a test compares them.
 #[pyfunction]
 fn psock_limits(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let usual = Config::default();
@@ -48,7 +48,7 @@ fn psock_limits(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
-/// How a session is carried, as Python gives it.
+/// The options of a session, as Python gives them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Given {
@@ -141,7 +141,7 @@ fn patiently<T: Send>(
 #[pyclass(name = "ParallelSocket", module = "weirlab._engine", frozen)]
 pub struct ParallelSocketObject {
     inner: ParallelSocket,
-    /// What [`ParallelSocketObject::read`] reads into, kept between its calls; empty while one is under way.
+    /// Buffer of [`ParallelSocketObject::read`], kept between its calls; empty while one is under way.
     buffer: Mutex<Vec<u8>>,
 }
 
@@ -171,7 +171,7 @@ impl ParallelSocketObject {
         }
     }
 
-    /// Writes some of `data`; how many bytes, or None where there was no room in time.
+    /// Writes some of `data`; returns how many bytes, or None if there was no room in time.
     #[pyo3(signature = (data, within_s=None))]
     fn write(&self, py: Python<'_>, data: PyBackedBytes, within_s: Option<f64>) -> PyResult<Option<usize>> {
         patiently(py, within_s, |wait| self.inner.write(&data, Some(wait)))
@@ -187,7 +187,7 @@ impl ParallelSocketObject {
         Ok(())
     }
 
-    /// Reads at most `size` bytes: none at the end, None where nothing came in time.
+    /// Reads at most `size` bytes: none at the end, None if nothing came in time.
     #[pyo3(signature = (size, within_s=None))]
     fn read<'py>(
         &self,
@@ -196,7 +196,7 @@ impl ParallelSocketObject {
         within_s: Option<f64>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let size = size.clamp(1, MOST_READ_BYTES);
-        // Nobody waits with it locked: a second reader makes a buffer of its own.
+        // No thread waits while it is locked: a second reader makes its own buffer.
         let mut buffer = mem::take(&mut *self.kept());
         if buffer.len() < size {
             buffer.resize(size, 0);
@@ -213,19 +213,19 @@ impl ParallelSocketObject {
         self.inner.finish();
     }
 
-    /// Waits until everything written has arrived; False where it has not in time.
+    /// Waits until everything written has arrived; False if it has not in time.
     #[pyo3(signature = (within_s=None))]
     fn delivered(&self, py: Python<'_>, within_s: Option<f64>) -> PyResult<bool> {
         Ok(patiently(py, within_s, |wait| self.inner.delivered(Some(wait)))?.is_some())
     }
 
-    /// Ends the session in good order; False where that was not done in time.
+    /// Ends the session properly; False if that was not done in time.
     #[pyo3(signature = (within_s=None))]
     fn close(&self, py: Python<'_>, within_s: Option<f64>) -> PyResult<bool> {
         Ok(patiently(py, within_s, |wait| self.inner.close(Some(wait)))?.is_some())
     }
 
-    /// Breaks the session off.
+    /// Aborts the session.
     fn abort(&self) {
         self.inner.abort();
     }
@@ -235,7 +235,7 @@ impl ParallelSocketObject {
         self.inner.poll_fd().map_err(|error| socket_error(py, &error))
     }
 
-    /// Where the session is, and each of its streams.
+    /// The progress of the session, and of each of its streams.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         describe_session(py, &self.inner.report())
     }
@@ -304,14 +304,14 @@ impl ParallelListener {
         self.inner.addresses().iter().copied().map(end).collect()
     }
 
-    /// The next session and who opened it, or None within `within_s`, at most 0.1 s.
+    /// The next session and its peer, or None within `within_s`, at most 0.1 s.
     fn accept(&self, py: Python<'_>, within_s: f64) -> Option<(ParallelSocketObject, (String, u16))> {
         let wait = Duration::try_from_secs_f64(within_s).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
         let (inner, peer) = py.detach(|| self.inner.accept(Some(wait)))?;
         Some((inner.into(), end(peer)))
     }
 
-    /// Somebody who connected in vain, and why; None: nobody since the last time.
+    /// A peer that connected without success, and why; None: there was none since the last call.
     fn stranger(&self) -> Option<((String, u16), String)> {
         self.inner.stranger().map(|stranger| (end(stranger.peer), stranger.why))
     }

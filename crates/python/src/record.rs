@@ -18,14 +18,14 @@ use weir_engine::tap::RingSource;
 use crate::NETNS_DIR;
 use crate::errors::{describe, exception, translate};
 
-/// Fast enough not to be what limits a recorder.
+/// Fast enough not to limit a recorder.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Writes frames into pcapng files, in a thread of its own.
+/// Writes frames into pcapng files, in its own thread.
 #[pyclass(name = "Recorder", module = "weirlab._engine", frozen)]
 pub struct Recorder {
     inner: Mutex<State>,
-    /// Asked for progress also while another thread waits for the end.
+    /// Used for progress, even while another thread waits for the end.
     watch: OnceLock<Watch>,
 }
 
@@ -69,7 +69,7 @@ impl Recorder {
         let zstd_level = match compress {
             "" => None,
             "zstd" => Some(ZSTD_LEVEL),
-            other => return Err(refuse(py, &format!("compress {other:?}: expected is zstd, or nothing"))),
+            other => return Err(refuse(py, &format!("compress {other:?}: expected zstd or nothing"))),
         };
         let rotate_after = rotate_seconds
             .map(|seconds| {
@@ -111,7 +111,7 @@ impl Recorder {
         Ok(Self { inner: Mutex::new(state), watch: OnceLock::new() })
     }
 
-    /// Begin to record.
+    /// Start recording.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {
             let mut state = self.lock();
@@ -144,7 +144,7 @@ impl Recorder {
         progress_to_dict(py, &progress)
     }
 
-    /// Write what is there, close the file.
+    /// Write what has come so far, and close the file.
     fn stop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let summary = py.detach(|| {
             let mut state = self.lock();

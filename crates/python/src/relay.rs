@@ -30,7 +30,7 @@ fn seccomp_filter(py: Python<'_>) -> PyResult<(i64, Bound<'_, PyBytes>)> {
     Ok((number, PyBytes::new(py, &filter)))
 }
 
-/// What Python says too, for its help: a test holds them against each other.
+/// Values that Python repeats for its help: a test compares them.
 #[pyfunction]
 fn relay_limits(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
@@ -72,7 +72,7 @@ fn stories<'py>(py: Python<'py>, ended: &[Ended]) -> PyResult<Vec<Bound<'py, PyD
     ended.iter().map(|each| story(py, each)).collect()
 }
 
-/// To the proxy, each by its own address (None: any), the proxy's, and its port.
+/// Routes to the proxy: this end's address (None: any), the proxy's, and its port.
 type Routes = Vec<(Option<IpAddr>, IpAddr, u16)>;
 
 /// Carries the connections of programs.
@@ -108,7 +108,7 @@ fn settings(
 
 #[pymethods]
 impl ParallelRelay {
-    /// `cgroup`: a descriptor of the group's folder, which is not needed any more afterwards.
+    /// `cgroup`: a descriptor of the group's folder, which is not needed afterwards.
     #[new]
     #[pyo3(signature = (cgroup, routes, how, *, only, fallback, most))]
     fn new(
@@ -129,7 +129,8 @@ impl ParallelRelay {
         Self::start(py, Way::Bpf(cgroup), settings)
     }
 
-    /// `watched`: what seccomp(2) gave a process, which is closed at the end; its number; a descriptor of its.
+    /// `watched`: the descriptor that seccomp(2) gave a process, which is closed at the end; the process's number;
+    /// one of its descriptors.
     #[staticmethod]
     #[pyo3(signature = (watched, routes, how, *, only, fallback, most))]
     fn by_seccomp(
@@ -151,24 +152,24 @@ impl ParallelRelay {
         Self::start(py, Way::Seccomp(Watched { listener, process, open }), settings)
     }
 
-    /// Whether programs under a seccomp filter have not ended.
+    /// Whether programs under a seccomp filter are still running.
     #[getter]
     fn watches(&self) -> bool {
         self.inner.watches()
     }
 
-    /// Threads that could not be looked at since the last time.
+    /// Threads that could not be examined since the last call.
     fn unseen(&self) -> Vec<u32> {
         self.inner.unseen()
     }
 
-    /// Connections that there are.
+    /// Open connections.
     #[getter]
     fn active(&self) -> usize {
         self.inner.active()
     }
 
-    /// Connections that have ended since the last time.
+    /// Connections that have ended since the last call.
     fn ended<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         stories(py, &self.inner.ended())
     }
@@ -178,13 +179,13 @@ impl ParallelRelay {
         self.inner.finish();
     }
 
-    /// Breaks off what there is.
+    /// Aborts everything that is open.
     fn stop(&self) {
         self.inner.stop();
     }
 }
 
-/// Makes the connections that sessions ask for.
+/// Makes the connections that sessions request.
 #[pyclass(module = "weirlab._engine", frozen)]
 pub struct ParallelProxy {
     inner: Proxy,
@@ -213,23 +214,23 @@ impl ParallelProxy {
         self.inner.addresses().iter().copied().map(end).collect()
     }
 
-    /// Sessions that there are.
+    /// Open sessions.
     #[getter]
     fn active(&self) -> usize {
         self.inner.active()
     }
 
-    /// Sessions that have ended since the last time.
+    /// Sessions that have ended since the last call.
     fn ended<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         stories(py, &self.inner.ended())
     }
 
-    /// Somebody who connected in vain, and why; None: nobody since the last time.
+    /// A peer that connected without success, and why; None: there was none since the last call.
     fn stranger(&self) -> Option<((String, u16), String)> {
         self.inner.stranger().map(|stranger| (end(stranger.peer), stranger.why))
     }
 
-    /// Breaks off what there is.
+    /// Aborts everything that is open.
     fn stop(&self) {
         self.inner.stop();
     }

@@ -10,7 +10,7 @@ use weir_engine::tap::{MirrorOptions, Mode, Tap as Inner, TapOptions};
 
 use crate::{NETNS_DIR, errors};
 
-/// A bridge between two interfaces that copies whatever crosses it.
+/// A bridge between two interfaces that copies everything that crosses it.
 #[pyclass(name = "Tap", module = "weirlab._engine")]
 pub struct Tap {
     inner: Inner,
@@ -104,7 +104,7 @@ impl Tap {
         Ok(result)
     }
 
-    /// File descriptors by which a recorder reads the ring.
+    /// File descriptors through which a recorder reads the ring.
     fn ring_fds(&self) -> PyResult<Vec<RawFd>> {
         if self.inner.is_closed() {
             return Err(PyValueError::new_err("this tap is closed: its ring is gone"));
@@ -112,7 +112,7 @@ impl Tap {
         Ok(self.inner.ring_fds().iter().map(AsRawFd::as_raw_fd).collect())
     }
 
-    /// Takes the bridge away; may be called twice.
+    /// Removes the bridge; may be called twice.
     fn close(&mut self, py: Python<'_>) {
         py.detach(|| self.inner.close());
     }

@@ -14,7 +14,7 @@ use weir_trace::voice::{Encoding, Kind, KnownBy, Loss, Measured, Options, Protoc
 
 use crate::errors::{describe, exception};
 
-/// Ctrl-C is looked for once per so many bytes, of which compressed ones may stand for a thousand times more.
+/// Ctrl-C is checked once per this many bytes; compressed ones may stand for a thousand times more.
 const BETWEEN_SIGNALS: usize = 256 << 10;
 
 /// Every packet of every voice stream in a capture file.
@@ -51,7 +51,7 @@ pub fn open(py: Python<'_>, path: &Path) -> PyResult<File> {
     File::open(path).map_err(|e| refuse(format!("the capture {name} cannot be opened: {e}")))
 }
 
-/// What to say of a capture that cannot be read.
+/// The error for a capture that cannot be read.
 pub fn refusal(py: Python<'_>, path: &Path, error: &CaptureError) -> PyErr {
     let message = format!("the capture {}: {}; {}", path.display(), describe(error), way_out(error));
     exception(py, "InputError", &message)
@@ -66,7 +66,7 @@ const fn way_out(error: &CaptureError) -> &'static str {
     }
 }
 
-/// A file whose reading Ctrl-C ends.
+/// A file whose reading Ctrl-C interrupts.
 pub struct Interruptible<'a> {
     file: File,
     since: usize,
@@ -74,7 +74,7 @@ pub struct Interruptible<'a> {
 }
 
 impl<'a> Interruptible<'a> {
-    /// Reads `file`; what Ctrl-C raised goes into `signal`.
+    /// Reads `file`; the exception that Ctrl-C raised goes into `signal`.
     pub const fn new(file: File, signal: &'a mut Option<PyErr>) -> Self {
         Self { file, since: 0, signal }
     }
@@ -124,7 +124,7 @@ fn streams<'py>(py: Python<'py>, streams: &[Stream]) -> PyResult<Bound<'py, PyLi
     Ok(list)
 }
 
-/// What is known about a stream, the same to whoever looks.
+/// What is known about a stream, the same for every consumer.
 pub fn measured<'py>(py: Python<'py>, stream: &Measured) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let (key, facts) = (&stream.key, &stream.facts);
@@ -148,7 +148,7 @@ pub fn measured<'py>(py: Python<'py>, stream: &Measured) -> PyResult<Bound<'py, 
     Ok(dict)
 }
 
-/// What is not looked into, by name.
+/// Packets that are not decoded, by name.
 pub fn opaque<'py>(py: Python<'py>, counts: &BTreeMap<Opaque, u64>) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (what, count) in counts {

@@ -1,4 +1,4 @@
-//! What the relay and the proxy have in common: how many connections they carry, and what became of those before.
+//! What the relay and the proxy have in common: the connections that they carry, and the results of earlier ones.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,38 +15,38 @@ use weir_psock::wire::Reason;
 
 use crate::splice::{Broken, End, splice};
 
-/// Connections that are carried at one time, unless told otherwise.
+/// Default limit of connections that are carried at one time.
 pub const MOST_CONNECTIONS: usize = 256;
 
-/// Until a connection to a destination must be made.
+/// Time within which a connection to a destination must be made.
 pub const CONNECT: Duration = Duration::from_secs(10);
-/// A wait in one call, after which it is looked whether to stop.
+/// Longest wait in one call before the next check whether to stop.
 pub const LOOK: Duration = Duration::from_millis(100);
-/// Ended connections that nobody has asked for.
+/// Most ended connections that are kept until they are fetched.
 const MOST_STORIES: usize = 4096;
-/// Of each thread that carries a connection, whose buffers are elsewhere.
+/// Stack of each thread that carries a connection, whose buffers are elsewhere.
 const STACK_BYTES: usize = 512 * 1024;
-/// What is said of a connection for which there is no thread.
+/// The error of a connection for which there is no thread.
 pub const NO_THREAD: &str = "no thread can be made for it: this process or this host has too many";
 
 /// A connection that has ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Who began it: the program's own end, or whoever opened the session.
+    /// Who opened it: the program's own end, or the peer that opened the session.
     pub peer: SocketAddr,
-    /// Where it was to go, if that came to be known.
+    /// Its destination, if that became known.
     pub to: Option<SocketAddr>,
     /// From the program to the destination.
     pub sent_bytes: u64,
     /// From the destination to the program.
     pub received_bytes: u64,
-    /// How long there was the connection.
+    /// How long the connection existed.
     pub lasted: Duration,
     /// Without a session: straight to the destination.
     pub is_direct: bool,
-    /// The program or the destination broke it off, as they may.
+    /// The program or the destination aborted it, as they may.
     pub is_reset: bool,
-    /// What failed on the way between them; empty where nothing did.
+    /// What failed on the way between them; empty if nothing did.
     pub failure: String,
     /// The session, if there was one.
     pub report: Option<Report>,
@@ -129,7 +129,7 @@ impl House {
         self.stories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does `work` in a thread of its own; false where none can be had, and `work` is dropped.
+    /// Does `work` in a new thread; false if there can be none, and `work` is dropped.
     #[must_use]
     pub fn apart(self: &Arc<Self>, work: impl FnOnce(&Self) -> Option<Ended> + Send + 'static) -> bool {
         self.active.fetch_add(1, SeqCst);
@@ -149,7 +149,7 @@ impl House {
         is_started
     }
 
-    /// Reads from a session until `into` is full; how much there was before the end.
+    /// Reads from a session until `into` is full; returns how much there was before the end.
     pub fn fill(&self, session: &ParallelSocket, into: &mut [u8], within: Duration) -> Result<usize, String> {
         let (due, mut have) = (Instant::now() + within, 0);
         while have < into.len() {
@@ -211,7 +211,7 @@ impl House {
     }
 }
 
-/// The thread that takes connections into a house; dropped, it breaks off what there is and takes nothing more.
+/// The thread that takes connections into a house; dropping it aborts what is open and takes nothing more.
 #[derive(Debug)]
 pub struct Door {
     pub house: Arc<House>,
@@ -240,7 +240,7 @@ impl Drop for Door {
     }
 }
 
-/// One of those that are counted, until it is dropped, whatever happens.
+/// One of the counted connections, until it is dropped, whatever happens.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl Drop for Counted<'_> {
@@ -249,7 +249,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// For a connection whose other end may go without a word, and that carries bytes as they come.
+/// For a connection whose other end may vanish silently, and that carries bytes as they come.
 pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     let keepalive =
         TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));

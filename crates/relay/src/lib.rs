@@ -1,14 +1,14 @@
-//! TCP connections of programs that know nothing of parallel sockets, carried by them.
+//! TCP connections of programs that do not know about parallel sockets, carried over them.
 //!
 //! ```text
 //! program ── TCP over loopback ── Relay ══ session of several streams ══ Proxy ── TCP ── destination
 //! ```
 //!
-//! - [`Rules`]: which destinations are meant; no I/O.
+//! - [`Rules`]: which destinations are selected; no I/O.
 //! - [`wire`]: how a session names its destination (`docs/psock-run.md`); no I/O.
-//! - [`Relay`]: takes the connections of programs, each into a session of its own. They are redirected to it by BPF
+//! - [`Relay`]: takes the connections of programs, each into its own session. They are redirected to it by BPF
 //!   programs at a control group, or by a seccomp filter that the programs start with ([`Way`]).
-//! - [`Proxy`]: makes the connections that sessions ask for.
+//! - [`Proxy`]: makes the connections that sessions request.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 

@@ -1,4 +1,4 @@
-//! The far end: makes the connections that sessions ask for.
+//! The far end: makes the connections that sessions request.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -11,17 +11,17 @@ use crate::house::{CONNECT, Door, Ended, House, LOOK, NO_THREAD, prepare};
 use crate::rules::Rules;
 use crate::wire::{REQUEST_BYTES, Request, Status, WireError};
 
-/// TCP port of a proxy unless told otherwise.
+/// Default TCP port of a proxy.
 pub const PORT: u16 = 29_102;
 
-/// Until a session must have said where it wants to go.
+/// Time within which a session must have named its destination.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Until a refusal must have been read.
+/// Time within which a refusal must have been read.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// Sessions beyond the most that are told so, at one time; further ones are broken off.
+/// Sessions beyond the limit that are told so, at one time; further ones are aborted.
 const MOST_REFUSALS: usize = 64;
 
-/// Listens for sessions, in threads of its own.
+/// Listens for sessions, in its own threads.
 #[derive(Debug)]
 pub struct Proxy {
     listener: Arc<Listener>,
@@ -29,8 +29,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on each of these addresses, for at most `most` sessions at one time, each of which may ask for any
-    /// destination that `allowed` takes.
+    /// Listens on each of these addresses, for at most `most` sessions at one time, each of which may request any
+    /// destination that `allowed` matches.
     ///
     /// # Errors
     /// [`OpenError`]; without a token only loopback addresses are allowed.
@@ -54,25 +54,25 @@ impl Proxy {
         self.listener.addresses()
     }
 
-    /// Sessions that there are.
+    /// Open sessions.
     #[must_use]
     pub fn active(&self) -> usize {
         self.door.house.active()
     }
 
-    /// Sessions that have ended since the last time, in the order of their ends.
+    /// Sessions that have ended since the last call, in the order of their ends.
     #[must_use]
     pub fn ended(&self) -> Vec<Ended> {
         self.door.house.ended()
     }
 
-    /// Somebody who connected in vain, since the last time.
+    /// A peer that connected without success since the last call.
     #[must_use]
     pub fn stranger(&self) -> Option<Stranger> {
         self.listener.stranger()
     }
 
-    /// Breaks off what there is, and takes nothing more.
+    /// Aborts everything that is open, and takes nothing more.
     pub fn stop(&self) {
         self.door.house.stop();
     }
@@ -88,7 +88,7 @@ fn accept(listener: &Listener, house: &Arc<House>, allowed: &Arc<Rules>) {
         } else if !refusals.is_full() {
             let told = Arc::clone(house);
             refusals.apart(move |house| {
-                // Whoever still asks would not hear the answer.
+                // A session that still asks would not receive the answer.
                 let _ = house.fill(&session, &mut [0; REQUEST_BYTES], FAREWELL);
                 told.tell(refuse(house, &session, Ended::new(peer, None), Status::Full));
                 None
@@ -97,14 +97,14 @@ fn accept(listener: &Listener, house: &Arc<House>, allowed: &Arc<Rules>) {
             true
         };
         if !is_begun {
-            // Dropped with its work, the session was broken off.
+            // Dropped with its work, the session was aborted.
             house.tell(Ended::new(peer, None).failed(NO_THREAD));
         }
     }
     refusals.stop();
 }
 
-/// Does what a session asks for; `None`: it asked for nothing, as a check whether the proxy works does.
+/// Does what a session requests; `None`: it requested nothing, like a check whether the proxy works.
 fn serve(house: &House, session: ParallelSocket, peer: SocketAddr, allowed: &Rules) -> Option<Ended> {
     let mut ended = Ended::new(peer, None);
     let mut bytes = [0; REQUEST_BYTES];
@@ -122,7 +122,7 @@ fn serve(house: &House, session: ParallelSocket, peer: SocketAddr, allowed: &Rul
         Err(error @ WireError::Version(_)) => {
             return Some(refuse(house, &session, ended, Status::Version).failed(error));
         }
-        // Dropped, the session is broken off.
+        // Dropping it aborts the session.
         Err(error) => return Some(ended.failed(error)),
     };
     ended.to = Some(to);
@@ -144,7 +144,7 @@ fn serve(house: &House, session: ParallelSocket, peer: SocketAddr, allowed: &Rul
     Some(ended)
 }
 
-/// Tells why not, and waits until that has arrived.
+/// Reports why not, and waits until that has arrived.
 fn refuse(house: &House, session: &ParallelSocket, ended: Ended, why: Status) -> Ended {
     let ended = ended.failed(why);
     if session.write(&why.emit(), Some(Duration::ZERO)).is_err() {

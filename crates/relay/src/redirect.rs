@@ -1,4 +1,4 @@
-//! The BPF programs that send connections to the relay: loaded, attached to a control group, asked.
+//! The BPF programs that send connections to the relay: loaded, attached to a control group, queried.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -19,10 +19,10 @@ const RULES: usize = 32;
 const RULE_WORDS: usize = 11;
 const END_WORDS: usize = 5;
 
-/// What a user can give, and the eight networks that are excepted.
+/// The rules that a user can give, and the eight excepted networks.
 const _: () = assert!(MOST_RULES + 8 <= RULES);
 
-/// Getpeername is last: without it, everything works but what a program is told of its other end.
+/// Getpeername is last: without it, only the reported address of a program's other end is wrong.
 const PROGRAMS: [&str; 4] = ["weir_connect4", "weir_connect6", "weir_peer4", "weir_peer6"];
 const WATCHER: &str = "weir_connecting";
 
@@ -40,12 +40,12 @@ pub enum RedirectError {
         /// The kernel's reason.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The object file is not the one that belongs to this program.
+    /// The object file does not belong to this program.
     #[error("the object file lacks {0}; rebuild Weir")]
     Missing(&'static str),
 }
 
-/// The programs at work; gone when this is dropped, or its process ends.
+/// The running programs; gone when this is dropped, or its process ends.
 pub struct Redirect {
     _bpf: Ebpf,
     pending: HashMap<MapData, [u32; END_WORDS], [u32; END_WORDS]>,
@@ -53,7 +53,7 @@ pub struct Redirect {
 
 impl Redirect {
     /// From now on, TCP connections that programs in `cgroup` make in the network namespace with the cookie `netns`
-    /// to destinations that `rules` take go to the ports `listeners` of 127.0.0.1 and of ::1 (0: to none).
+    /// to destinations that `rules` match go to the ports `listeners` of 127.0.0.1 and of ::1 (0: to none).
     ///
     /// # Minimum kernel version
     /// 5.14: `SO_NETNS_COOKIE`. The BPF links need 5.7, `BPF_CGROUP_INET4_GETPEERNAME` 5.8.
@@ -91,7 +91,7 @@ impl Redirect {
         Ok(Self { _bpf: bpf, pending })
     }
 
-    /// Where the connection that comes from `from` was to go; once. `None`: it was not redirected.
+    /// The original destination of the connection that comes from `from`; once. `None`: it was not redirected.
     pub fn take(&mut self, from: SocketAddr) -> Option<SocketAddr> {
         let key = end(from);
         let to = self.pending.get(&key, 0).ok()?;
@@ -115,7 +115,7 @@ fn failed(name: &'static str) -> impl Fn(ProgramError) -> RedirectError {
 
 fn refused(action: &str) -> impl FnOnce(Box<dyn std::error::Error + Send + Sync>) -> RedirectError + '_ {
     move |source| match os_error(source.as_ref()) {
-        // EACCES is what the verifier answers, whoever asks.
+        // EACCES is the verifier's answer, to any user.
         Some(libc::EPERM) => RedirectError::NotAllowed(io::Error::from_raw_os_error(libc::EPERM)),
         _ => RedirectError::Refused { action: action.to_owned(), source },
     }
@@ -133,7 +133,7 @@ fn os_error(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     None
 }
 
-/// What `SO_NETNS_COOKIE` says (socket.h of Linux 5.14), which libc lacks.
+/// Reads `SO_NETNS_COOKIE` (socket.h of Linux 5.14), which libc lacks.
 pub fn netns_cookie(socket: &impl AsRawFd) -> io::Result<u64> {
     const SO_NETNS_COOKIE: libc::c_int = 71;
     let mut cookie = 0_u64;

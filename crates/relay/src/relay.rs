@@ -1,4 +1,4 @@
-//! The near end: takes the connections of programs, and carries each in a session of its own.
+//! The near end: takes the connections of programs, and carries each in its own session.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -22,11 +22,11 @@ use crate::way::{Redirecting, Way};
 use crate::wire::{REPLY_BYTES, Request, Status, WireError};
 
 pub const BACKLOG: i32 = 1024;
-/// Until the proxy must have answered: it tries to connect for 10 s.
+/// Time within which the proxy must have answered: it tries to connect for 10 s.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// When the programs have ended and the destination has everything: until it must have ended its direction, too.
+/// Once the programs have ended and the destination has everything: time until it must have ended its direction.
 const LINGER: Duration = Duration::from_secs(5);
-/// After an error of accept(2), of which the usual one is too many open files.
+/// Pause after an error of accept(2), usually too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is carried, and how.
@@ -36,11 +36,11 @@ pub struct Settings {
     pub routes: Vec<Route>,
     /// Of each session.
     pub options: Options,
-    /// Destinations that are reached by the proxy; all others are reached as ever.
+    /// Destinations that are reached through the proxy; all others are reached directly.
     pub rules: Rules,
-    /// Where no session can be had, destinations are reached as ever.
+    /// If no session can be opened, destinations are reached directly.
     pub is_fallback: bool,
-    /// Connections that are carried at one time; further ones are reset.
+    /// Most connections that are carried at one time; further ones are reset.
     pub most: usize,
 }
 
@@ -56,7 +56,7 @@ pub enum RelayError {
     /// Programs could not reach the relay.
     #[error("nothing can be reached at 127.0.0.1; ip link set lo up")]
     Loopback(#[source] io::Error),
-    /// Something in this host.
+    /// A system error in this host.
     #[error("{what}")]
     System {
         /// What failed.
@@ -70,7 +70,7 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> RelayError {
     move |source| RelayError::System { what, source }
 }
 
-/// Carries connections, in threads of its own.
+/// Carries connections, in its own threads.
 #[derive(Debug)]
 pub struct Relay {
     door: Door,
@@ -78,7 +78,7 @@ pub struct Relay {
     watch: Option<Arc<Watch>>,
 }
 
-/// How far the end is.
+/// State of the end.
 #[derive(Debug, Default)]
 struct Finish {
     /// The programs have ended.
@@ -88,7 +88,7 @@ struct Finish {
 }
 
 impl Relay {
-    /// From now on, carries the connections that programs make in the calling thread's network namespace.
+    /// Starts carrying the connections that programs make in the calling thread's network namespace.
     ///
     /// # Errors
     /// [`RelayError`].
@@ -124,20 +124,20 @@ impl Relay {
         Ok(Self { door, end, watch })
     }
 
-    /// Whether programs under a seccomp filter have not ended.
+    /// Whether programs under a seccomp filter are still running.
     #[must_use]
     pub fn watches(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| !watch.has_ended())
     }
 
-    /// Threads of programs under a seccomp filter that could not be looked at since the last time: what they connect
-    /// to, they reach as ever.
+    /// Threads of programs under a seccomp filter that could not be examined since the last call: they reach their
+    /// destinations directly.
     #[must_use]
     pub fn unseen(&self) -> Vec<u32> {
         self.watch.as_ref().map(|watch| watch.unseen()).unwrap_or_default()
     }
 
-    /// Connections that there are; after [`Relay::finish`] and before [`Relay::stop`] not 0 as long as one may wait to
+    /// Open connections; after [`Relay::finish`] and before [`Relay::stop`] not 0 as long as one may wait to
     /// be taken.
     #[must_use]
     pub fn active(&self) -> usize {
@@ -148,7 +148,7 @@ impl Relay {
         house.active().max(is_waiting.into())
     }
 
-    /// Connections that have ended since the last time, in the order of their ends.
+    /// Connections that have ended since the last call, in the order of their ends.
     #[must_use]
     pub fn ended(&self) -> Vec<Ended> {
         self.door.house.ended()
@@ -160,7 +160,7 @@ impl Relay {
         self.end.is_told.store(true, SeqCst);
     }
 
-    /// Breaks off what there is, and takes nothing more.
+    /// Aborts everything that is open, and takes nothing more.
     pub fn stop(&self) {
         self.door.house.stop();
     }
@@ -188,7 +188,7 @@ fn accept(
     let watched = [redirecting.fd()].into_iter();
     let mut fds: Vec<_> = watched.chain(listeners.iter().map(AsRawFd::as_raw_fd)).map(entry).collect();
     while !house.is_stopped() {
-        // What programs have begun before they ended waits by now.
+        // What programs began before they ended waits by now.
         let is_last = end.is_told.load(SeqCst) && !end.is_all.load(SeqCst);
         let wait = if is_last { Duration::ZERO } else { LOOK };
         let mut is_empty = true;
@@ -212,7 +212,7 @@ fn accept(
                 }
             };
             is_empty = false;
-            // Others on this host may connect as well: they are sent away.
+            // Others on this host may connect as well: they are turned away.
             if let Some(to) = redirecting.take(from) {
                 let (settings, end) = (Arc::clone(settings), Arc::clone(end));
                 let ended = Ended::new(from, Some(to));
@@ -227,7 +227,7 @@ fn accept(
     }
 }
 
-/// Has a connection carried in a thread of its own; where that is not possible, the program sees that it failed.
+/// Has a connection carried in a new thread; if that is not possible, the program sees that it failed.
 fn take(
     house: &Arc<House>,
     stream: TcpStream,
@@ -312,7 +312,7 @@ fn lingering(has_ended: &AtomicBool, has_arrived: impl Fn() -> bool) -> impl FnM
     }
 }
 
-/// What the other end has not acknowledged; 0 where the kernel does not tell.
+/// What the other end has not acknowledged; 0 if the kernel does not report it.
 fn unsent_bytes(stream: &TcpStream) -> libc::c_int {
     let mut bytes = 0;
     // SAFETY: the descriptor is open, and the kernel writes one int.
@@ -336,7 +336,7 @@ fn open(house: &House, settings: &Settings) -> Result<ParallelSocket, Failed> {
     }
 }
 
-/// Whether nobody who speaks the protocol is where the proxy should be.
+/// Whether nothing that speaks the protocol is where the proxy should be.
 const fn has_no_psock(problem: &OpenError) -> bool {
     match problem {
         OpenError::Greeting { source, .. } => {

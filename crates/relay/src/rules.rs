@@ -1,11 +1,11 @@
-//! Which destinations are meant.
+//! Which destinations are selected.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use thiserror::Error;
 
-/// Rules that a user can give.
+/// Most rules that a user can give.
 pub const MOST_RULES: usize = 16;
 
 /// Networks that wider ones do not include: this host, its neighbours, many hosts at once, no host at all.
@@ -27,7 +27,7 @@ const fn v4(octets: [u8; 4]) -> u128 {
 /// Why a rule was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RuleError {
-    /// It is none.
+    /// It is not a rule.
     #[error(
         "{0:?} is no destination; accepted are any, 192.0.2.0/24, 192.0.2.1:443, any:8000-8999 and \
          [2001:db8::/32]:443"
@@ -52,7 +52,7 @@ pub(crate) struct Rule {
     network: u128,
     prefix: u8,
     pub ports: RangeInclusive<u16>,
-    /// Whether the destinations that fit are meant.
+    /// Whether the destinations that match are selected.
     pub takes: bool,
 }
 
@@ -105,14 +105,14 @@ impl Rule {
     }
 }
 
-/// The first rule that fits decides; where none does, a destination is not meant.
+/// The first rule that matches decides; if none does, a destination is not selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules(Vec<Rule>);
 
 impl Rules {
-    /// Understands rules such as `any`, `192.0.2.0/24`, `192.0.2.1:443`, `[2001:db8::/32]:8000-8999`.
+    /// Parses rules such as `any`, `192.0.2.0/24`, `192.0.2.1:443`, `[2001:db8::/32]:8000-8999`.
     ///
-    /// Loopback, link-local and multicast addresses are only meant by rules within those networks.
+    /// Loopback, link-local and multicast addresses are selected only by rules within those networks.
     ///
     /// # Errors
     /// [`RuleError`].
@@ -128,7 +128,7 @@ impl Rules {
         Ok(Self(first.into_iter().chain(special).chain(last).collect()))
     }
 
-    /// Whether `to` is meant.
+    /// Whether `to` is selected.
     #[must_use]
     pub fn takes(&self, to: SocketAddr) -> bool {
         let address = bits(to.ip());
@@ -176,7 +176,7 @@ fn parse_ports(text: &str) -> Option<RangeInclusive<u16>> {
     (1 <= first && first <= last).then_some(first..=last)
 }
 
-/// Digits alone: no sign.
+/// Only digits: no sign.
 fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }

@@ -1,8 +1,8 @@
-//! connect() of programs under a seccomp filter, answered here: the way without BPF programs and without root.
+//! connect() of programs under a seccomp filter, handled here: the way without BPF programs and without root.
 //!
-//! The kernel hands each connect() over (seccomp_unotify(2)) and lets it wait. Where the destination is meant, the
-//! program's own socket begins to connect to the relay instead; every other call goes on as if there were no filter.
-//! That redirects, and confines nobody: a program can change an address after it was read here.
+//! The kernel hands each connect() over (seccomp_unotify(2)) and makes it wait. If the destination is selected, the
+//! program's own socket starts connecting to the relay instead; every other call proceeds as if there were no filter.
+//! This redirects but does not confine: a program can change an address after it was read here.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,15 +29,15 @@ const ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
 const TCP_CLOSE: u8 = 7;
 /// `SIN6_LEN_RFC2133`: the scope may be left out.
 const SHORTEST_SOCKADDR_IN6: usize = 24;
-/// Begun connections whose destinations are remembered: more do not wait at two listeners.
+/// Most connections under way whose destinations are remembered: no more can wait at two listeners.
 const MOST_PENDING: usize = 2 * (crate::relay::BACKLOG as usize + 1);
-/// Processes that are told of, at one time.
+/// Most processes that are reported at one time.
 const MOST_UNSEEN: usize = 64;
 
-/// Why connections cannot be redirected in this way.
+/// Why connections cannot be redirected this way.
 #[derive(Debug, Error)]
 pub enum SeccompError {
-    /// Nobody has written the filter for this processor.
+    /// There is no filter for this processor.
     #[error("there is no seccomp filter for this processor")]
     Processor,
     /// The kernel does not do what is needed.
@@ -45,7 +45,7 @@ pub enum SeccompError {
         "this kernel lacks what redirects connections by seccomp (Linux 5.14 with CONFIG_SECCOMP_FILTER)"
     )]
     Kernel(#[source] io::Error),
-    /// Sockets of other processes cannot be had.
+    /// Sockets of other processes cannot be reached.
     #[error(
         "this host does not let a process look into those that it starts, which redirects connections by seccomp \
          (kernel.yama.ptrace_scope, CAP_SYS_PTRACE in a container)"
@@ -53,8 +53,8 @@ pub enum SeccompError {
     Closed(#[source] io::Error),
 }
 
-/// The number of seccomp(2), and the filter for `SECCOMP_SET_MODE_FILTER` as in memory: connect() is notified, all
-/// else is allowed. Programs of another architecture, such as 32-bit ones, are left alone.
+/// The number of seccomp(2), and the filter for `SECCOMP_SET_MODE_FILTER` as in memory: connect() is notified,
+/// everything else is allowed. Programs of another architecture, such as 32-bit ones, are left alone.
 ///
 /// # Errors
 /// [`SeccompError::Processor`].
@@ -78,10 +78,10 @@ pub fn connect_filter() -> Result<(i64, Vec<u8>), SeccompError> {
     Ok((libc::SYS_seccomp, bytes.collect()))
 }
 
-/// What there is to tell of the programs under a filter.
+/// State of the programs under a filter.
 #[derive(Debug)]
 pub struct Watch {
-    /// Only the supervisor keeps it open: calls would wait for an answer when there is none any more.
+    /// Only the supervisor keeps it open: otherwise calls would wait for an answer that never comes.
     listener: Weak<OwnedFd>,
     unseen: Mutex<Vec<u32>>,
 }
@@ -95,7 +95,7 @@ impl Watch {
         unsafe { libc::poll(&raw mut at, 1, 0) == 1 && at.revents & libc::POLLHUP != 0 }
     }
 
-    /// Threads whose calls could not be looked at since the last time.
+    /// Threads whose calls could not be examined since the last call.
     pub fn unseen(&self) -> Vec<u32> {
         mem::take(&mut *self.unseen.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -108,14 +108,14 @@ impl Watch {
     }
 }
 
-/// A process under the filter that waits until it is answered for.
+/// A process under the filter that waits for its supervisor.
 #[derive(Debug)]
 pub struct Watched {
-    /// What seccomp(2) gave it.
+    /// The descriptor that seccomp(2) returned to it.
     pub listener: OwnedFd,
     /// Its number.
     pub process: u32,
-    /// One of its descriptors, to see whether they can be had.
+    /// One of its descriptors, to test whether they can be duplicated.
     pub open: RawFd,
 }
 
@@ -130,7 +130,7 @@ pub struct Supervisor {
     watch: Arc<Watch>,
 }
 
-/// What becomes of a call.
+/// What happens to a call.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     /// The kernel carries it out as it would have without a filter.
@@ -140,7 +140,7 @@ enum Answer {
 }
 
 impl Supervisor {
-    /// TCP connections in the network namespace with the cookie `netns` to destinations that `rules` take go to the
+    /// TCP connections in the network namespace with the cookie `netns` to destinations that `rules` match go to the
     /// ports `listeners` of 127.0.0.1 and of ::1 (0: to none).
     ///
     /// # Minimum kernel version
@@ -171,7 +171,7 @@ impl Supervisor {
         Ok(Self { listener, netns, listeners, rules, pending: VecDeque::new(), watch })
     }
 
-    /// What is told of the programs.
+    /// State of the programs.
     pub fn watch(&self) -> Arc<Watch> {
         Arc::clone(&self.watch)
     }
@@ -181,15 +181,15 @@ impl Supervisor {
         self.listener.as_raw_fd()
     }
 
-    /// Where the connection that comes from `from` was to go; once. `None`: it was not redirected.
+    /// The original destination of the connection that comes from `from`; once. `None`: it was not redirected.
     pub fn take(&mut self, from: SocketAddr) -> Option<SocketAddr> {
         let from = plain(from);
-        // The newest first: those before it came to nothing.
+        // The newest first: those before it failed.
         let at = self.pending.iter().rposition(|(known, _)| *known == from)?;
         self.pending.remove(at).map(|(_, to)| to)
     }
 
-    /// Answers one call, which waits.
+    /// Answers one waiting call.
     pub fn answer(&mut self) {
         // SAFETY: of numbers alone, for which 0 is a value; the kernel wants zeros.
         let mut call: libc::seccomp_notif = unsafe { mem::zeroed() };
@@ -204,7 +204,7 @@ impl Supervisor {
             Answer::Returns(number) => (-number, 0),
         };
         let mut reply = libc::seccomp_notif_resp { id: call.id, val: 0, error, flags };
-        // SAFETY: the kernel reads the reply. Where nobody waits any more, there is nothing to do.
+        // SAFETY: the kernel reads the reply. If no call waits any more, there is nothing to do.
         unsafe { libc::ioctl(self.fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut reply) };
     }
 
@@ -213,19 +213,19 @@ impl Supervisor {
             Ok(Some((socket, given, relay))) => self.redirect(&socket, given, relay),
             Ok(None) => Answer::GoesOn,
             Err(e) => match e.raw_os_error() {
-                // It would go unnoticed past the relay; as connect(2) has it for what a host runs out of.
+                // It would bypass the relay unnoticed; this is connect(2)'s error when a host runs out of something.
                 Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Answer::Returns(libc::EAGAIN),
                 Some(libc::EPERM | libc::EACCES) => {
                     self.watch.add(call.pid);
                     Answer::GoesOn
                 }
-                // No such descriptor, no such address: so the kernel will say.
+                // No such descriptor, or no such address: the kernel will report it.
                 _ => Answer::GoesOn,
             },
         }
     }
 
-    /// Of a call that is to be redirected: a copy of its socket, where it was to go, and where it is to go.
+    /// For a call to be redirected: a copy of its socket, its original destination, and its new one.
     fn look(&self, call: &libc::seccomp_notif) -> io::Result<Option<(Socket, SocketAddr, SocketAddr)>> {
         let [fd, address, len, ..] = call.data.args;
         let Some(given) = sockaddr(&read(call.pid, address, len as u32)?) else { return Ok(None) };
@@ -234,16 +234,16 @@ impl Supervisor {
             return Ok(None);
         }
         let socket = Socket::from(copy_of(call.pid, fd as RawFd)?);
-        // Whose number that was is the one who waits, if he does so still.
+        // The number belonged to the thread that waits, if it still waits.
         // SAFETY: the kernel reads the number.
         let valid = unsafe { libc::ioctl(self.fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const call.id) };
         let is_meant = valid == 0
             && socket.domain()? == Domain::for_address(given)
             && socket.r#type()? == Type::STREAM
             && socket.protocol()? == Some(Protocol::TCP)
-            // In another namespace, nobody listens at this port.
+            // In another namespace, nothing listens at this port.
             && netns_cookie(&socket)? == self.netns
-            // Otherwise connect() tells how far it is, wherever it was to go.
+            // Otherwise connect() reports its state, whatever the destination.
             && state(&socket)? == TCP_CLOSE;
         Ok(is_meant.then_some((socket, given, relay)))
     }
@@ -261,8 +261,8 @@ impl Supervisor {
         (port != 0).then(|| SocketAddr::new(ip, port))
     }
 
-    /// Begins to connect to the relay, without waiting: a program that wants to wait does so in its own call, which
-    /// goes on, and finds its socket connecting.
+    /// Starts connecting to the relay without waiting: a program that wants to wait does so in its own call, which
+    /// proceeds, and finds its socket connecting.
     fn redirect(&mut self, socket: &Socket, given: SocketAddr, relay: SocketAddr) -> Answer {
         let Ok(is_nonblocking) = socket.nonblocking() else { return Answer::GoesOn };
         let switch = |on| if is_nonblocking { Ok(()) } else { socket.set_nonblocking(on) };
@@ -293,7 +293,7 @@ fn plain(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(at.ip().to_canonical(), at.port())
 }
 
-/// What connect() was given; empty where the kernel refuses the length.
+/// The address given to connect(); empty if the kernel refuses the length.
 fn read(thread: u32, address: u64, len: u32) -> io::Result<Vec<u8>> {
     if len as usize > size_of::<libc::sockaddr_storage>() {
         return Ok(Vec::new());
@@ -309,7 +309,7 @@ fn read(thread: u32, address: u64, len: u32) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Understands `struct sockaddr_in` and `struct sockaddr_in6`; nothing else is meant.
+/// Parses `struct sockaddr_in` and `struct sockaddr_in6`; nothing else is selected.
 fn sockaddr(bytes: &[u8]) -> Option<SocketAddr> {
     let (family, rest) = bytes.split_first_chunk::<2>()?;
     let (port, rest) = rest.split_first_chunk::<2>()?;
@@ -326,7 +326,7 @@ fn sockaddr(bytes: &[u8]) -> Option<SocketAddr> {
     }
 }
 
-/// A descriptor here of what is open as `fd` in a thread of another process.
+/// A local duplicate of descriptor `fd` of a thread in another process.
 fn copy_of(thread: u32, fd: RawFd) -> io::Result<OwnedFd> {
     let owner = match pidfd(thread, libc::PIDFD_THREAD) {
         // Before Linux 6.9, processes can be opened, and not their threads.
@@ -335,14 +335,14 @@ fn copy_of(thread: u32, fd: RawFd) -> io::Result<OwnedFd> {
     }?;
     // SAFETY: of numbers alone.
     let copy = done(unsafe { libc::syscall(libc::SYS_pidfd_getfd, owner.as_raw_fd(), fd, 0) })?;
-    // SAFETY: it was made just now, and nobody else knows it.
+    // SAFETY: it was made just now, and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(copy as RawFd) })
 }
 
 fn pidfd(number: u32, flags: u32) -> io::Result<OwnedFd> {
     // SAFETY: of numbers alone.
     let made = done(unsafe { libc::syscall(libc::SYS_pidfd_open, number, flags) })?;
-    // SAFETY: it was made just now, and nobody else knows it.
+    // SAFETY: it was made just now, and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(made as RawFd) })
 }
 

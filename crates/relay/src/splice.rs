@@ -1,4 +1,4 @@
-//! Bytes carried both ways between two ends, with bounded memory; their ends and resets as well.
+//! Bytes carried both ways between two ends, with bounded memory; ends and resets are carried as well.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -8,12 +8,12 @@ use std::time::Duration;
 use socket2::SockRef;
 use weir_psock::io::{ParallelSocket, SocketError};
 
-/// What waits in each direction.
+/// Most bytes that wait in each direction.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// How often [`splice`] asks whether it is to go on, while nothing happens.
+/// How often [`splice`] asks whether to continue while nothing happens.
 const ASK_EVERY_MS: libc::c_int = 100;
 
-/// What a read found.
+/// The result of a read.
 pub enum Got {
     Bytes(usize),
     /// Nothing yet.
@@ -22,16 +22,16 @@ pub enum Got {
     End,
 }
 
-/// One of the two ends. No call waits; errors are told in words.
+/// One of the two ends. No call blocks; errors are reported as text.
 pub trait End {
-    /// To poll.
+    /// The descriptor to poll.
     fn fd(&self) -> Result<RawFd, String>;
     fn read(&self, into: &mut [u8]) -> Result<Got, String>;
     /// How many were taken.
     fn write(&self, bytes: &[u8]) -> Result<usize, String>;
     /// Nothing more will be written.
     fn finish(&self) -> Result<(), String>;
-    /// Breaks it off, so that the other end does not take it for the end.
+    /// Aborts it, so that the other end does not take it for the end of the data.
     fn reset(&self);
 }
 
@@ -113,11 +113,11 @@ pub enum Broken {
     First(String),
     /// The other one failed.
     Second(String),
-    /// It was not to go on.
+    /// It was told to stop.
     Stopped,
 }
 
-/// How far one direction is.
+/// The progress of one direction.
 #[derive(Debug)]
 struct Way {
     buffer: Vec<u8>,
@@ -151,7 +151,7 @@ impl Way {
         self.from < self.to
     }
 
-    /// Carries a part; whether anything was done. Of an error, whether it is the source's.
+    /// Carries a part; returns whether anything was done, or an error and whether it is the source's.
     fn step(&mut self, source: &dyn End, sink: &dyn End) -> Result<bool, (bool, String)> {
         let mut has_moved = false;
         if self.waits_to_read() {
@@ -179,8 +179,8 @@ impl Way {
 
 /// Carries bytes both ways until both directions have ended, or one end fails: then both are reset.
 ///
-/// `goes_on` is asked at least every 100 ms, with whether everything from `first` was given to `second`.
-/// Also says how many bytes were carried from `first` to `second`, and back.
+/// `goes_on` is called at least every 100 ms, with whether everything from `first` was given to `second`.
+/// Also returns how many bytes were carried from `first` to `second`, and back.
 pub fn splice(
     first: &dyn End,
     second: &dyn End,

@@ -15,14 +15,14 @@ pub enum Way<'a> {
     Seccomp(Watched),
 }
 
-/// What redirects connections, and knows where they were to go.
+/// Redirects connections, and knows their original destinations.
 pub enum Redirecting {
     Bpf(Redirect),
     Seccomp(Supervisor),
 }
 
 impl Redirecting {
-    /// Where the connection that comes from `from` was to go; once. `None`: it was not redirected.
+    /// The original destination of the connection that comes from `from`; once. `None`: it was not redirected.
     pub fn take(&mut self, from: SocketAddr) -> Option<SocketAddr> {
         match self {
             Self::Bpf(redirect) => redirect.take(from),
@@ -30,7 +30,7 @@ impl Redirecting {
         }
     }
 
-    /// To poll; -1: nothing.
+    /// The descriptor to poll; -1: none.
     pub fn fd(&self) -> RawFd {
         match self {
             Self::Bpf(_) => -1,
@@ -38,7 +38,7 @@ impl Redirecting {
         }
     }
 
-    /// Does what poll() calls for; false where it is not to be polled any more.
+    /// Handles what poll() reported; false if it is no longer to be polled.
     pub fn serve(&mut self, events: libc::c_short) -> bool {
         match self {
             Self::Seccomp(supervisor) if events & libc::POLLIN != 0 => supervisor.answer(),

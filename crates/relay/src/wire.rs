@@ -1,13 +1,13 @@
-//! How a session names the destination that a proxy is to connect it with, and what the proxy answers.
+//! How a session names the destination that a proxy should connect it with, and how the proxy answers.
 //!
-//! Both are of fixed length and stand before everything else in their direction of the session.
+//! Both are of fixed length and precede everything else in their direction of the session.
 //!
 //! ```text
 //! Request   magic "WEIRPXY" (7), version (1), port (2, little-endian), zeros (6), address (16)
 //! Reply     magic "WEIRPXY" (7), version (1), status (1), zeros (7)
 //! ```
 //!
-//! The address is of IPv6, which maps IPv4 into itself (RFC 4291, section 2.5.5.2).
+//! The address is an IPv6 address; IPv4 is mapped into it (RFC 4291, section 2.5.5.2).
 
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -31,12 +31,12 @@ pub enum WireError {
     /// Another version.
     #[error("the other end has version {0} of the proxy's protocol, this end version {VERSION}")]
     Version(u8),
-    /// Right first bytes, and then what cannot be.
+    /// Valid first bytes, but an invalid rest.
     #[error("the other end of the session names a destination that cannot be")]
     Malformed,
 }
 
-/// What a session asks for.
+/// The request of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The destination; an address of IPv4 is not mapped, and no address has a zone.
@@ -75,7 +75,7 @@ impl Request {
     }
 }
 
-/// What the proxy answers.
+/// The answer of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Status {
     /// What follows goes to the destination, and comes from it.
@@ -93,7 +93,7 @@ pub enum Status {
     /// The destination refuses connections.
     #[error("the destination refused the connection")]
     Refused,
-    /// No way leads there.
+    /// There is no route to it.
     #[error("the proxy cannot reach the destination")]
     Unreachable,
     /// The destination does not answer.

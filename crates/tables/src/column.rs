@@ -33,16 +33,16 @@ pub struct Spec {
     pub name: &'static str,
     /// Type.
     pub kind: Kind,
-    /// May values be missing?
+    /// Whether values may be missing.
     pub optional: bool,
-    /// Do values mostly grow from row to row, as times do?
+    /// Whether values mostly grow from row to row, as times do.
     pub rising: bool,
-    /// Are there few different ones?
+    /// Whether there are few different values.
     pub repeats: bool,
 }
 
 impl Spec {
-    /// A column that is there in every row.
+    /// A column that has a value in every row.
     #[must_use]
     pub const fn new(name: &'static str, kind: Kind) -> Self {
         Self { name, kind, optional: false, rising: false, repeats: false }
@@ -60,7 +60,7 @@ impl Spec {
         Self { repeats: true, ..self }
     }
 
-    /// The same, where values may be missing.
+    /// The same, but values may be missing.
     #[must_use]
     pub const fn optional(self) -> Self {
         Self { optional: true, ..self }
@@ -119,7 +119,7 @@ impl Column<'_> {
         }
     }
 
-    /// Writes the values; false if they are of another kind than `spec` says.
+    /// Writes the values; false if they are of another kind than that of `spec`.
     pub(crate) fn write(
         &self,
         spec: &Spec,
@@ -161,7 +161,7 @@ impl Column<'_> {
     }
 }
 
-/// The values that are there, and for every row whether it has one.
+/// The values that are present, and for every row whether it has one.
 fn split<T: Copy>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
     (values.iter().copied().flatten().collect(), values.iter().map(|v| i16::from(v.is_some())).collect())
 }

@@ -60,7 +60,7 @@ impl<W: Write + Send> Table<W> {
             .set_created_by(concat!("weir ", env!("CARGO_PKG_VERSION")).to_owned())
             .set_dictionary_enabled(false)
             .set_statistics_enabled(EnabledStatistics::None)
-            // Level 1: what is written here is mostly small numbers beside each other.
+            // Level 1: the data is mostly small numbers next to each other.
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?));
         if !facts.is_empty() {
             let pairs = facts.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
@@ -84,7 +84,7 @@ impl<W: Write + Send> Table<W> {
     /// Writes one row group: `columns` as described, all of one length.
     ///
     /// # Errors
-    /// [`TableError`]; the table cannot be gone on with then.
+    /// [`TableError`]; the table cannot be continued then.
     pub fn write(&mut self, columns: &[Column<'_>]) -> Result<(), TableError> {
         let rows = columns.first().map_or(0, Column::len);
         let mut group = self.writer.next_row_group()?;
@@ -104,7 +104,7 @@ impl<W: Write + Send> Table<W> {
         Ok(())
     }
 
-    /// Ends the table, which cannot be read before.
+    /// Ends the table, which cannot be read before that.
     ///
     /// # Errors
     /// [`TableError::Write`] when `out` cannot be written.

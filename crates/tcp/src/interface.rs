@@ -11,11 +11,11 @@ struct Place {
     is_loopback: bool,
 }
 
-/// The interface of the address `local`, over which this host talks to `peer`; loopback where that is this host
-/// itself, `None` where no interface has the address.
+/// The interface of the address `local`, over which this host talks to `peer`; loopback if that is this host
+/// itself, `None` if no interface has the address.
 ///
 /// # Errors
-/// The system does not tell its addresses.
+/// The system does not report its addresses.
 pub fn towards(local: IpAddr, peer: IpAddr) -> io::Result<Option<String>> {
     Ok(chosen(&places()?, local.to_canonical(), peer.to_canonical()))
 }

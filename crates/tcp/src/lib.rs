@@ -1,9 +1,9 @@
-//! TCP on this host: what the kernel tells of connections, and bulk transfers to measure by.
+//! TCP on this host: what the kernel reports about connections, and bulk transfers for measuring.
 //!
-//! - [`fields`]: every quantity that the kernel tells of a connection, with its unit, in one table.
+//! - [`fields`]: every quantity that the kernel reports about a connection, with its unit, in one table.
 //! - [`diag`]: the connections of this network namespace, of any program, by `SOCK_DIAG`.
 //! - [`watch`]: connections sampled at a fixed period.
-//! - [`control`]: what client and server of a bulk transfer say to each other; no I/O.
+//! - [`control`]: what client and server of a bulk transfer send each other; no I/O.
 //! - [`bulk`]: the transfer.
 //! - [`interface`]: where a connection leaves this host.
 //!

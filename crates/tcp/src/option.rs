@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 
 use thiserror::Error;
 
-/// Options that take a number, or (`TCP_CONGESTION`) a name; those that a data connection can be given.
+/// Options that a data connection can be given; they take a number, or (`TCP_CONGESTION`) a name.
 pub const OPTIONS: &[(&str, i32, i32)] = &[
     ("SO_BUSY_POLL", libc::SOL_SOCKET, libc::SO_BUSY_POLL),
     ("SO_INCOMING_CPU", libc::SOL_SOCKET, libc::SO_INCOMING_CPU),
@@ -41,7 +41,7 @@ pub const OPTIONS: &[(&str, i32, i32)] = &[
     ("TCP_WINDOW_CLAMP", libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP),
 ];
 
-/// Longest value that is a name: `TCP_CA_NAME_MAX`, with its end.
+/// Longest value that is a name: `TCP_CA_NAME_MAX`, including its end.
 const NAME_BYTES: usize = 16;
 
 /// What an option is set to.
@@ -66,7 +66,7 @@ pub struct Setting {
 /// Why an option was not set.
 #[derive(Debug, Error)]
 pub enum OptionError {
-    /// Neither a name that is known nor two numbers.
+    /// Neither a known name nor two numbers.
     #[error("there is no socket option {0}; give a name such as TCP_NODELAY, or LEVEL:NUMBER")]
     Unknown(String),
     /// A value that is neither a number of 32 bits nor a short name.
@@ -164,7 +164,7 @@ impl Setting {
         Ok(())
     }
 
-    /// What the kernel made of it: it doubles buffer sizes, for instance. `None` where it does not say.
+    /// The effective value: the kernel doubles buffer sizes, for instance. `None` if it does not say.
     #[must_use]
     pub fn effective(&self, socket: &impl AsRawFd) -> Option<Value> {
         let mut bytes = [0_u8; NAME_BYTES];

@@ -14,7 +14,7 @@ pub struct Process {
     pub name: String,
 }
 
-/// The process that has each socket, by the socket's inode; the lowest number where several share one.
+/// The process that owns each socket, by the socket's inode; the lowest number if several share one.
 #[must_use]
 pub fn owners() -> HashMap<u32, Process> {
     let mut pids: Vec<u32> = fs::read_dir("/proc")
@@ -38,14 +38,14 @@ pub fn owners() -> HashMap<u32, Process> {
     owners
 }
 
-/// The name of a process's program; empty where it is gone.
+/// The name of a process's program; empty if it is gone.
 #[must_use]
 pub fn name(pid: u32) -> String {
     let bytes = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned()
 }
 
-/// Inodes of the sockets that a process has; none where that may not be seen.
+/// Inodes of the sockets that a process owns; none if they may not be seen.
 pub fn sockets_of(pid: u32) -> impl Iterator<Item = u32> {
     fs::read_dir(format!("/proc/{pid}/fd"))
         .into_iter()

@@ -1,4 +1,4 @@
-//! What a host knows of a socket of its own beyond `struct tcp_info`: memory, queues, and how its thread fares.
+//! What a host knows about its own socket beyond `struct tcp_info`: memory, queues, and scheduling of its thread.
 
 use std::fs;
 use std::mem::size_of_val;
@@ -10,7 +10,7 @@ use crate::sample::{MEMORY_BYTES, Raw};
 /// `SO_MEMINFO` (`include/uapi/asm-generic/socket.h`, Linux 4.12).
 const SO_MEMINFO: libc::c_int = 55;
 
-/// Beyond `struct tcp_info`; what this kernel does not tell is absent.
+/// Beyond `struct tcp_info`; what this kernel does not report is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queues {
     memory: Raw<MEMORY_BYTES>,
@@ -40,7 +40,7 @@ impl Queues {
         Self { unread_bytes, unacked_bytes, waited_ns, ..self }
     }
 
-    /// Asks the kernel about a socket of this process, and about the `thread` that uses it.
+    /// Queries the kernel about a socket of this process, and about the `thread` that uses it.
     #[must_use]
     pub fn of(socket: &impl AsRawFd, thread: Option<u32>) -> Self {
         let fd = socket.as_raw_fd();

@@ -64,7 +64,7 @@ impl Info {
         Self(Raw::new(bytes))
     }
 
-    /// Asks the kernel about a socket of this process.
+    /// Queries the kernel about a socket of this process.
     ///
     /// # Errors
     /// Those of getsockopt(2).
@@ -93,21 +93,21 @@ impl Info {
         self.0.get()
     }
 
-    /// The value of a field; `None` where this kernel lacks it, or another structure holds it.
+    /// The value of a field; `None` if this kernel lacks it, or another structure holds it.
     #[must_use]
     pub fn get(&self, field: &Field) -> Option<u64> {
         if field.source == Source::Info { field.read(self.bytes()) } else { None }
     }
 }
 
-/// What the congestion control tells of itself.
+/// What the congestion control reports about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Congestion {
     pub(crate) source: Option<Source>,
     pub(crate) raw: Raw<CONGESTION_BYTES>,
 }
 
-/// Everything that the kernel told of a connection at one time.
+/// Everything that the kernel reported about a connection at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// `struct tcp_info`.
@@ -136,14 +136,14 @@ impl Sample {
         }
     }
 
-    /// Of it, what BPF programs would tell.
+    /// The part of it that BPF programs would report.
     #[must_use]
     pub const fn as_by_bpf(self) -> Self {
         Self { is_by_bpf: true, ..self }
     }
 
-    /// The value of a field; `None` where this kernel, or the connection's congestion control, lacks it, or where
-    /// the sample was taken in a way that does not tell it.
+    /// The value of a field; `None` if this kernel, or the connection's congestion control, lacks it, or if
+    /// the sample was taken in a way that does not provide it.
     #[must_use]
     pub fn get(&self, field: &Field) -> Option<u64> {
         if self.is_by_bpf && !field.is_by_bpf() {

@@ -2,9 +2,9 @@
 
 use hdrhistogram::Histogram;
 
-/// Longest time that is told apart: an hour.
+/// Longest time that is distinguished: an hour.
 const MOST_NS: u64 = 3_600_000_000_000;
-/// Digits of a time that count.
+/// Significant digits of a time.
 const DIGITS: u8 = 2;
 
 /// An empty histogram of times in ns; longer ones than an hour count as one.

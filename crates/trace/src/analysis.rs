@@ -1,4 +1,4 @@
-//! Captures in one pass: every packet is decoded once and given to all who can make something of it.
+//! Captures in one pass: every packet is decoded once and given to all analyses that can use it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -10,45 +10,45 @@ use crate::voice::{Measured, Meter, Others};
 use crate::{esp, tcp, voice};
 
 const MAX_LINKS_NAMED: usize = 16;
-/// Packets from one question whether to go on to the next.
+/// Packets between two calls of `go_on`.
 const BETWEEN_QUESTIONS: u64 = 1 << 16;
 
-/// How to look.
+/// How to analyse.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Bounds of the analysis of TCP.
     pub tcp: tcp::Options,
     /// How voice is found.
     pub voice: voice::Options,
-    /// Packets of which times are looked at.
+    /// Only packets within this span of time are analysed.
     pub span: Span,
 }
 
-/// Times from `from_ns` on and before `to_ns`; None: no bound.
+/// Times from `from_ns` on and before `to_ns`; `None`: no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// First time, ns.
     pub from_ns: Option<i64>,
     /// First time beyond.
     pub to_ns: Option<i64>,
-    /// Do times count from the first packet, or from 1970?
+    /// Whether times count from the first packet rather than from 1970.
     pub relative: bool,
 }
 
-/// Takes what is found.
+/// Takes the findings.
 pub trait Sink: tcp::Sink {
     /// A voice stream is over, or the capture is.
     fn stream(&mut self, stream: Measured);
 }
 
-/// What was read, and what was passed over. Packets outside the span or not selected count in `packets` only.
+/// What was read, and what was skipped. Packets outside the span or not selected count in `packets` only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets in the files.
     pub packets: u64,
     /// Time of the first of these, from which relative times count, ns; None without packets.
     pub origin_ns: Option<i64>,
-    /// Packets that were looked at.
+    /// Packets that were analysed.
     pub selected: u64,
     /// Bytes of these, as sent.
     pub bytes: u64,
@@ -56,7 +56,7 @@ pub struct Counts {
     pub first_ns: Option<i64>,
     /// Latest time.
     pub last_ns: Option<i64>,
-    /// Of these, cut off by the capture.
+    /// Of these, packets that the capture cut off.
     pub truncated: u64,
     /// TCP segments.
     pub tcp: u64,
@@ -68,38 +68,38 @@ pub struct Counts {
     pub other_ip: u64,
     /// ARP and the like.
     pub not_ip: u64,
-    /// What may have IP in it and is not looked into.
+    /// Packets that may contain IP and are not decoded.
     pub opaque: BTreeMap<Opaque, u64>,
-    /// Headers that contradict themselves.
+    /// Packets with contradictory headers.
     pub malformed: u64,
-    /// Of a link layer that is not known here.
+    /// Packets of an unknown link layer.
     pub unknown_link: u64,
     /// The numbers of such link layers, the first few.
     pub unknown_links: BTreeSet<u16>,
 }
 
-/// What is told about a file.
+/// What is known about a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     /// pcap or pcapng.
     pub format: Format,
-    /// What it was wrapped in.
+    /// Its compression.
     pub compression: Compression,
     /// Its interfaces.
     pub interfaces: Vec<Interface>,
     /// Packets in it.
     pub packets: u64,
-    /// Does it end inside a packet?
+    /// Whether it ends inside a packet.
     pub cut_short: bool,
     /// Packets without a time, left out.
     pub timeless: u64,
-    /// Packets with a time that cannot be, left out.
+    /// Packets with an impossible time, left out.
     pub misdated: u64,
-    /// Packets whose time is before that of the packet in front of them.
+    /// Packets whose time is before that of the packet before them.
     pub backwards: u64,
 }
 
-/// All that is left to tell at the end.
+/// The remaining results at the end.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// What was read.
@@ -108,15 +108,15 @@ pub struct Facts {
     pub tcp: tcp::Counts,
     /// What became of fragments.
     pub fragments: FragmentCounts,
-    /// What was voice's neighbour.
+    /// Datagrams that belong to no voice stream.
     pub voice: Others,
     /// ESP flows in the order of their first packets.
     pub esp: Vec<esp::Flow>,
-    /// ESP packets of flows beyond the most that are held.
+    /// ESP packets of flows beyond the limit.
     pub esp_left_out: u64,
 }
 
-/// An analysis under way: captures go in one after the other, as if they were one.
+/// An analysis under way: captures go in one after the other, as if they were a single one.
 pub struct Analysis<S: Sink> {
     tcp: tcp::Analyzer<S>,
     voice: Meter,
@@ -139,11 +139,11 @@ impl<S: Sink> Analysis<S> {
         }
     }
 
-    /// Reads a capture to its end. Packets for which `select` says false are passed over; `go_on` is asked
+    /// Reads a capture to its end. Packets for which `select` returns false are skipped; `go_on` is called
     /// now and then, and a break ends the reading early.
     ///
     /// # Errors
-    /// [`CaptureError`] for what is no capture, or a damaged one; what was before the damage is analysed.
+    /// [`CaptureError`] for data that is not a capture, or is damaged; packets before the damage are analysed.
     pub fn read(
         &mut self,
         source: impl Read,
@@ -215,7 +215,7 @@ impl<S: Sink> Analysis<S> {
             Decoded::Udp(_) => counts.udp += 1,
             Decoded::Esp(_) => {}
             Decoded::OtherIp => counts.other_ip += 1,
-            // Counted where they are put together.
+            // Counted where they are reassembled.
             Decoded::Fragment => {}
             Decoded::NotIp => counts.not_ip += 1,
             Decoded::Opaque(what) => *counts.opaque.entry(*what).or_default() += 1,

@@ -1,5 +1,5 @@
 //! IPsec ESP (RFC 4303), by itself and in UDP (RFC 3948): packets of each security association, and what their
-//! sequence numbers tell. What is inside stays closed.
+//! sequence numbers show. The payload stays encrypted.
 
 mod numbers;
 
@@ -10,42 +10,42 @@ use crate::capture::Packet;
 use crate::packet::{Decoded, Esp, Natt, Tags};
 use numbers::Numbers;
 
-/// Flows at a time; packets of further ones are counted only, as long as none is silent.
+/// Most flows at a time; packets of further ones are only counted while none is silent.
 pub const MAX_FLOWS: usize = 1 << 16;
-/// Flows that are over; they take less memory.
+/// Most finished flows; they take less memory.
 const MAX_ENDED: usize = 1 << 18;
-/// A flow of which nothing came for so long is over where there is no room for another one.
+/// A flow without packets for this long is finished if room is needed for another one.
 const SILENT_NS: i64 = 600_000_000_000;
-/// How often that is looked for, in time of the capture.
+/// How often silent flows are looked for, in time of the capture.
 const SWEEP_NS: u64 = 10_000_000_000;
 
 /// Numbers up to 255 are reserved (RFC 4303 section 2.1).
 const LEAST_SPI: u32 = 256;
-/// Where numbers jump so far, the association was set up anew with the same SPI.
+/// If numbers jump this far, the association was set up anew with the same SPI.
 const LONGEST_JUMP: i64 = 1 << 20;
 const LONGEST_DELAY: i64 = 1 << 16;
 
 /// Packets of one key are one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// From here.
+    /// Source address.
     pub src: IpAddr,
-    /// To there.
+    /// Destination address.
     pub dst: IpAddr,
     /// Security parameters index.
     pub spi: u32,
     /// Source and destination port, in UDP.
     pub ports: Option<(u16, u16)>,
-    /// In this VLAN.
+    /// VLAN.
     pub tags: Tags,
-    /// Seen at this interface of the capture, and of its link layer where that names one.
+    /// Interface of the capture, and of its link layer if that names one.
     pub interface: (u32, u32),
 }
 
 /// What was seen of a security association.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Which it is.
+    /// Its key.
     pub key: Key,
     /// Packets, copies included.
     pub packets: u64,
@@ -57,11 +57,11 @@ pub struct Flow {
     pub last_ns: i64,
     /// Sequence numbers between the first and the last that never came.
     pub lost: u64,
-    /// Packets behind one with a higher number.
+    /// Packets after one with a higher number.
     pub reordered: u64,
     /// Packets whose number had come before.
     pub copies: u64,
-    /// How often the numbers began anew.
+    /// How often the numbers started anew.
     pub restarts: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// The next packet, and what it was taken for; true if it was ESP.
+    /// The next packet, decoded; true if it was ESP.
     #[inline]
     pub fn put(&mut self, packet: &Packet<'_>, decoded: &Decoded<'_>) -> bool {
         let (header, ports) = match decoded {
@@ -112,7 +112,7 @@ impl Flows {
         all.into_iter().map(|(_, flow)| flow)
     }
 
-    /// Packets of flows beyond the most that are held.
+    /// Packets of flows beyond the limit.
     #[must_use]
     pub const fn left_out(&self) -> u64 {
         self.left_out
@@ -128,7 +128,7 @@ impl Flows {
         flow.bytes += bytes;
         flow.first_ns = flow.first_ns.min(time_ns);
         flow.last_ns = flow.last_ns.max(time_ns);
-        // Carried on beyond 32 bits: extended sequence numbers send the lower half only.
+        // Continued beyond 32 bits: extended sequence numbers send the lower half only.
         let highest = numbers.highest();
         let ahead = i64::from(seq.wrapping_sub(highest as u32).cast_signed());
         if (-LONGEST_DELAY..=LONGEST_JUMP).contains(&ahead) {
@@ -162,7 +162,7 @@ impl Flows {
         self.open.push(Open { birth: self.births, flow, numbers: Numbers::new(seq.into()) });
     }
 
-    /// Ends flows that are silent; false if there is none.
+    /// Finishes flows that are silent; false if there is none.
     #[cold]
     fn make_room(&mut self, now_ns: i64) -> bool {
         if self.swept_ns.is_some_and(|swept_ns| swept_ns.abs_diff(now_ns) < SWEEP_NS)

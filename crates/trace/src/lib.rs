@@ -1,9 +1,9 @@
 //! Captures that others made: pcap and pcapng in, facts out. No file is opened here and no clock read.
 //!
-//! [`capture`] takes a stream of bytes apart into packets with their times, [`packet`] finds what an IP
+//! [`capture`] splits a stream of bytes into packets with their times, [`packet`] finds what an IP
 //! packet carries, [`voice`] recognises RTP and IAX2 streams, [`esp`] security associations. Bytes are never
-//! trusted: what is damaged is an error with its offset or is counted and skipped, and memory grows with what
-//! is kept only.
+//! trusted: damaged data is an error with its offset or is counted and skipped, and memory grows only with
+//! what is kept.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
@@ -25,7 +25,7 @@ use voice::{Options, Voice};
 /// Reads a whole capture and returns its voice streams.
 ///
 /// # Errors
-/// [`CaptureError`] for what is no capture, or a damaged one.
+/// [`CaptureError`] for data that is not a capture, or for a damaged one.
 pub fn voice_of(source: impl Read, options: Options) -> Result<Voice, CaptureError> {
     let mut capture = capture::open(source)?;
     let mut collector = voice::Collector::new(options);

@@ -1,4 +1,4 @@
-//! Captures and packets for tests, put together byte by byte.
+//! Captures and packets for tests, built byte by byte.
 
 /// A UDP datagram over IPv4 in an Ethernet frame.
 pub fn udp_frame(src_port: u16, dst_port: u16, payload: &[u8]) -> Vec<u8> {

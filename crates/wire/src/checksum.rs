@@ -1,4 +1,4 @@
-//! The Internet checksum (RFC 1071), in pieces: sums can be taken ahead and added later.
+//! The Internet checksum (RFC 1071), in pieces: sums can be computed in advance and added later.
 
 /// One's complement sum of `bytes` as 16-bit words in memory order, not folded or inverted.
 ///

@@ -1,4 +1,4 @@
-//! Whole frames: built for senders that have no template machinery of their own, and searched
+//! Whole frames: built for senders without templates of their own, and searched
 //! for their probe by receivers.
 
 use crate::{ETHERNET_LEN, Header, IPV4_LEN, IPV6_LEN, L4, PROBE_LEN, Probe, fold, ones_complement_sum};
@@ -24,7 +24,7 @@ pub fn build(frame: &mut [u8], header: &Header, skip: usize, probe: &Probe) -> b
     true
 }
 
-/// Writes lengths and checksums into a frame that is complete otherwise.
+/// Writes lengths and checksums into an otherwise complete frame.
 pub(crate) fn finish(frame: &mut [u8], header: &Header) {
     let len = frame.len();
     let l4_at = header.l4_at();
@@ -70,7 +70,7 @@ pub fn find_probe(frame: &[u8], skip: usize) -> Option<Probe> {
     Probe::parse(frame.get(at + skip..)?)
 }
 
-/// Where the payload of IP begins, and its protocol.
+/// Where the IP payload begins, and its protocol.
 pub(crate) fn payload_of(frame: &[u8]) -> Option<(usize, u8)> {
     let mut at = ETHERNET_LEN;
     let mut ethertype = be16(frame, at - 2)?;

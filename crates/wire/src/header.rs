@@ -39,7 +39,7 @@ impl L4 {
     }
 }
 
-/// Where a flow comes from and goes to.
+/// Source and destination of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// Source address; of the same family as `dst_ip`.
@@ -65,7 +65,7 @@ pub enum HeaderError {
     },
 }
 
-/// The headers of one flow: lengths and checksums are zero, their sums taken ahead.
+/// The headers of one flow: lengths and checksums are zero, their sums computed in advance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     bytes: [u8; Self::MAX],
@@ -112,7 +112,7 @@ impl Header {
         Ok(Self { bytes, len, ip, l4, ip_sum, l4_sum })
     }
 
-    /// The template, zero behind [`Header::len`].
+    /// The template, followed by zeros after [`Header::len`].
     #[must_use]
     pub const fn bytes(&self) -> &[u8; Self::MAX] {
         &self.bytes

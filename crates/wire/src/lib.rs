@@ -1,5 +1,5 @@
 //! Packet formats of Weir's test traffic: the probe that every packet carries, the headers
-//! in front of it, and the way back from a received frame to its probe. No I/O, no clock.
+//! in front of it, and how to find the probe in a received frame. No I/O, no clock.
 //!
 //! Lengths here are without the frame check sequence, as software sees a frame.
 

@@ -1,5 +1,5 @@
-//! Packets of calls: an application header and a payload in front of the probe, which is the
-//! last of the UDP payload.
+//! Packets of calls: an application header and a payload in front of the probe, which comes
+//! last in the UDP payload.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::{Header, PROBE_LEN, Probe};
 /// Longest application header: that of RTP.
 pub const APP_HEADER_MAX: usize = 12;
 
-/// What is in front of a payload, and what of it varies from packet to packet.
+/// What precedes a payload, and which part of it varies from packet to packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// RTP (RFC 3550, section 5.1): marker, sequence number and time stamp.

@@ -1,4 +1,4 @@
-//! libpcap, loaded when a filter is wanted and not before: everything else works without it.
+//! libpcap, loaded only when a filter is used: everything else works without it.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::Mutex;
@@ -82,7 +82,7 @@ fn load() -> Result<Library, libloading::Error> {
     })
 }
 
-/// The number by which libpcap knows a link type on Linux; files have others for a few (pcap-linktype(7)).
+/// libpcap's number of a link type on Linux; files have others for a few (pcap-linktype(7)).
 fn data_link(link: LinkType) -> c_int {
     match link.0 {
         100 => 11, // ATM, RFC 1483

@@ -1,6 +1,6 @@
 //! Filter expressions of libpcap (pcap-filter(7)).
 //!
-//! libpcap translates the expression, once. What runs for every packet is an interpreter of our own: no
+//! libpcap translates the expression, once. For every packet an interpreter in this crate runs: no
 //! foreign code sees a packet, and any program can be tried on any bytes.
 
 mod libpcap;
@@ -32,7 +32,7 @@ pub enum FilterError {
         /// What libpcap says.
         reason: String,
     },
-    /// A program that is none: an instruction that does not exist, or a way out of the program.
+    /// An invalid program: an instruction that does not exist, or a way out of the program.
     #[error("instruction {index} of a filter program {what}")]
     Program {
         /// Its place, from 0.
@@ -42,7 +42,7 @@ pub enum FilterError {
     },
 }
 
-/// Tells which packets to take.
+/// Decides which packets to take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     program: Program,
@@ -62,13 +62,13 @@ impl Filter {
     /// A filter of instructions as of `tcpdump -ddd`.
     ///
     /// # Errors
-    /// [`FilterError::Program`] where they are no program that ends for every packet.
+    /// [`FilterError::Program`] if they are not a program that ends for every packet.
     pub fn from_instructions(instructions: &[Instruction]) -> Result<Self, FilterError> {
         Ok(Self { program: Program::new(instructions)? })
     }
 
-    /// Is a packet one of those? `original_len` is its length on the link, `data` what is there of it; a
-    /// packet is not taken where the filter needs to see more of it.
+    /// Whether a packet is selected. `original_len` is its length on the link, `data` the captured part; a
+    /// packet is not selected if the filter needs more of it.
     #[must_use]
     pub fn matches(&self, data: &[u8], original_len: u32) -> bool {
         self.program.run(data, original_len) != 0

@@ -11,20 +11,20 @@ use super::FilterError;
 pub struct Instruction {
     /// What to do.
     pub code: u16,
-    /// Instructions to pass over where a condition holds.
+    /// Instructions to skip if a condition holds.
     pub jump_true: u8,
-    /// And where it does not.
+    /// And if it does not.
     pub jump_false: u8,
-    /// A number that goes with it.
+    /// Its operand.
     pub k: u32,
 }
 
 const MEMORY_WORDS: usize = 16;
 
-/// An instruction understood, its numbers within their limits.
+/// A decoded instruction, its numbers within their limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
-    /// Bytes of the packet at a fixed place or behind the index, into the accumulator.
+    /// Bytes of the packet at a fixed place or after the index, into the accumulator.
     Load {
         width: Width,
         at: u32,
@@ -123,11 +123,11 @@ impl Program {
         }
     }
 
-    /// What the program returns; 0 as well where it loads beyond the data or divides by zero.
+    /// What the program returns; also 0 if it loads beyond the data or divides by zero.
     pub fn run(&self, data: &[u8], original_len: u32) -> u32 {
         let (mut a, mut x, mut memory) = (0_u32, 0_u32, [0_u32; MEMORY_WORDS]);
         let mut at = 0;
-        // `at` only grows, so that this ends.
+        // `at` only grows, so this ends.
         while let Some(op) = self.ops.get(at) {
             at += 1;
             match *op {
@@ -240,7 +240,7 @@ impl Function {
         })
     }
 
-    /// None where there is no result.
+    /// `None` if there is no result.
     const fn apply(self, a: u32, b: u32) -> Option<u32> {
         Some(match self {
             Self::Add => a.wrapping_add(b),
@@ -251,7 +251,7 @@ impl Function {
             Self::Or => a | b,
             Self::And => a & b,
             Self::ExclusiveOr => a ^ b,
-            // As libpcap's own interpreter has it: nothing is left of a word.
+            // As in libpcap's own interpreter: nothing is left of a word.
             Self::ShiftLeft => {
                 if b < 32 {
                     a << b

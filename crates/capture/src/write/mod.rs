@@ -20,7 +20,7 @@ const VERSION: [u16; 2] = [1, 0];
 /// The section is as long as the file.
 const LENGTH_UNKNOWN: u64 = u64::MAX;
 
-/// Where and by what a file is written. Empty texts are left out.
+/// Where and by which program a file is written. Empty texts are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
     /// The machine.
@@ -36,19 +36,19 @@ pub struct Section {
 /// An interface. Empty texts are left out, as is an address of zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// What its frames begin with.
+    /// Its link type.
     pub link: LinkType,
-    /// Bytes of a frame that are kept at most.
+    /// Most bytes of a frame that are kept.
     pub snap_bytes: u32,
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its description.
     pub description: String,
     /// Ethernet address.
     pub mac: [u8; 6],
     /// Expression of libpcap that frames had to match.
     pub filter: String,
-    /// The operating system it belongs to.
+    /// Its operating system.
     pub os: String,
 }
 
@@ -78,7 +78,7 @@ pub struct Statistics {
     pub end_ns: i64,
     /// Frames that came.
     pub received: u64,
-    /// Frames lost for want of room before the filter saw them.
+    /// Frames lost for lack of room before the filter saw them.
     pub dropped: u64,
     /// Frames that the filter let pass.
     pub accepted: u64,
@@ -124,7 +124,7 @@ const PACKET_HEAD_BYTES: usize = 28;
 /// Padding, two options, their end, and the length again.
 const PACKET_TAIL_BYTES: usize = 3 + 8 + 12 + 4 + 4;
 
-/// Bytes that [`frame`] appends at most for `data_len` bytes of a frame.
+/// Most bytes that [`frame`] appends for `data_len` bytes of a frame.
 #[must_use]
 pub const fn frame_bytes_at_most(data_len: usize) -> usize {
     PACKET_HEAD_BYTES + data_len + PACKET_TAIL_BYTES
@@ -180,7 +180,7 @@ const fn direction_flags(direction: Direction) -> u32 {
     }
 }
 
-/// What stands behind a frame's bytes; on the stack, so that one copy appends it.
+/// What follows a frame's bytes; on the stack, so that one copy appends it.
 struct Tail {
     bytes: [u8; PACKET_TAIL_BYTES],
     len: usize,
@@ -208,7 +208,7 @@ pub fn statistics(out: &mut Vec<u8>, interface: u32, statistics: &Statistics) {
     });
 }
 
-/// Appends a block with its length in front and behind.
+/// Appends a block with its length at both ends.
 fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&kind.to_le_bytes());

@@ -1,9 +1,9 @@
-//! An emulated link between two interfaces: what comes in by one leaves by the other, as
-//! [`weir_link`](weir_link) says and when it says.
+//! An emulated link between two interfaces: frames that come in by one leave by the other, as and when
+//! [`weir_link`](weir_link) says.
 //!
-//! One thread does it, over packet sockets. Frames count from the moment at which the kernel saw them, so that
-//! a thread that is held up sends late, which it measures, but emulates the same link. What it cannot keep is
-//! counted apart from what the emulated link drops ([`Overload`]).
+//! One thread does this over packet sockets. A frame counts from the moment at which the kernel saw it, so a
+//! thread that is held up sends late, which it measures, but emulates the same link. Frames that it cannot
+//! keep are counted apart from those that the emulated link drops ([`Overload`]).
 
 mod pool;
 mod port;
@@ -34,29 +34,29 @@ pub struct Options {
     pub ends: [Endpoint; 2],
     /// From the first end to the second, and back.
     pub paths: [PathSpec; 2],
-    /// After which time it ends by itself.
+    /// Time after which it ends by itself.
     pub duration: Option<Duration>,
     /// CPU of its thread.
     pub cpu: Option<usize>,
     /// Whether the thread never sleeps.
     pub busy: bool,
-    /// How late frames may leave for the sake of the host: the thread sleeps meanwhile, and then sends all that
-    /// are due. Zero: each as soon as it is due.
+    /// How late frames may leave to spare the host: the thread sleeps meanwhile, and then sends all that
+    /// are due. Zero: each is sent as soon as it is due.
     pub slack: Duration,
-    /// Whether the thread goes before all ordinary work (SCHED_FIFO), to which it leaves a few percent. Ignored
+    /// Whether the thread runs ahead of ordinary work (SCHED_FIFO), to which it leaves a few percent. Ignored
     /// with `busy`: the kernel stops a real-time thread that never sleeps, for 50 ms at a time.
     pub real_time: bool,
     /// Most memory for frames that are on the link.
     pub memory_bytes: u64,
 }
 
-/// Why there is no emulated link.
+/// Why a link cannot be emulated.
 #[derive(Debug, Error)]
 pub enum EmulatorError {
-    /// A path cannot be.
+    /// A path is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// Both ends are one.
+    /// Both ends are the same interface.
     #[error("a link has two ends, but {interface} is given twice")]
     Same {
         /// Its name.
@@ -65,12 +65,12 @@ pub enum EmulatorError {
     /// An interface cannot be used.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// There is no thread to be had.
+    /// No thread can be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
 
-/// An emulated link that is there as long as this value, until it is stopped, or until its time is over.
+/// An emulated link, which exists until this value is dropped, it is stopped, or its time is over.
 pub struct Emulator {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -86,10 +86,10 @@ struct Shared {
 }
 
 impl Emulator {
-    /// Starts it; frames are carried when this returns.
+    /// Starts it; frames are carried once this returns.
     ///
     /// # Minimum kernel version
-    /// 4.20, so that no frame is read that was sent here; before, such frames are left out one by one.
+    /// 4.20, where frames sent here are not read back; on older kernels they are left out one by one.
     ///
     /// # Errors
     /// [`EmulatorError`]; nothing is left in place then.
@@ -114,7 +114,7 @@ impl Emulator {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// What became of frames, at most a tenth of a second ago.
+    /// What became of frames; at most a tenth of a second old.
     #[must_use]
     pub fn progress(&self) -> Progress {
         let mut progress = lock(&self.shared.progress).clone();
@@ -125,7 +125,7 @@ impl Emulator {
         progress
     }
 
-    /// Lets one direction (0: from the first end to the second) go on otherwise, as [`weir_link::Path::change`].
+    /// Changes one direction (0: from the first end to the second), as [`weir_link::Path::change`] does.
     ///
     /// # Errors
     /// [`SpecError`]; then nothing changes.
@@ -136,7 +136,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// Ends it: frames that are still on the link are gone. May be called again.
+    /// Stops it: frames still on the link are lost. May be called again.
     pub fn stop(&mut self) -> Progress {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take()

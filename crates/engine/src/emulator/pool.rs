@@ -13,7 +13,7 @@ pub struct Pool(Rc<RefCell<Shelves>>);
 
 struct Shelves {
     free: [Vec<Box<[u8]>>; CLASSES],
-    /// In buffers that frames have.
+    /// Bytes in buffers that frames hold.
     used_bytes: u64,
     most_bytes: u64,
 }
@@ -26,12 +26,12 @@ pub struct Frame {
 }
 
 impl Pool {
-    /// Frames may have up to `most_bytes` together.
+    /// Frames may take up to `most_bytes` together.
     pub fn new(most_bytes: u64) -> Self {
         Self(Rc::new(RefCell::new(Shelves { free: Default::default(), used_bytes: 0, most_bytes })))
     }
 
-    /// A frame of `len` bytes, whatever they are; None where that is more than is left, or than a frame can have.
+    /// A frame of `len` unspecified bytes; `None` if that is more than is left, or than a frame can have.
     pub fn take(&self, len: usize) -> Option<Frame> {
         let class = class(len)?;
         let mut shelves = self.0.borrow_mut();
@@ -67,7 +67,7 @@ impl AsRef<[u8]> for Frame {
 }
 
 impl Clone for Frame {
-    /// For a duplicate, which is made even where the memory is used up.
+    /// For a duplicate, which is made even if the memory is used up.
     fn clone(&self) -> Self {
         let mut shelves = self.pool.0.borrow_mut();
         shelves.used_bytes += self.buffer.len() as u64;

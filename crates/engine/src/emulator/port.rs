@@ -28,12 +28,12 @@ struct Clock {
 }
 
 impl Port {
-    /// Opens an interface; frames that arrive are kept from here on.
+    /// Opens an interface; arriving frames are kept from now on.
     pub fn open(at: &Endpoint) -> Result<Self, PortError> {
         Ok(Self { inner: port::Port::open(at, RING_MIB)?, clock: Clock::new() })
     }
 
-    /// Takes up to `most` frames that arrived, with their times; whether there may be more.
+    /// Takes up to `most` arrived frames with their times; returns whether there may be more.
     pub fn receive(
         &mut self,
         most: usize,
@@ -67,7 +67,7 @@ impl Deref for Port {
     }
 }
 
-/// A frame out of the ring, with its tag back in place; None where it cannot be kept.
+/// A frame from the ring, with its tag back in place; `None` if it cannot be kept.
 fn kept(packet: &Packet<'_>, pool: &Pool, overload: &mut Overload) -> Option<Frame> {
     if packet.len > packet.data.len() {
         overload.too_long += 1;
@@ -92,15 +92,15 @@ impl Clock {
         Self { ahead_ns: realtime_to_monotonic_ns(), compared_ns: now_ns() }
     }
 
-    /// Of a stamp, but never later than now: a frame does not arrive after it was read. `now` is read anew where
-    /// that matters.
+    /// The time of a stamp, but never later than now: a frame does not arrive after it was read. `now` is
+    /// read anew if that matters.
     fn monotonic_ns(&mut self, real_ns: u64, now: &mut u64) -> u64 {
         let found = real_ns.wrapping_add_signed(self.ahead_ns);
         if found > *now {
             *now = now_ns();
         }
         let is_strange = found > *now + STRANGE_NS || found + COMPARE_NS < *now;
-        // Whoever compared a moment ago may have read the clock after `now`.
+        // A caller that compared a moment ago may have read the clock after `now`.
         if now.saturating_sub(self.compared_ns) < COMPARE_NS && !is_strange {
             return found.min(*now);
         }

@@ -1,4 +1,4 @@
-//! What an emulated link tells of itself.
+//! What an emulated link reports about itself.
 
 use weir_link::Counters;
 
@@ -11,13 +11,13 @@ pub struct Direction {
     pub counters: Counters,
     /// Frames on the path.
     pub held: u64,
-    /// Of those, the ones that wait for the transmitter.
+    /// Of those, the ones waiting for the transmitter.
     pub queued: u64,
-    /// Of those that departed, the ones that the interface took.
+    /// Departed frames that the interface took.
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// What could not be kept.
+    /// Frames that could not be kept.
     pub overload: Overload,
     /// How late frames left.
     pub late: Late,
@@ -25,10 +25,10 @@ pub struct Direction {
     pub pace: Paced,
 }
 
-/// Frames that the emulator itself lost or could not carry as it should: nothing of this is emulated.
+/// Frames that the emulator itself lost or could not carry as it should: none of this is emulated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overload {
-    /// The kernel had no room for them, as they were not read in time.
+    /// The kernel had no room for them because they were not read in time.
     pub not_received: u64,
     /// They were longer than the interface's MTU allows.
     pub too_long: u64,
@@ -36,13 +36,13 @@ pub struct Overload {
     pub no_memory: u64,
     /// The interface that they were to leave by did not take them.
     pub refused: u64,
-    /// Why, the last time.
+    /// Why the most recent one was not taken.
     pub reason: String,
     /// They were carried, but their senders had left the checksum to hardware.
     pub unfinished: u64,
 }
 
-/// How much later than due frames were with the kernel.
+/// How late frames were handed to the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Late {
     /// By [`bucket`](crate::bucket).
@@ -56,7 +56,7 @@ pub struct Late {
 pub struct Paced {
     /// Bits transmitted, overhead included.
     pub bits: u64,
-    /// How long that took by the times at which frames really left.
+    /// How long that took, by the times at which the frames really left.
     pub ns: u64,
 }
 
@@ -65,15 +65,15 @@ pub struct Paced {
 pub struct Progress {
     /// From the first end to the second, and back.
     pub directions: [Direction; 2],
-    /// Since when it runs, or ran.
+    /// How long it has run, or ran.
     pub elapsed_ns: u64,
-    /// What it took of a CPU meanwhile, the kernel's work for it included.
+    /// CPU time that it used meanwhile, including the kernel's work for it.
     pub cpu_ns: u64,
-    /// Why it is not real time although it should be; empty if it is, or need not.
+    /// Why it is not real-time although it should be; empty if it is or need not be.
     pub real_time_refused: String,
-    /// Why it does not run any more; empty: it was stopped, or its time is over.
+    /// Why it no longer runs; empty if it was stopped or its time is over.
     pub failure: String,
-    /// Whether it runs no more.
+    /// Whether it has ended.
     pub ended: bool,
 }
 

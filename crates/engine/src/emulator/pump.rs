@@ -15,23 +15,23 @@ use crate::priority;
 use crate::thread::{check, pin, take_precedence};
 use weir_clock::{now_ns, sleep_until, thread_cpu_ns};
 
-/// A sleeper wakes late, by 5 µs on hardware and by 50 on a virtual machine. So it is to wake early, and spins
-/// for what is left; for at most so long.
+/// A sleeper wakes late, by 5 µs on hardware and by 50 on a virtual machine. So it aims to wake early and
+/// spins for the rest, at most this long.
 const MOST_SPIN_NS: u64 = 60_000;
 const LEAST_SPIN_NS: u64 = 2_000;
-/// Frames that have a longer delay may wait for so long, at most, before they are read.
+/// Frames with a longer delay may wait this long, at most, before they are read.
 const PATIENCE_NS: u64 = 500_000;
 /// Below this a wait is not worth it.
 const LEAST_PATIENCE_NS: u64 = 100_000;
-/// A real-time thread that runs for so long ...
+/// A real-time thread that runs this long ...
 const RUN_NS: u64 = 500_000;
-/// ... rests for so long: with 7 % for others, the kernel has no reason to stop it for 50 ms, neither by its fair
-/// server (5 %, Linux 6.12) nor by the limit of real-time work before (5 %).
+/// ... rests this long: with 7 % for others, the kernel has no reason to stop it for 50 ms, neither by its
+/// fair server (5 %, Linux 6.12) nor by the earlier limit on real-time work (5 %).
 const REST_NS: u64 = 40_000;
-/// What is shorter is the time that the call takes.
+/// Anything shorter is the time that the call itself takes.
 const SHORTEST_SLEEP_NS: u64 = 5_000;
 const LONGEST_WAIT_NS: u64 = 50_000_000;
-/// An interface that takes nothing is asked again after this.
+/// An interface that takes nothing is tried again after this.
 const ASK_AGAIN_NS: u64 = 50_000;
 const TELL_EVERY_NS: u64 = 100_000_000;
 
@@ -45,7 +45,7 @@ pub struct Pump {
     slack_ns: u64,
     real_time: bool,
     real_time_refused: String,
-    /// When it had rested last, and for how long it slept since.
+    /// When it last rested, and how long it has slept since.
     slept_ns: u64,
     rested_ns: u64,
     waker: Waker,
@@ -60,7 +60,7 @@ struct Waker {
 }
 
 impl Pump {
-    /// On the thread that will run it: memory for frames belongs to one.
+    /// Called on the thread that will run it: memory for frames belongs to one thread.
     pub fn new(ports: [Port; 2], options: &Options) -> Self {
         let start_ns = now_ns();
         let lasts = options.duration.unwrap_or(Duration::MAX).as_nanos();
@@ -89,7 +89,7 @@ impl Pump {
         {
             self.failure = format!("CPU {cpu} cannot be used: {error}");
         }
-        // Without the privilege it is late more often, and says so.
+        // Without the privilege it is late more often, and reports it.
         let _ = take_precedence();
         if self.real_time
             && let Err(error) = priority::raise(0)
@@ -155,14 +155,14 @@ impl Pump {
         *lock(&shared.progress) = progress;
     }
 
-    /// Ends it where an interface has gone. Sockets tell only that it went down, which comes before.
+    /// Ends it if an interface is gone. Sockets report only that it went down, which happens first.
     fn look(&mut self) {
         if let Some(port) = self.ports.iter().find(|port| !port.is_there()) {
             self.failure = gone(port);
         }
     }
 
-    /// Until something is to be done.
+    /// Waits until there is something to do.
     fn wait(&mut self) {
         if self.busy {
             return std::hint::spin_loop();
@@ -180,7 +180,7 @@ impl Pump {
         if wake_ns <= now {
             return std::hint::spin_loop();
         }
-        // A frame that comes meanwhile is due no sooner than after the least delay.
+        // A frame that arrives meanwhile is due no sooner than after the least delay.
         let least_ns = self.ways.iter().map(|way| way.path.least_delay_ns()).min().unwrap_or(0);
         let patience_ns = (least_ns / 2).min(PATIENCE_NS).max(self.slack_ns);
         if next_ns.is_some() && patience_ns >= LEAST_PATIENCE_NS {
@@ -196,7 +196,7 @@ impl Pump {
         self.waker.follow(self.slept_ns.saturating_sub(wake_ns));
     }
 
-    /// Until a frame arrives, at most for `wait_ns`, which is until `wake_ns`.
+    /// Waits until a frame arrives, at most for `wait_ns`, which is until `wake_ns`.
     fn listen(&mut self, wake_ns: u64, wait_ns: u64) {
         let mut polled = self.ports.each_ref().map(|port| libc::pollfd {
             fd: port.descriptor(),
@@ -224,7 +224,7 @@ impl Pump {
 }
 
 impl Waker {
-    /// Follows what is rarely exceeded: it rises faster than it falls.
+    /// Follows a level that is rarely exceeded: it rises faster than it falls.
     fn follow(&mut self, late_ns: u64) {
         if late_ns > self.late_ns {
             self.late_ns += (late_ns - self.late_ns) / 4;
@@ -235,7 +235,7 @@ impl Waker {
     }
 }
 
-/// Timers of this thread may be late by no more than they have to be; otherwise by 50 µs.
+/// Makes this thread's timers no later than they have to be; the default is up to 50 µs.
 fn wake_exactly() -> io::Result<()> {
     // SAFETY: a plain system call.
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) })

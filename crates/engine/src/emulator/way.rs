@@ -10,22 +10,22 @@ use super::progress::{Direction, Late, Overload, Paced};
 use crate::packet::port::{BATCH, Sent};
 use weir_clock::now_ns;
 
-/// Frames read at a time, so that those that are due do not wait for long.
+/// Frames read at a time, so that those that are due do not wait long.
 const READ: usize = 256;
 /// Batches sent at a time, so that the ring does not fill up meanwhile.
 const WRITE: usize = 8;
-/// An interface that takes nothing is asked for no longer than this, for one frame.
+/// Longest time for which an interface that takes nothing is tried for one frame.
 const GIVE_UP_NS: u64 = 10_000_000;
 
 /// One direction.
 pub struct Way {
     pub path: Path<Frame>,
-    /// Those that departed and have not been sent, with what is known of them beside.
+    /// Frames that departed and have not been sent, and what is known about each.
     frames: Vec<Frame>,
     facts: Vec<(u64, Pace)>,
     /// Since when the interface takes no frame.
     pub stuck_since_ns: Option<u64>,
-    /// When the last frame left that another one may follow.
+    /// When the last frame left, if another one may follow it without a pause.
     last_ns: Option<u64>,
     sent: u64,
     sent_bytes: u64,
@@ -52,15 +52,15 @@ impl Way {
         }
     }
 
-    /// From now on the path is another one, which was checked.
+    /// Switches to another path, which was checked.
     pub fn change(&mut self, spec: PathSpec) {
         let _ = self.path.change(spec, now_ns());
         self.last_ns = None;
-        // Of one rate only.
+        // The pace is measured at one rate only.
         self.pace = Paced::default();
     }
 
-    /// Takes frames in; up to which time all have been taken.
+    /// Takes frames in; returns the time up to which all have been taken.
     pub fn read(&mut self, port: &mut Port, pool: &Pool, now: u64) -> u64 {
         let (path, mut last_ns) = (&mut self.path, 0);
         let is_more = port.receive(READ, pool, &mut self.overload, |at_ns, frame| {
@@ -104,7 +104,7 @@ impl Way {
         Ok(())
     }
 
-    /// So many frames are with the kernel.
+    /// Counts the first `n` frames, which the kernel has taken.
     fn left(&mut self, n: usize) {
         let now = now_ns();
         self.stuck_since_ns = None;
@@ -122,7 +122,7 @@ impl Way {
         }
     }
 
-    /// The first frame is not sent.
+    /// Drops the first frame, which is not sent.
     fn refuse(&mut self, reason: &str) {
         self.frames.remove(0);
         self.facts.remove(0);
@@ -152,7 +152,7 @@ impl Way {
     }
 }
 
-/// Why a link ends without this interface.
+/// Why the link ends when this interface is gone.
 pub fn gone(port: &Port) -> String {
     format!("interface {} is gone", port.name)
 }

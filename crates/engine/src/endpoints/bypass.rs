@@ -19,34 +19,34 @@ const SOCKETS: &str = "endpoint_sockets";
 const QUEUE: u32 = 0;
 const IPV4: [u8; 2] = [0x08, 0x00];
 
-/// How long the owner of a CPU leaves it to others at a time, and after how much work: as soon as nothing is due
-/// meanwhile, and at the latest. Ordinary work has to get 50 ms of every second, or the kernel's fair server
-/// (Linux 6.12, `dl_server` in kernel/sched/fair.c) takes them at once; this leaves it 60 ms, bit by bit.
+/// How long the owner of a CPU yields it to others at a time, and after how much work: the earlier limit if
+/// nothing is due meanwhile, else the later one. Ordinary work must get 50 ms of every second, or the kernel's
+/// fair server (Linux 6.12, `dl_server` in kernel/sched/fair.c) takes them at once; this leaves it 60 ms in bits.
 const NAP_NS: u64 = 64_000;
 const NAP_SOON_NS: u64 = 600_000;
 const NAP_LATEST_NS: u64 = 900_000;
-/// A nap ends so much later than it should.
+/// How much later than it should a nap may end.
 const NAP_MARGIN_NS: u64 = 40_000;
 
 /// The port.
 pub struct Bypass {
     xsk: Xsk,
-    /// Holds the program where it is attached.
+    /// Keeps the program attached.
     _object: Object,
     /// Destination, source and type of every frame that is sent.
     head: [u8; ETHERNET_LEN],
     /// Whether the program runs in the driver.
     pub native: bool,
-    /// When the owner last gave way; `None` for one that need not, since it shares the CPU as others do.
+    /// When the owner last gave way; `None` if it need not, since it shares the CPU as others do.
     napped_ns: Option<u64>,
     /// How often it gave way.
     pub naps: u64,
 }
 
 impl Bypass {
-    /// Takes what arrives at an interface of the calling thread's namespace, from here on.
+    /// Receives what arrives at an interface of the calling thread's namespace, from now on.
     ///
-    /// `naps`: the owner is going to be real time and gives way to others by itself.
+    /// `naps`: the owner will be real-time and gives way to others by itself.
     pub fn open(interface: &str, address: MacAddr, neighbour: MacAddr, naps: bool) -> Result<Self, XdpError> {
         let name = CString::new(interface).map_err(|_| {
             XdpError::system("find the interface")(io::Error::from(io::ErrorKind::InvalidInput))
@@ -132,7 +132,7 @@ impl Port for Bypass {
     }
 }
 
-/// Whether to give way now: so long after the last time, and so long before the next packet is due.
+/// Whether to give way now: this long after the last time, and this long before the next packet is due.
 const fn is_nap_due(worked_ns: u64, left_ns: u64) -> bool {
     worked_ns >= NAP_LATEST_NS || (worked_ns >= NAP_SOON_NS && left_ns >= NAP_NS + NAP_MARGIN_NS)
 }

@@ -14,7 +14,7 @@ const UDP: u8 = 17;
 const EXPEDITED: u8 = 46 << 2;
 /// The even port of RTP, at both ends: the streams of all calls share it and are told apart by their sources.
 pub const RTP_PORT: u16 = 16_384;
-/// Sequence numbers of RTP tell so many packets of a stream apart.
+/// RTP sequence numbers tell this many packets of a stream apart.
 pub const MOST_PACKETS: u32 = 1 << 16;
 
 /// Calls in which both ends talk all the time.
@@ -34,7 +34,7 @@ pub struct Calls {
     pub phases_ns: [Vec<u64>; 2],
 }
 
-/// Why calls cannot be.
+/// Why calls are invalid.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum CallsError {
     /// There is nothing to send.
@@ -46,7 +46,7 @@ pub enum CallsError {
     /// The order of packets would not be the same in every period.
     #[error("a stream begins {0} ns after the start, which is more than the time between packets")]
     Phase(u64),
-    /// Sequence numbers would come again.
+    /// Sequence numbers would repeat.
     #[error("{0} packets in each stream: at most 65536 are told apart")]
     Packets(u32),
     /// The packet would be too long.
@@ -83,7 +83,7 @@ impl Calls {
         self.phases_ns[0].len()
     }
 
-    /// From the start until no more packet is due.
+    /// Time from the start until no more packet is due.
     #[must_use]
     pub fn lasts_ns(&self) -> u64 {
         self.period_ns * u64::from(self.packets)
@@ -124,7 +124,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Of the sender with that number.
+    /// Packets of the sender with that number.
     #[must_use]
     pub fn new(calls: &Calls, sender: usize) -> Self {
         let phases_ns = calls.phases_ns[sender].clone();
@@ -133,7 +133,7 @@ impl Script {
         Self { order, phases_ns, period_ns: calls.period_ns, packets: calls.packets, at: 0, number: 0 }
     }
 
-    /// The next packet; `None` behind the last one.
+    /// The next packet; `None` after the last one.
     #[must_use]
     pub fn next(&self) -> Option<Due> {
         if self.number >= self.packets {
@@ -144,7 +144,7 @@ impl Script {
         Some(Due { after_ns, call, number: self.number })
     }
 
-    /// On to the one behind it.
+    /// Moves on to the next one.
     pub fn advance(&mut self) {
         self.at += 1;
         if self.at == self.order.len() {
@@ -154,10 +154,10 @@ impl Script {
     }
 }
 
-/// Why a packet is not one of these calls.
+/// Why a packet does not belong to these calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Another kind of packet, or of other calls.
+    /// Another kind of packet, or one of other calls.
     Foreign,
     /// Not as it was sent.
     Damaged,
@@ -198,7 +198,7 @@ impl Form {
         }
     }
 
-    /// Writes a packet; without its UDP checksum where somebody else adds it.
+    /// Writes a packet, without its UDP checksum if another layer adds it.
     pub fn write(&self, packet: &mut [u8], call: u32, number: u32, with_checksum: bool) {
         let (head, payload) = packet.split_at_mut(PAYLOAD_AT);
         head.copy_from_slice(&self.head);
@@ -218,10 +218,10 @@ impl Form {
         }
     }
 
-    /// Which packet it is: call and number.
+    /// Identifies a packet: call and number.
     ///
     /// # Errors
-    /// It is none of these calls, or not as it was sent.
+    /// It belongs to none of these calls, or is not as it was sent.
     pub fn read(&self, packet: &[u8]) -> Result<(u32, u32), Fault> {
         let (Some(head), Some(payload)) = (packet.get(..PAYLOAD_AT), packet.get(PAYLOAD_AT..)) else {
             return Err(Fault::Foreign);

@@ -36,9 +36,9 @@ use sockets::Sockets;
 use talk::{Endpoint, Security, Span};
 use weir_clock::now_ns;
 
-/// From when both endpoints are ready to the start.
+/// Time from when both endpoints are ready until the start.
 const LEAD_NS: u64 = 20_000_000;
-/// Between two looks at whether the owner wants the end.
+/// Time between checks whether the owner wants to end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A replay window as wide as the most packets that wait for an endpoint.
 const WINDOW: usize = 4096;
@@ -66,9 +66,9 @@ pub struct Place {
     pub cpu: usize,
 }
 
-/// What is done.
+/// What to do.
 pub struct Options<'a> {
-    /// How.
+    /// By which way.
     pub way: Way,
     /// Whether the threads are ahead of all ordinary work of their CPUs.
     pub real_time: bool,
@@ -76,23 +76,23 @@ pub struct Options<'a> {
     pub places: [Place; 2],
     /// What they send.
     pub calls: &'a Calls,
-    /// ESP of what each endpoint sends, in UDP; `None` for the clear.
+    /// ESP of what each endpoint sends, in UDP; `None`: in the clear.
     pub associations: Option<[Association<'a>; 2]>,
     /// Random bytes for initialization vectors, see [`Outbound::new`].
     pub iv_key: [u8; 16],
-    /// How long an endpoint that has sent everything waits for what it has not heard; one that is late with
-    /// sending has so much longer than the calls last.
+    /// How long an endpoint that has sent everything waits for packets that have not arrived; an endpoint that
+    /// is late with sending gets that much longer than the calls last.
     pub linger_ns: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// When the calls began, CLOCK_MONOTONIC.
     pub begins_ns: u64,
-    /// What each endpoint did and heard.
+    /// What each endpoint sent and received.
     pub logs: [Log; 2],
-    /// Why the threads were ordinary although they should have been real time; empty if not.
+    /// Why the threads were ordinary although they should have been real-time; empty if they were not.
     pub real_time_refused: String,
     /// Whether the drivers use the sockets' memory themselves; bypassing endpoints only.
     pub zero_copy: bool,
@@ -107,14 +107,14 @@ pub struct Outcome {
 /// Why endpoints cannot talk.
 #[derive(Debug, Error)]
 pub enum EndpointsError {
-    /// These are no calls.
+    /// The calls are invalid.
     #[error("these calls cannot be made: {0}")]
     Calls(#[from] CallsError),
-    /// A security association that cannot be.
+    /// A security association is invalid.
     #[error(transparent)]
     Association(#[from] AssociationError),
-    /// ESP here is in UDP, and between the endpoints themselves.
-    #[error("ESP between endpoints is in UDP, and its ends are the endpoints")]
+    /// ESP here must be in UDP, and between the endpoints themselves.
+    #[error("ESP between endpoints must be in UDP, with the endpoints as its ends")]
     Encapsulation,
     /// A namespace cannot be entered.
     #[error("cannot enter network namespace {path}: {source}")]
@@ -124,7 +124,7 @@ pub enum EndpointsError {
         /// The kernel's reason.
         source: io::Error,
     },
-    /// There is no way past the system.
+    /// The system cannot be bypassed.
     #[error("an endpoint cannot bypass the system on {interface}: {source}")]
     Bypass {
         /// The interface.
@@ -156,12 +156,12 @@ pub enum EndpointsError {
         /// The kernel's reason.
         source: io::Error,
     },
-    /// The caller asked for the end.
+    /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Lets the endpoints talk, from beginning to end. `is_over` is asked some 50 times a second whether to end early.
+/// Lets the endpoints talk, from beginning to end. `is_over` is polled some 50 times a second for an early end.
 ///
 /// # Errors
 /// [`EndpointsError`].
@@ -286,14 +286,14 @@ fn both<P: Port + Send>(
                 });
                 let is_ready = ready.is_ok();
                 let _ = tell.send(ready.map_err(|source| EndpointsError::Cpu { cpu: at.cpu, source }));
-                // Where the other one is not ready nobody says when to start.
+                // If the other one is not ready, nothing says when to start.
                 match started.recv() {
                     Ok(begins_ns) if is_ready => {
                         let span = Span { begins_ns, linger_ns, ends_ns: begins_ns + lasts_ns + linger_ns };
                         endpoint
                             .talk(port, span, stop)
                             .map(Some)
-                            // The other one would talk to nobody.
+                            // The other one would have no peer.
                             .inspect_err(|_| stop.store(true, Ordering::Relaxed))
                             .map_err(|source| EndpointsError::Lost { address: at.address, source })
                     }
@@ -303,7 +303,7 @@ fn both<P: Port + Send>(
         }
         drop(tell);
         let mut real_time_refused = String::new();
-        // They hold their ends of the channel for as long as they live.
+        // They hold their ends of the channel as long as they live.
         let ready = told.iter().take(options.places.len());
         for refused in ready.collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
             real_time_refused = refused.to_string();
@@ -332,7 +332,7 @@ fn both<P: Port + Send>(
     })
 }
 
-/// Until both threads have ended.
+/// Waits until both threads have ended.
 fn watch<T>(
     threads: &[ScopedJoinHandle<'_, Result<T, EndpointsError>>],
     stop: &AtomicBool,

@@ -62,13 +62,13 @@ impl Drop for Mapping {
     }
 }
 
-/// A ring of `T`, of which this process is the writer or the reader, and always the same of both.
+/// A ring of `T`, of which this process is always the writer or always the reader.
 pub struct Ring<T> {
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
     entries: NonNull<T>,
     size: u32,
-    /// As far as this process has got; the other one sees it after [`Ring::publish`] or [`Ring::release`].
+    /// How far this process has got; the other side sees it after [`Ring::publish`] or [`Ring::release`].
     mine: u32,
     _mapping: Mapping,
 }
@@ -99,8 +99,8 @@ impl<T: Copy> Ring<T> {
         self.size - self.waiting()
     }
 
-    /// For the writer: enters one. The kernel must have read what was at this place before, which it may say later
-    /// than that it needs the entry no more.
+    /// For the writer: enters one. The kernel must have read the previous entry at this place; it may report
+    /// that later than that it has finished with the entry.
     pub fn push(&mut self, entry: T) {
         // SAFETY: within the ring; the kernel does not read it before it is published.
         unsafe { self.entry(self.mine).write(entry) };

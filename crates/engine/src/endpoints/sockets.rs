@@ -15,7 +15,7 @@ use weir_clock::now_ns;
 const HEAD: usize = IPV4_LEN + UDP_LEN;
 const ROOM: usize = 2048;
 const UDP: u8 = 17;
-/// As much waits as at a port past the system.
+/// As much may wait as at a port that bypasses the system.
 const RECEIVE_BUFFER_BYTES: i32 = 4 << 20;
 const EXPEDITED: i32 = 46 << 2;
 
@@ -30,7 +30,7 @@ pub struct Sockets {
 impl Sockets {
     /// Between two addresses, at both of them with the same UDP port; in the calling thread's namespace.
     ///
-    /// `with_checksum`: of the packets that are sent. ESP has its own (RFC 3948, 2.1).
+    /// `with_checksum`: for packets that are sent. ESP has its own (RFC 3948, 2.1).
     pub fn open(here: Ipv4Addr, there: Ipv4Addr, udp_port: u16, with_checksum: bool) -> io::Result<Self> {
         let socket = UdpSocket::bind(SocketAddrV4::new(here, udp_port))?;
         socket.connect(SocketAddrV4::new(there, udp_port))?;
@@ -40,7 +40,7 @@ impl Sockets {
         if !with_checksum {
             socket::set(&socket, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1)?;
         }
-        // Without the right to it the usual buffer has to do: what does not fit is lost, and counted.
+        // Without the privilege the usual buffer has to do: what does not fit is lost, and counted.
         let _ = socket::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES);
         Ok(Self { socket, buffer: Box::new([0; ROOM]), ends: [there, here], udp_port })
     }

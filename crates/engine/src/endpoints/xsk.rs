@@ -18,9 +18,9 @@ const BUSY_POLL_US: i32 = 20;
 const BUSY_POLL_BUDGET: i32 = 64;
 /// Bytes of frames on their way, as the kernel counts them.
 const SEND_BUFFER_BYTES: i32 = 16 << 20;
-/// Attempts in a row to have the kernel take what is to be sent, [`BATCH`](super::port::BATCH) frames each.
+/// Attempts in a row to make the kernel take what is to be sent, [`BATCH`](super::port::BATCH) frames each.
 const TRIES: u32 = 256;
-/// For how long a queue may be held by a socket that was closed, and when it is asked for again.
+/// How long a closed socket may hold a queue, and the time between attempts to get it.
 const LET_GO: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -78,14 +78,14 @@ impl Xsk {
         let frame = |number: u32| u64::from(number) * FRAME_BYTES as u64;
         (0..FRAMES).for_each(|number| fill.push(frame(number)));
         fill.publish();
-        // Where the kernel lacks one of these, interrupts serve the queue: slower, and told (`polls`).
+        // If the kernel lacks one of these, interrupts serve the queue: slower, and reported (`polls`).
         let _ = socket::set(&fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, 1);
         let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, BUSY_POLL_US);
         let _ = socket::set(&fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, BUSY_POLL_BUDGET);
         let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER_BYTES);
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
-            // Neither copy nor zero-copy mode is demanded: the kernel takes the better one that the driver has.
+            // Neither copy nor zero-copy mode is required: the kernel takes the better one that the driver has.
             sxdp_flags: libc::XDP_USE_NEED_WAKEUP,
             sxdp_ifindex: ifindex,
             sxdp_queue_id: queue,
@@ -122,7 +122,7 @@ impl Xsk {
             && socket::get(&self.fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL).is_ok_and(|on| on != 0)
     }
 
-    /// Hands received frames to `take`, at most so many; how many there were.
+    /// Hands received frames to `take`, at most `most`; returns how many there were.
     pub fn receive(&mut self, most: usize, take: &mut dyn FnMut(&mut [u8])) -> usize {
         let mut taken = 0;
         while taken < most
@@ -142,8 +142,8 @@ impl Xsk {
         taken
     }
 
-    /// Has `write` fill a frame, whose length it returns, which leaves with the next [`Xsk::flush`]; false
-    /// where no frame is free.
+    /// Has `write` fill a frame, whose length it returns and which leaves with the next [`Xsk::flush`]; false
+    /// if no frame is free.
     pub fn send(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         if self.free.is_empty() {
             self.reclaim();
@@ -160,8 +160,8 @@ impl Xsk {
         true
     }
 
-    /// Has the kernel send what is in the ring, and looks for received frames on the way; how many frames it has
-    /// not taken yet. They stay in the ring, in order, for the next call.
+    /// Has the kernel send what is in the ring, and looks for received frames on the way; returns how many
+    /// frames it has not taken yet. They stay in the ring, in order, for the next call.
     pub fn flush(&mut self) -> io::Result<usize> {
         self.tx.publish();
         for _ in 0..TRIES {
@@ -185,7 +185,7 @@ impl Xsk {
         Ok(self.tx.waiting() as usize)
     }
 
-    /// Has the kernel look once for received frames, on this CPU.
+    /// Has the kernel check once for received frames, on this CPU.
     pub fn poll(&self) -> io::Result<()> {
         // SAFETY: receives no bytes: what has come is in the ring.
         let status = unsafe {
@@ -199,7 +199,7 @@ impl Xsk {
             )
         };
         match tolerated(status) {
-            // Kernels before 5.11 do not look; interrupts serve the queue.
+            // Kernels before 5.11 do not check; interrupts serve the queue.
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
             looked => looked,
         }

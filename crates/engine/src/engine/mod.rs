@@ -24,16 +24,16 @@ use play::Steady;
 pub struct Endpoint {
     /// Path of the namespace; `None`: the caller's.
     pub netns: Option<PathBuf>,
-    /// Name of the interface in there.
+    /// Name of the interface in that namespace.
     pub interface: String,
 }
 
 /// Which back end to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// XDP, and packet sockets where that fails.
+    /// XDP, or packet sockets if XDP fails.
     Auto,
-    /// XDP or an error.
+    /// XDP only; an error if it fails.
     Xdp,
     /// Packet sockets.
     AfPacket,
@@ -50,7 +50,7 @@ pub struct Options {
     pub tx_cpu: Option<usize>,
     /// CPU to keep awake during a trial: the device's.
     pub spin_cpu: Option<usize>,
-    /// Threads that do the device's work, to be real time during a trial.
+    /// Threads that do the device's work, made real-time during a trial.
     pub device_threads: Vec<libc::pid_t>,
     /// Back end.
     pub backend: BackendChoice,
@@ -78,7 +78,7 @@ pub enum EngineError {
         /// The namespace, in words.
         place: String,
     },
-    /// Frames of an interface are not those of Ethernet.
+    /// The interface does not carry Ethernet frames.
     #[error(
         "interface {interface} is no Ethernet interface (its kind is ARPHRD {kind}): only Ethernet frames can be \
          recorded"
@@ -86,7 +86,7 @@ pub enum EngineError {
     NotEthernet {
         /// Its name.
         interface: String,
-        /// Its kind, a number of `linux/if_arp.h`.
+        /// Its kind, a number from `linux/if_arp.h`.
         kind: u16,
     },
     /// XDP does not work here.
@@ -100,7 +100,7 @@ pub enum EngineError {
         /// The kernel's reason.
         source: io::Error,
     },
-    /// The caller asked for the end.
+    /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
 }
@@ -127,7 +127,7 @@ struct Programs {
     generator: xdp::Generator,
     /// Where forward packets arrive.
     receiver: xdp::Receiver,
-    /// Where calls are answered: both interfaces send, and the sender's has a receiver.
+    /// Set when calls are answered: both interfaces send, and the sender's interface has a receiver.
     back: Option<xdp::Receiver>,
 }
 
@@ -161,7 +161,7 @@ impl Engine {
     pub fn open(options: Options) -> Result<Self, EngineError> {
         let tx_ifindex = ifindex(&options.tx)?;
         let rx_ifindex = ifindex(&options.rx)?;
-        // Stragglers of an engine that was here before carry other numbers.
+        // Stragglers from an earlier engine carry other numbers.
         let next_magic = (now_ns() >> 10) as u16;
         let machinery = Machinery::Xdp(None);
         let mut engine = Self {
@@ -197,23 +197,23 @@ impl Engine {
         }
     }
 
-    /// Why XDP is not used although it was wanted.
+    /// Why XDP is not used although it was requested.
     #[must_use]
     pub fn fallback_reason(&self) -> Option<&str> {
         self.fallback.as_deref()
     }
 
-    /// Why the last trial was not real time although it was short enough.
+    /// Why the last trial was not real-time although it was short enough.
     #[must_use]
     pub fn real_time_refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
 
-    /// Plays a plan and counts. `interrupted` is asked every few milliseconds; `back` is for flows
-    /// that are sent from the receiver's side.
+    /// Plays a plan and counts. `interrupted` is polled every few milliseconds; `back` is for flows
+    /// sent from the receiver's side.
     ///
     /// # Errors
-    /// [`EngineError`]; whatever happens, the sender has stopped when this returns.
+    /// [`EngineError`]; in every case the sender has stopped when this returns.
     pub fn run(
         &mut self,
         plan: &Plan,
@@ -253,7 +253,7 @@ impl Engine {
         Ok(Outcome::join(self.backend(), window.bounds(), plan.windowed, &sent, received))
     }
 
-    /// Tells the sender which threads to look at; they may be others than last time.
+    /// Tells the sender which threads to watch; they may differ from last time.
     fn look_at_device(&mut self, plan: &Plan) {
         if let (true, Machinery::Xdp(Some(programs)), Some(witness)) =
             (plan.windowed, &mut self.machinery, &mut self.witness)
@@ -262,9 +262,9 @@ impl Engine {
         }
     }
 
-    /// Makes the device real time, where that helps a trial of this plan; the sender follows.
+    /// Makes the device's threads real-time if that helps a trial of this plan; the sender follows.
     ///
-    /// It does not where the trial is longer than the kernel allows, nor where packets go both ways: then
+    /// It does not help if the trial is longer than the kernel allows, or if packets go both ways: then
     /// two threads share the device's CPU, and a real-time thread gives its equal no turn.
     fn raise(&mut self, plan: &Plan) -> Option<Raised> {
         let goes_back = plan.media.as_ref().is_some_and(|media| media.goes_back());
@@ -279,7 +279,7 @@ impl Engine {
             .ok()
     }
 
-    /// Makes sure that programs or sockets are there, with room for `plan`.
+    /// Makes sure that programs or sockets exist, with room for `plan`.
     fn load(&mut self, plan: &Plan, needs: &Needs) -> Result<(), EngineError> {
         match &mut self.machinery {
             Machinery::Xdp(_) => self.load_programs(plan, needs),
@@ -305,7 +305,7 @@ impl Engine {
             within(at, || xdp::Receiver::attach(plan, room, ifindex, &at.interface))?
                 .map_err(EngineError::from)
         };
-        // Detach before attaching again; whatever fails, nothing half loaded is kept.
+        // Detach before attaching again; if anything fails, nothing half loaded is kept.
         let loaded = kept.take().filter(|programs| {
             programs.generator.fits(plan, &needs.bodies)
                 && programs.receiver.fits(plan, needs.log_room[Side::Forward as usize])

@@ -1,4 +1,4 @@
-//! A trial as it goes on: sending, watching for an interruption, waiting for stragglers.
+//! A trial while it runs: sending, watching for an interruption, waiting for stragglers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -18,7 +18,7 @@ use weir_clock::now_ns;
 
 /// Time between the decision to start and the first departure.
 pub const SETTLE_NS: u64 = 5_000_000;
-/// How often a running trial looks for an interruption and for stragglers.
+/// How often a running trial checks for an interruption and for stragglers.
 const POLL: Duration = Duration::from_millis(10);
 
 type Played = (Sent, Received, Window);
@@ -167,7 +167,7 @@ fn watch<T>(
     Ok(())
 }
 
-/// Waits until every packet came, or none has come for a while.
+/// Waits until every packet has come, or none has come for a while.
 fn await_stragglers(
     plan: &Plan,
     sent: u64,
@@ -202,8 +202,8 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// Gives the calling thread its CPU and the right of way there, as far as that is allowed; a
-    /// sender that is late says so in its outcome anyway.
+    /// Pins the calling thread to its CPU and gives it priority there, as far as that is allowed; a
+    /// late sender reports its lateness in its outcome anyway.
     fn apply(self) {
         if let Some(cpu) = self.cpu {
             let _ = thread::pin(cpu);

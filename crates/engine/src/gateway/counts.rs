@@ -25,18 +25,18 @@ counts! {
     out_exhausted: "There was no sequence number left.",
     out_queue_full: "The kernel had no room for them: the gateway is overloaded.",
     out_not_sent: "The outer interface did not take them.",
-    out_rekeys: "Not packets: how often packets began to leave with another SPI and other keys.",
+    out_rekeys: "Rekeyings, not packets: how often packets began to leave with another SPI and other keys.",
     in_packets: "Decapsulated.",
-    in_malformed: "No IP packets, fragments, or cut short.",
+    in_malformed: "Not IP packets, or fragments, or cut short.",
     in_foreign: "Not ESP of this association.",
     in_too_old: "Before the replay window.",
-    in_replayed: "They came before.",
+    in_replayed: "Received before.",
     in_bad_tag: "The integrity check failed.",
-    in_discarded: "Authentic, but of no use: bad padding or payload, dummies, congestion that would go unnoticed.",
+    in_discarded: "Authentic but useless: bad padding or payload, dummies, unreported congestion.",
     in_queue_full: "The kernel had no room for them: the gateway is overloaded.",
     in_not_sent: "The kernel did not take them.",
-    in_late: "Decapsulated after a rekeying, with the keys before it.",
-    in_rekeys: "Not packets: how often packets began to come with another SPI and other keys.",
+    in_late: "Decapsulated after a rekeying, with the previous keys.",
+    in_rekeys: "Rekeyings, not packets: how often packets began to arrive with another SPI and other keys.",
 }
 
 impl Counts {
@@ -51,7 +51,7 @@ impl Counts {
         }
     }
 
-    /// Takes over what the receiver of ESP counted; `not_ip` frames never came so far.
+    /// Copies what the ESP receiver counted; `not_ip` frames never reached it.
     pub fn take_incoming(&mut self, receiver: &RekeyingInbound, not_ip: u64) {
         let counted = receiver.counts();
         self.in_late = receiver.late();

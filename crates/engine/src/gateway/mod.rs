@@ -1,8 +1,8 @@
 //! A gateway of a tunnel in user space: IP packets that the kernel routes to its TUN interface leave by another
 //! interface with ESP (RFC 4303), and the other way round.
 //!
-//! One thread does both directions. Where packets have ESP they pass packet sockets, and the gateway has an
-//! Ethernet address of its own: the kernel, which sees the same frames, takes them for another host's.
+//! One thread does both directions. On the side with ESP packets pass through packet sockets, and the gateway
+//! has its own Ethernet address there: the kernel, which sees the same frames, takes them for another host's.
 
 mod counts;
 mod tun;
@@ -26,15 +26,15 @@ use counts::Counts;
 use tun::Tun;
 use ways::{Inward, Outward};
 
-/// Half a thousand frames wait, as in the ring of a network card, and more are dropped.
+/// Half a thousand frames may wait, as in the ring of a network card; further ones are dropped.
 const RING_MIB: usize = 1;
-/// Between two looks at what the kernel dropped and what is asked for, while packets pass.
+/// Time between checks of what the kernel dropped and of the owner's wish, while packets pass.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// So soon after the last frame the counters are complete.
+/// The counters are complete this soon after the last frame.
 const CALM_MS: i32 = 10;
 const IDLE_MS: i32 = 500;
 
-/// Where packets have ESP.
+/// The side on which packets have ESP.
 #[derive(Clone, Debug)]
 pub struct Outside {
     /// Name of the interface, in the namespace of this process.
@@ -47,55 +47,55 @@ pub struct Outside {
     pub mtu_bytes: usize,
 }
 
-/// When a gateway begins to send with another SPI and other keys, beside when it is asked to.
+/// When a gateway begins to send with another SPI and other keys, besides on request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lifetime {
-    /// After so many packets.
+    /// After this many packets.
     pub packets: Option<NonZeroU64>,
-    /// After so long, by a clock that nobody sets; not while there is nothing to send.
+    /// After this long, by a monotonic clock; not while there is nothing to send.
     pub time: Option<Duration>,
 }
 
-/// What the owner of a gateway wants of it.
+/// What the owner of a gateway wants it to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// To go on.
+    /// Continue.
     Nothing,
-    /// To send with another SPI and other keys from now on.
+    /// Send with another SPI and other keys from now on.
     Rekey,
-    /// To end.
+    /// Stop.
     End,
 }
 
 /// What a gateway does, and where.
 pub struct Options<'a> {
-    /// Name of the TUN interface to make, where packets are in the clear.
+    /// Name of the TUN interface to make, on the side where packets are in the clear.
     pub inside: String,
-    /// Where they have ESP.
+    /// The other side, where they have ESP.
     pub outside: Outside,
-    /// For what leaves; in tunnel mode.
+    /// For packets that leave; in tunnel mode.
     pub sending: Association<'a>,
-    /// For what comes.
+    /// For packets that arrive.
     pub receiving: Association<'a>,
-    /// From which the associations come that follow these two, see [`RekeyingOutbound::new`].
+    /// Secrets from which the associations after these two are derived, see [`RekeyingOutbound::new`].
     pub secrets: [&'a [u8; SECRET_LEN]; 2],
-    /// When they do. The other gateway follows.
+    /// When this gateway rekeys. The other gateway follows.
     pub lifetime: Lifetime,
     /// Random bytes for initialization vectors, see [`weir_esp::Outbound::new`].
     pub iv_key: [u8; 16],
     /// Width of the replay window in packets.
     pub window: usize,
-    /// A file for the counters, which is made: [`COUNTERS`] of 8 bytes each, in the host's byte order.
+    /// File for the counters, which is created: [`COUNTERS`] of 8 bytes each, in the host's byte order.
     pub counters: PathBuf,
 }
 
-/// Why there is no gateway, or no more.
+/// Why a gateway cannot be made, or has ended.
 #[derive(Debug, Error)]
 pub enum GatewayError {
     /// An interface cannot be used.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// A security association that cannot be.
+    /// A security association is invalid.
     #[error(transparent)]
     Association(#[from] AssociationError),
     /// The TUN interface cannot be made.
@@ -138,7 +138,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Makes it, with its TUN interface, which is down; frames that arrive are kept from here on.
+    /// Makes the gateway and its TUN interface, which is down; arriving frames are kept from now on.
     ///
     /// # Errors
     /// [`GatewayError`].
@@ -169,7 +169,7 @@ impl Gateway {
         })
     }
 
-    /// Carries packets until `wish` says that it is to end, which is asked several times a second.
+    /// Carries packets until `wish` says to stop; it is called several times a second.
     ///
     /// # Errors
     /// [`GatewayError::Gone`].
@@ -202,7 +202,7 @@ impl Gateway {
         self.tell();
     }
 
-    /// A batch into the tunnel; whether there were packets.
+    /// Moves a batch into the tunnel; returns whether there were packets.
     fn carry_out(&mut self) -> bool {
         let Self { inside, outside, outward, counts, rekey_every, rekeyed, .. } = self;
         let mut taken = 0;
@@ -225,7 +225,7 @@ impl Gateway {
         true
     }
 
-    /// A batch out of the tunnel; whether there were frames.
+    /// Moves a batch out of the tunnel; returns whether there were frames.
     fn carry_in(&mut self) -> bool {
         let Self { inside, outside, inward, counts, .. } = self;
         let taken = take(outside, |frame, len| inward.add(frame, len, counts));
@@ -236,7 +236,7 @@ impl Gateway {
         taken
     }
 
-    /// Waits for frames; whether there are some.
+    /// Waits for frames; returns whether there are some.
     fn wait(&self, most_ms: i32) -> bool {
         let descriptors = [self.inside.descriptor(), self.outside.descriptor()];
         let mut polled = descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
@@ -245,7 +245,7 @@ impl Gateway {
         ready > 0 && polled.iter().any(|polled| polled.revents & libc::POLLIN != 0)
     }
 
-    /// What only a system call tells.
+    /// Checks what only a system call can report.
     fn look(&mut self) -> Result<(), GatewayError> {
         let gone = |interface: &String| GatewayError::Gone { interface: interface.clone() };
         self.counts.out_queue_full = self.inside.dropped().ok_or_else(|| gone(&self.inside.name))?;
@@ -259,11 +259,11 @@ impl Gateway {
     }
 }
 
-/// Hands up to [`BATCH`] frames to `each`, with their whole lengths; whether there were any.
+/// Hands up to [`BATCH`] frames to `each`, with their full lengths; returns whether there were any.
 fn take(port: &mut Port, mut each: impl FnMut(&[u8], usize)) -> bool {
     for number in 0..BATCH {
         let taken = port.take(|packet| {
-            // Of a frame with a VLAN tag the kernel keeps the tag elsewhere: no interface here has any.
+            // The kernel keeps a VLAN tag apart from its frame: no interface here has any.
             if !packet.is_outgoing && packet.tag.is_none() {
                 each(packet.data, packet.len);
             }

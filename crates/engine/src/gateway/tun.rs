@@ -13,10 +13,10 @@ use crate::thread::check;
 
 const DEVICE: &str = "/dev/net/tun";
 const STATISTICS: &str = "/proc/self/net/dev";
-/// Dropped while sending, which for the kernel is: for want of room in the queue. Of the numbers behind a name.
+/// Index, among the numbers after a name, of packets dropped on sending: the queue had no room for them.
 const DROPPED_AT: usize = 11;
 
-/// The interface, which is gone when this is closed.
+/// The interface, which is removed when this is closed.
 pub struct Tun {
     pub name: String,
     file: File,
@@ -26,7 +26,7 @@ impl Tun {
     /// Makes an interface in the namespace of this thread; it is down.
     pub fn create(name: &str) -> io::Result<Self> {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a name has 1 to 15 bytes"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an interface name has 1 to 15 bytes"));
         }
         let file = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE)?;
         // SAFETY: all zeros is a valid request; the name fits, and the last byte stays 0.
@@ -41,7 +41,7 @@ impl Tun {
         Ok(Self { name: name.to_owned(), file })
     }
 
-    /// Reads a packet; how long it is, cut to the room that there is. None if there is none.
+    /// Reads a packet and returns its length, cut to the room there is; `None` if there is none.
     pub fn read(&mut self, room: &mut [u8]) -> Option<usize> {
         self.file.read(room).ok()
     }
@@ -51,12 +51,12 @@ impl Tun {
         self.file.write(packet).is_ok()
     }
 
-    /// What becomes readable when there is a packet.
+    /// The descriptor that becomes readable when there is a packet.
     pub fn descriptor(&self) -> RawFd {
         self.file.as_raw_fd()
     }
 
-    /// Packets that found no room in the queue so far; None where the interface is gone.
+    /// Packets that found no room in the queue so far; `None` if the interface is gone.
     pub fn dropped(&self) -> Option<u64> {
         let text = std::fs::read_to_string(STATISTICS).ok()?;
         dropped_in(&text, &self.name)

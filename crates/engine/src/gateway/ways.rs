@@ -49,7 +49,7 @@ impl Outward {
         Self { sender, front, longest_bytes, batch: Batch::new(len) }
     }
 
-    /// Where the next packet is to be put; of one that is too long there is room for a byte too much.
+    /// Where to put the next packet; one byte longer than the longest packet, so that longer ones show.
     pub fn room(&mut self) -> &mut [u8] {
         let start = self.start();
         &mut self.batch.next()[start..=start + self.longest_bytes]
@@ -87,7 +87,7 @@ impl Outward {
         }
     }
 
-    /// Encapsulates what comes next with another SPI and other keys.
+    /// Encapsulates what follows with another SPI and other keys.
     pub fn rekey(&mut self, counts: &mut Counts) {
         self.sender.rekey();
         counts.out_rekeys = self.sender.rekeys();
@@ -113,7 +113,7 @@ impl Inward {
         Self { receiver, own: outside.address, not_ip: 0, batch: Batch::new(outside.mtu_bytes) }
     }
 
-    /// Takes a frame of `len` bytes, of which `frame` is what was received, and decapsulates it. One for another
+    /// Decapsulates a frame of `len` bytes, of which `frame` is the part received. A frame for another
     /// host is ignored.
     pub fn add(&mut self, frame: &[u8], len: usize, counts: &mut Counts) {
         if !frame.starts_with(&self.own) {
@@ -161,11 +161,11 @@ impl Batch {
     }
 }
 
-/// The longest packet that fits into `mtu_bytes` when it is encapsulated; 0 where none does.
+/// The longest packet that fits into `mtu_bytes` once encapsulated; 0 if none does.
 fn longest_inside(sender: &RekeyingOutbound, suite: Suite, mtu_bytes: usize) -> usize {
     let room = mtu_bytes.saturating_sub(sender.headroom() + suite.icv_len());
     let longest = (room / suite.align() * suite.align()).saturating_sub(TRAILER_BYTES);
-    // Nobody sends a longer one by an interface in the clear.
+    // No interface in the clear carries a longer one.
     longest.min(mtu_bytes)
 }
 
@@ -175,7 +175,7 @@ fn packet_in(frame: &[u8]) -> Option<&[u8]> {
     [IPV4, IPV6].iter().any(|kind| head.ends_with(kind)).then_some(packet)
 }
 
-/// Puts an Ethernet header in front of a packet in `buffer`; where the frame is.
+/// Puts an Ethernet header in front of a packet in `buffer`; returns where the frame is.
 fn framed(buffer: &mut [u8], packet: Range<usize>, front: &[u8; 2 * ADDRESS_BYTES]) -> Range<usize> {
     let kind = if buffer[packet.start] >> 4 == 6 { IPV6 } else { IPV4 };
     let head = &mut buffer[packet.start - ETHERNET_BYTES..packet.start];
@@ -239,7 +239,7 @@ mod tests {
         packet
     }
 
-    /// As a read into the room that there is.
+    /// As a read into the available room.
     fn put(outward: &mut Outward, packet: &[u8], counts: &mut Counts) {
         let room = outward.room();
         let len = packet.len().min(room.len());

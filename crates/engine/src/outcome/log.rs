@@ -13,7 +13,7 @@ pub struct PacketLog {
     pub sent_ns: Vec<u64>,
     /// Arrival.
     pub arrival_ns: Vec<u64>,
-    /// Arrivals for which there was no room.
+    /// Arrivals that found no room.
     pub missed: u64,
 }
 
@@ -36,7 +36,7 @@ impl PacketLog {
         self.arrival_ns.push(arrival.arrival_ns);
     }
 
-    /// Puts another log behind this one.
+    /// Appends another log.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.flow.append(&mut other.flow);
         self.seq.append(&mut other.seq);

@@ -40,19 +40,19 @@ pub struct Bin {
     pub late_max_ns: u64,
 }
 
-/// What a windowed plan has of every bin besides.
+/// What a windowed plan has for each bin in addition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
-    /// Buckets of the bins' histograms that are not empty, one bin after the other.
+    /// Non-empty buckets of the bins' histograms, one bin after the other.
     pub buckets: Vec<u32>,
     /// Their counts.
     pub counts: Vec<u64>,
     /// Where in them each bin ends.
     pub ends: Vec<u64>,
     /// What was seen of the host at the first packet of the trial, of each bin, and at the end; empty
-    /// where nobody could look.
+    /// if the host could not be observed.
     pub looks: Vec<Look>,
-    /// How many of the tasks in a look there are.
+    /// Number of tasks in each look.
     pub n_watched: usize,
 }
 
@@ -67,7 +67,7 @@ pub struct FlowOutcome {
     pub duplicated: u64,
     /// Arrived late (RFC 4737).
     pub reordered: u64,
-    /// Shortest delay; 0 if nothing arrived, as all that follows.
+    /// Shortest delay; 0 if nothing arrived, as are all fields that follow.
     pub delay_min_ns: u64,
     /// Sum of delays.
     pub delay_sum_ns: u64,
@@ -88,7 +88,7 @@ pub struct FlowOutcome {
 /// One trial. Times are CLOCK_MONOTONIC.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// How.
+    /// How it was sent and received.
     pub backend: Backend,
     /// Start of recording.
     pub record_start_ns: u64,
@@ -96,7 +96,7 @@ pub struct Outcome {
     pub record_end_ns: u64,
     /// Departed while recording.
     pub sent: u64,
-    /// Departed before.
+    /// Departed before recording.
     pub sent_warmup: u64,
     /// First recorded departure.
     pub first_departure_ns: u64,
@@ -104,13 +104,13 @@ pub struct Outcome {
     pub last_departure_ns: u64,
     /// Sum of the lateness of recorded departures.
     pub late_sum_ns: u64,
-    /// Greatest lateness.
+    /// Greatest lateness of a recorded departure.
     pub late_max_ns: u64,
     /// How far the sender was behind its schedule at the end.
     pub slipped_ns: u64,
-    /// Probes that arrived in all, those that departed outside of the recording included.
+    /// Probes that arrived in all, including those that departed outside the recording.
     pub arrived: u64,
-    /// Frames at the receiver that were no probes of this trial.
+    /// Frames at the receiver that were not probes of this trial.
     pub stray: u64,
     /// Frames that the receiver's socket dropped; the XDP receiver has no queue of its own.
     pub receiver_dropped: u64,
@@ -120,7 +120,7 @@ pub struct Outcome {
     pub last_arrival_ns: u64,
     /// Longest time between recorded arrivals of any flow.
     pub longest_gap_ns: u64,
-    /// Buckets that are not empty, with their counts.
+    /// Non-empty buckets, with their counts.
     pub histogram: Vec<(u32, u64)>,
     /// Time series.
     pub bins: Vec<Bin>,
@@ -164,13 +164,13 @@ impl Sent {
         }
     }
 
-    /// Packets that are to arrive if none is lost, warm-up included.
+    /// Packets that should arrive if none is lost, warm-up included.
     pub const fn expected(&self) -> u64 {
         (self.recorded + self.warmup).saturating_add_signed(self.surplus)
     }
 }
 
-/// What a receiver counted, whichever it was.
+/// What a receiver counted, whichever back end it belongs to.
 pub struct Received {
     pub totals: RxTotals,
     pub histogram: Vec<u64>,
@@ -221,7 +221,7 @@ pub fn add(a: RxBin, b: RxBin) -> RxBin {
 }
 
 /// The totals of two receive queues. A gap that began in one and ended in another is not seen as
-/// one, so that the longest gap is that of any single receive queue.
+/// one, so the longest gap is that of a single receive queue.
 pub fn join(a: RxTotals, b: RxTotals) -> RxTotals {
     let first = match (a.first_arrival_ns, b.first_arrival_ns) {
         (0, first) | (first, 0) => first,

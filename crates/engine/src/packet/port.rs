@@ -11,7 +11,7 @@ use super::socket;
 use crate::engine::Endpoint;
 use crate::thread::{check, place, within};
 
-/// Frames that are handed to the kernel at once. Each is late by the time that those before it take.
+/// Frames handed to the kernel at once. Each is late by the time that those before it take.
 pub const BATCH: usize = 32;
 
 const ETHERNET_BYTES: usize = 14;
@@ -43,7 +43,7 @@ pub enum PortError {
         /// Its name.
         interface: String,
     },
-    /// Frames of an interface are not those of Ethernet.
+    /// The interface does not carry Ethernet frames.
     #[error("interface {interface} is no Ethernet interface: only Ethernet frames can be carried")]
     NotEthernet {
         /// Its name.
@@ -73,16 +73,16 @@ unsafe impl Send for Port {}
 
 /// What became of an attempt to send.
 pub enum Sent {
-    /// So many frames left.
+    /// This many frames left.
     All(usize),
-    /// The first one found no room; later it may.
+    /// The first one found no room; it may later.
     NoRoom,
-    /// The first one is refused.
+    /// The first one was refused.
     Refused(io::Error),
 }
 
 impl Port {
-    /// Opens an interface; frames that arrive are kept from here on, in a ring of so many MiB.
+    /// Opens an interface; arriving frames are kept from now on, in a ring of this many MiB.
     pub fn open(at: &Endpoint, ring_mib: usize) -> Result<Self, PortError> {
         let interface = || at.interface.clone();
         let refuse = |source| PortError::Socket { interface: interface(), source };
@@ -105,9 +105,9 @@ impl Port {
             }
             let mtu = socket::mtu(&receiver, &name).map_err(refuse)?;
             let sender = socket::open(ifindex, false).map_err(refuse)?;
-            // Straight to the driver. Where that is refused, the queueing discipline is in the way, no more.
+            // Straight to the driver. If that is refused, frames pass the queueing discipline first, no more.
             let _ = socket::set(&sender, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1);
-            // What leaves by this interface is not to come back (Linux 4.20; before, it is left out below).
+            // Frames sent by this interface must not come back (Linux 4.20; before, they are left out below).
             let _ = socket::set(&receiver, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1);
             let ring = Ring::new(&receiver, mtu + ETHERNET_BYTES + TAGS_BYTES, ring_mib).map_err(refuse)?;
             socket::promiscuous(&receiver, ifindex).map_err(refuse)?;
@@ -158,13 +158,13 @@ impl Port {
         socket::drops(&self.receiver).unwrap_or(0)
     }
 
-    /// What becomes readable when a frame arrives.
+    /// The descriptor that becomes readable when a frame arrives.
     pub fn descriptor(&self) -> RawFd {
         self.receiver.as_raw_fd()
     }
 
-    /// Whether the interface is still there: one that is down may come up again. What the socket complains of is
-    /// taken away, or it would go on.
+    /// Whether the interface still exists: one that is down may come up again. Clears the socket's pending
+    /// error, which would otherwise be reported again and again.
     pub fn is_there(&self) -> bool {
         let _ = socket::clear_error(&self.receiver);
         // SAFETY: all zeros is a valid request; the kernel writes the name into it.

@@ -25,7 +25,7 @@ pub struct Receiver {
     socket: OwnedFd,
 }
 
-/// How far a running receiver is.
+/// How far a running receiver has got.
 #[derive(Default)]
 pub struct Progress {
     probes: AtomicU64,
@@ -44,10 +44,10 @@ impl Receiver {
     pub fn open(ifindex: u32) -> io::Result<Self> {
         let socket = socket::open(ifindex, true)?;
         socket::set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-        // What the answering side sends leaves by this interface too (Linux 4.20; without it those
-        // frames count as strange).
+        // The answering side sends by this interface too (Linux 4.20 leaves its frames out; before, they
+        // count as strange).
         let _ = socket::set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1);
-        // Beyond net.core.rmem_max with CAP_NET_ADMIN, else as much as is allowed.
+        // Beyond net.core.rmem_max with CAP_NET_ADMIN, otherwise as much as is allowed.
         if socket::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_BYTES).is_err() {
             socket::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER_BYTES)?;
         }

@@ -1,6 +1,6 @@
-//! TPACKET_V2: frames that the kernel puts into shared memory one by one, each to be seen at once
-//! (Documentation/networking/packet_mmap.rst). Version 3, as the recorder has it, hands over whole blocks, up to
-//! milliseconds later.
+//! TPACKET_V2: frames that the kernel puts into shared memory one by one, each visible at once
+//! (Documentation/networking/packet_mmap.rst). Version 3, which the recorder uses, hands over whole blocks,
+//! up to milliseconds later.
 
 use std::io;
 use std::mem::offset_of;
@@ -22,15 +22,15 @@ const ADDRESS_AT: usize = size_of::<libc::tpacket2_hdr>().next_multiple_of(libc:
 pub struct Packet<'a> {
     /// CLOCK_REALTIME.
     pub time_ns: u64,
-    /// Of the whole frame, without a tag that was taken out of it.
+    /// Length of the whole frame, without a tag that was taken out of it.
     pub len: usize,
     /// As much of it as there is room for.
     pub data: &'a [u8],
     /// The VLAN tag, which the kernel took out of the frame behind the addresses.
     pub tag: Option<[u8; 4]>,
-    /// This host sent it.
+    /// Whether this host sent it.
     pub is_outgoing: bool,
-    /// The sender left its checksum to hardware that is not there.
+    /// Whether the sender left its checksum to hardware that is not there.
     pub is_unfinished: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Of `blocks` times [`BLOCK_BYTES`], with room for frames of `frame_bytes`; longer ones are cut.
+    /// A ring of `blocks` times [`BLOCK_BYTES`], with room for frames of `frame_bytes`; longer ones are cut.
     pub fn new(socket: &OwnedFd, frame_bytes: usize, blocks: usize) -> io::Result<Self> {
         let bytes = blocks * BLOCK_BYTES;
         let slot_bytes = (frame_bytes + HEAD_BYTES).next_power_of_two().clamp(SMALLEST_SLOT, BLOCK_BYTES);
@@ -80,7 +80,7 @@ impl Ring {
         Ok(Self { start, bytes, slots, slot_bytes, next: 0 })
     }
 
-    /// Hands the next frame to `take`, if there is one; whether there was.
+    /// Hands the next frame to `take`, if there is one; returns whether there was.
     pub fn take<R>(&mut self, take: impl FnOnce(Packet<'_>) -> R) -> Option<R> {
         let status = self.status().load(Ordering::Acquire);
         if status & libc::TP_STATUS_USER == 0 {

@@ -23,7 +23,7 @@ impl Sender {
     /// Opens the socket; the calling thread must be in the sender's namespace.
     pub fn open(ifindex: u32) -> io::Result<Self> {
         let socket = socket::open(ifindex, false)?;
-        // Straight to the driver. Where that is refused, the queueing discipline is in the way, no more.
+        // Straight to the driver. If that is refused, frames pass the queueing discipline first, no more.
         let _ = socket::set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1);
         Ok(Self { socket })
     }

@@ -85,7 +85,7 @@ pub fn set_structure<T>(socket: &OwnedFd, level: i32, option: i32, value: &T) ->
     })
 }
 
-/// Makes the interface take what is for others, until the socket is closed.
+/// Makes the interface accept frames for other hosts, until the socket is closed.
 pub fn promiscuous(socket: &OwnedFd, ifindex: u32) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: ifindex as i32,
@@ -111,7 +111,7 @@ pub fn is_up(socket: &OwnedFd, name: &CStr) -> io::Result<bool> {
     Ok(i32::from(unsafe { answer.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
 }
 
-/// Most bytes of a frame behind its Ethernet header.
+/// Most bytes of a frame after its Ethernet header.
 pub fn mtu(socket: &OwnedFd, name: &CStr) -> io::Result<usize> {
     let answer = ask(socket, name, libc::SIOCGIFMTU)?;
     // SAFETY: the kernel filled in the MTU.
@@ -119,7 +119,7 @@ pub fn mtu(socket: &OwnedFd, name: &CStr) -> io::Result<usize> {
 }
 
 fn ask(socket: &OwnedFd, name: &CStr, what: libc::Ioctl) -> io::Result<libc::ifreq> {
-    // SAFETY: all zeros is a valid request; of a name that is too long the rest is left out, and the last byte
+    // SAFETY: all zeros is a valid request; a name that is too long is cut, and the last byte
     // stays 0.
     unsafe {
         let mut request: libc::ifreq = std::mem::zeroed();

@@ -1,4 +1,4 @@
-//! What lies between the headers and the probe of each packet of a call, once for all packets
+//! What lies between the headers and the probe of each packet of a call, stored once for all packets
 //! that share it.
 
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use weir_wire::{PROBE_LEN, fold, ones_complement_sum};
 use super::{NO_PAYLOAD, Plan, PlanError, range};
 use crate::layout::{GenBody, SLOT_LEN, Slot};
 
-/// Slots at most: half a gigabyte.
+/// Most slots: half a gigabyte.
 const MAX_SLOTS: usize = 1 << 21;
 
 /// The bodies of a plan, as the XDP generator reads them.

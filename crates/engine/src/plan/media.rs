@@ -6,13 +6,13 @@ use weir_wire::{APP_HEADER_MAX, Header, Kind, L4, Media as WireMedia, PROBE_LEN}
 
 use super::{NEXT_FLOW, Plan, PlanError, range};
 
-/// As [`Packet::payload`]: nothing but zeros.
+/// Value of [`Packet::payload`]: only zeros.
 pub const NO_PAYLOAD: u32 = u32::MAX;
 
-/// Arrivals that a log has room for at most: 24 bytes each.
+/// Most arrivals that a log has room for: 24 bytes each.
 const MAX_LOGGED: u64 = 1 << 25;
 
-/// A fault that the schedule puts in itself, to see what becomes of it.
+/// A fault that the schedule introduces on purpose, to see its effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Impairment {
     /// None.
@@ -20,8 +20,8 @@ pub enum Impairment {
     None,
     /// The packet is numbered and counted as sent, but does not depart: it is lost.
     Lose,
-    /// The packet that was numbered so many before the flow's next one departs now: for the second
-    /// time, or, when it was lost, late. It does not count as sent again.
+    /// The packet this many numbers before the flow's next one departs now: for the second time, or late
+    /// if it was lost. It does not count as sent again.
     Again(NonZeroU8),
 }
 
@@ -58,9 +58,9 @@ pub struct Media {
     pub packets: Vec<Packet>,
     /// One for each flow of the plan.
     pub flows: Vec<MediaFlow>,
-    /// All payloads, one behind the other.
+    /// All payloads, one after the other.
     pub payload_bytes: Vec<u8>,
-    /// Payload `i` lies from the `i`-th of these up to the next.
+    /// Payload `i` lies from the `i`-th of these offsets up to the next.
     pub payload_start: Vec<u32>,
 }
 
@@ -97,7 +97,7 @@ impl Media {
     /// Whether the engine can play it as part of `plan`.
     pub(super) fn check(&self, plan: &Plan, headers: &[Header]) -> Result<(), PlanError> {
         if plan.l4 != L4::Udp || !plan.paced {
-            return Err(PlanError::Media("packets of calls are paced, and UDP"));
+            return Err(PlanError::Media("packets of calls must be paced and UDP"));
         }
         if self.packets.len() != plan.entries.len() || self.flows.len() != plan.flows.len() {
             return Err(PlanError::Media("packets, flows and what they carry differ in number"));
@@ -123,7 +123,7 @@ impl Media {
         for (index, (entry, packet)) in plan.entries.iter().zip(&self.packets).enumerate() {
             let misfit = |why| PlanError::Packet { index, flow: entry.flow, why };
             if entry.flow == NEXT_FLOW {
-                return Err(misfit("a packet of a call names its flow".into()));
+                return Err(misfit("a packet of a call must name its flow".into()));
             }
             let flow = &self.flows[entry.flow as usize];
             let app_len = packet.kind.header_len();
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(refused(vec![fits], &[]), "packet 0 (flow 0): payload 0 of 0");
         assert_eq!(
             refused(vec![(72, NEXT_FLOW, RTP)], &[&[]]),
-            format!("packet 0 (flow {NEXT_FLOW}): a packet of a call names its flow")
+            format!("packet 0 (flow {NEXT_FLOW}): a packet of a call must name its flow")
         );
     }
 

@@ -11,7 +11,7 @@ use weir_wire::{Addresses, Header, HeaderError, L4, MacAddr, PROBE_LEN};
 
 use crate::layout::MAX_PHASES;
 
-/// As [`Entry::flow`]: the next flow in turn.
+/// Value of [`Entry::flow`]: the next flow in turn.
 pub const NEXT_FLOW: u32 = u32::MAX;
 
 const MAX_LENGTH: u16 = 2044;
@@ -24,7 +24,7 @@ const MAX_BINS: u64 = 1 << 20;
 pub struct Entry {
     /// Time from this packet to the next.
     pub gap_ns: u32,
-    /// And this many 2⁻¹⁶ ns more.
+    /// Plus this many 2⁻¹⁶ ns.
     pub gap_frac: u16,
     /// Frame length without FCS.
     pub length: u16,
@@ -66,7 +66,7 @@ pub enum Side {
 pub struct Plan {
     /// The schedule.
     pub entries: Vec<Entry>,
-    /// In order of time; the last one ends with the trial.
+    /// In time order; the last one ends with the trial.
     pub phases: Vec<Phase>,
     /// `false`: as fast as possible, gaps ignored.
     pub paced: bool,
@@ -76,8 +76,8 @@ pub struct Plan {
     pub duration_ns: u64,
     /// Width of a bin of the time series.
     pub bin_ns: u32,
-    /// Every bin is a window that can be left out (unless it has packets of calls): it has a histogram of
-    /// its own, and the host is looked at in each.
+    /// Every bin is a window that can be left out (unless it has packets of calls): it has its own
+    /// histogram, and the host is observed in each.
     pub windowed: bool,
     /// The flows.
     pub flows: Vec<Addresses>,
@@ -85,9 +85,9 @@ pub struct Plan {
     pub l4: L4,
     /// Bytes between the transport header and the probe.
     pub skip: u8,
-    /// Lateness up to here is made up for at once; beyond it, by slightly shorter gaps.
+    /// Lateness up to this is made up for at once; anything beyond, by slightly shorter gaps.
     pub catch_up_ns: u64,
-    /// No probe for this long after the last departure: there are no stragglers left.
+    /// Without a probe for this long after the last departure, there are no stragglers left.
     pub quiet_ns: u64,
     /// Never wait longer than this for stragglers.
     pub straggler_ns: u64,
@@ -135,9 +135,9 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// How far behind its schedule a sender may be and still make up for it. Beyond that the schedule moves:
-    /// where bins can be left out, they are not to be spoiled for as long as a long stall would take. Those of
-    /// calls cannot: a call is judged as a whole.
+    /// How far a sender may fall behind its schedule and still catch up. Beyond that the schedule shifts: if
+    /// bins can be left out, catching up after a long stall must not spoil many of them. Bins of calls cannot
+    /// be left out: a call is judged as a whole.
     #[must_use]
     pub const fn slip_most_ns(&self) -> u32 {
         if self.windowed && self.media.is_none() { self.bin_ns / 5 } else { u32::MAX }
@@ -149,10 +149,10 @@ impl Plan {
         if self.windowed { self.n_bins() } else { 1 }
     }
 
-    /// The flows' header templates; `back` is for those that are sent from the receiver's side.
+    /// The flows' header templates; `back` is for flows sent from the receiver's side.
     ///
     /// # Errors
-    /// [`PlanError`] for whatever the engine could not play.
+    /// [`PlanError`] for anything that the engine could not play.
     pub fn headers(&self, macs: Macs, back: Option<Macs>) -> Result<Vec<Header>, PlanError> {
         self.check()?;
         let macs_of = |flow| match (self.side(flow), back) {
@@ -191,7 +191,7 @@ impl Plan {
         }
     }
 
-    /// Packets of the whole trial in each direction, flows that take turns left out.
+    /// Packets of the whole trial in each direction, without flows that take turns.
     #[must_use]
     pub fn packets_per_side(&self) -> [u64; 2] {
         let mut packets = [0; 2];

@@ -3,11 +3,11 @@
 /// Size of a buffer: one write, and one zstd frame.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-/// Frames of an interface that have the same fate.
+/// Frames of an interface with the same fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     pub frames: u64,
-    /// Times of the first and of the last one; only with frames.
+    /// Times of the first and the last one; only with frames.
     pub first_ns: i64,
     pub last_ns: i64,
 }
@@ -34,7 +34,7 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Chunk {
     pub bytes: Vec<u8>,
-    /// A file begins with it, at this time.
+    /// Set if a file begins with it: the time.
     pub begins_ns: Option<i64>,
     /// Per interface: frames in `bytes`.
     pub spans: Vec<Span>,

@@ -11,7 +11,7 @@ use super::gaps::{Gaps, Stage};
 use super::progress::Board;
 use super::source::{Frame, Source};
 
-/// A disk that takes this long for a buffer is said to stand still.
+/// A disk that takes this long for a buffer is reported as stalled.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// When a file is full.
@@ -27,7 +27,7 @@ impl Rotation {
     }
 }
 
-/// Buffers that exist, at most a given number of them.
+/// Buffers, of which at most a given number exist.
 pub struct Pool {
     returned: Receiver<Chunk>,
     /// How many may still be made.
@@ -40,8 +40,8 @@ impl Pool {
         Self { returned, left: chunks, interfaces }
     }
 
-    /// An empty buffer; `wait` for one if all are on their way to disk. None then says that the disk's thread
-    /// is gone.
+    /// Returns an empty buffer; with `wait`, it waits if all are on their way to disk. `None` then means that
+    /// disk's thread is gone.
     fn get(&mut self, wait: bool, board: &Board) -> Option<Chunk> {
         if let Ok(chunk) = self.returned.try_recv() {
             return Some(chunk);
@@ -65,7 +65,7 @@ impl Pool {
     }
 }
 
-/// Sorts frames into those left out and those in a buffer. Where all buffers wait for the disk it waits as
+/// Sorts frames into those left out and those in a buffer. If all buffers wait for the disk, it waits as
 /// well, and frames wait in the source.
 pub struct Drain {
     filter: Option<Filter>,
@@ -140,7 +140,7 @@ impl Drain {
         let data = &frame.data[..frame.data.len().min(self.snap_bytes)];
         let most = write::frame_bytes_at_most(data.len());
         if most as u64 > self.left_bytes {
-            // Nor any smaller one that follows: what there is has no holes.
+            // Smaller ones that follow are left out too, so that the record has no holes.
             self.left_bytes = 0;
         }
         let has_room = self.left_bytes > 0 && self.make_room(most, frame.time_ns);
@@ -170,7 +170,7 @@ impl Drain {
         self.current.spans[interface].add(frame.time_ns);
     }
 
-    /// Notes frames that the source lost between the last frame, or `since_ns` if that is before it, and
+    /// Notes frames that the source lost between the last frame (or `since_ns`, if that is earlier) and
     /// `to_ns`.
     fn lose(&mut self, interface: usize, frames: u64, since_ns: i64, to_ns: i64) {
         self.counts[interface].lost += frames;
@@ -178,8 +178,8 @@ impl Drain {
         self.gaps.push(interface, self.last_ns[interface].min(since_ns), to_ns, frames);
     }
 
-    /// Sees to it that `bytes` can be appended, in a new file if it is time for one. False: there is nobody
-    /// any more who would write them.
+    /// Makes sure that `bytes` can be appended, in a new file if it is time for one. False if no thread
+    /// is left to write them.
     fn make_room(&mut self, bytes: usize, time_ns: i64) -> bool {
         let first = self.file_begin_ns.is_none();
         let is_due = self.rotation.is_on() && (first || self.is_file_full(bytes as u64, time_ns));
@@ -204,14 +204,14 @@ impl Drain {
         }) || self.rotation.after_ns.is_some_and(|limit| time_ns.saturating_sub(begin_ns) >= limit)
     }
 
-    /// Lets frames that wait in a buffer not wait for others to fill it.
+    /// Sends frames in a partly filled buffer on their way without waiting for it to fill.
     pub fn flush(&mut self) {
         if !self.current.bytes.is_empty() {
             self.submit(false);
         }
     }
 
-    /// Sends what is in the buffer on its way to disk, if there is another one to go on with.
+    /// Sends the current buffer on its way to disk, if there is another one to continue with.
     fn submit(&mut self, wait: bool) -> bool {
         let Some(next) = self.pool.get(wait, &self.board) else { return false };
         let full = std::mem::replace(&mut self.current, next);
@@ -229,7 +229,7 @@ impl Drain {
         }
     }
 
-    /// Shows how many frames came, and how many the source says it lost.
+    /// Publishes how many frames came, and how many the source reports as lost.
     pub fn publish(&self, lost: &[u64]) {
         let mut counts = self.counts.clone();
         for (count, lost) in counts.iter_mut().zip(lost) {
@@ -238,8 +238,8 @@ impl Drain {
         self.board.publish(&counts);
     }
 
-    /// Sends the rest, and returns where frames are missing from what came. `source` has the last word
-    /// on what it lost.
+    /// Sends the rest and returns where frames are missing. `source` has the final count
+    /// of what it lost.
     pub fn finish(mut self, source: &dyn Source, now_ns: i64) -> Gaps {
         let lost = source.lost();
         for interface in 0..self.counts.len() {
@@ -251,7 +251,7 @@ impl Drain {
             }
         }
         self.publish(&[]);
-        // Also an empty one: it has the last counts.
+        // Even an empty one: it has the final counts.
         let last = std::mem::replace(&mut self.current, Chunk::empty());
         self.send(last);
         self.gaps

@@ -3,9 +3,9 @@
 /// What kept frames out of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stage {
-    /// There was no room in the ring that they are read from: the recorder, or its disk, was too slow.
+    /// There was no room in the ring they are read from: the recorder, or its disk, was too slow.
     Ring,
-    /// The disk refused them: it was full, say.
+    /// The disk refused them, for instance because it was full.
     Disk,
 }
 
@@ -14,10 +14,10 @@ pub enum Stage {
 pub struct Gap {
     /// The interface, by its place in the source.
     pub interface: usize,
-    /// Time of the last frame before, ns since 1970; the start of the record if there is none. Where several
-    /// CPUs copy, of the one that had no room: frames of others may lie between.
+    /// Time of the last frame before, ns since 1970; the start of the record if there is none. If several
+    /// CPUs copy, it is that of the CPU without room: frames of others may lie between.
     pub from_ns: i64,
-    /// Time of the first frame after; at the end of the record that of the last one missing, or the end.
+    /// Time of the first frame after; at the end of the record, that of the last missing one, or the end.
     pub to_ns: i64,
     /// How many are missing.
     pub frames: u64,
@@ -25,17 +25,17 @@ pub struct Gap {
     pub stage: Stage,
 }
 
-/// Gaps of one stage, in as many pieces as memory is granted.
+/// Gaps of one stage, in as many pieces as memory allows.
 pub struct Gaps {
     stage: Stage,
     limit: usize,
     /// Per interface, in the order of time.
     lists: Vec<Vec<Gap>>,
-    /// Gaps no farther apart than this are one.
+    /// Gaps no farther apart than this are merged.
     apart_ns: i64,
 }
 
-/// Gaps remembered; beyond that neighbours become one, frames between them notwithstanding.
+/// Gaps remembered; beyond that neighbours are merged, even if there are frames between them.
 const LIMIT: usize = 10_000;
 const FIRST_APART_NS: i64 = 1_000_000;
 

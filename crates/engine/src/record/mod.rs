@@ -1,9 +1,9 @@
 //! Frames from a link into capture files: pcapng, filtered, rotated, with an account of what is missing.
 //!
-//! Two threads: one reads the [`Source`] and puts what is to be written into buffers, the other brings the
+//! Two threads: one reads the [`Source`] and fills buffers with what is to be written, the other writes the
 //! buffers to disk. A disk that stalls fills the queue between them, and then the ring of the source; when
 //! that is full too, the source counts what it loses. Only what the disk refuses is left out here. The link
-//! behind the source is never waited upon.
+//! behind the source never waits.
 
 mod chunk;
 mod disk;

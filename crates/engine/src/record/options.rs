@@ -13,24 +13,24 @@ pub const MAX_SNAP_BYTES: u32 = 262_144;
 /// What to write, and where.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The file. With rotation, files beside it: `STEM-00001-20261121T165000.pcapng`, numbered from 1, with
+    /// The file. With rotation, files next to it: `STEM-00001-20261121T165000.pcapng`, numbered from 1, with
     /// the time (UTC) of their first frame.
     pub path: PathBuf,
-    /// Expression of libpcap; empty: every frame.
+    /// libpcap expression; empty: every frame.
     pub filter: String,
     /// Bytes of each frame that are written.
     pub snap_bytes: u32,
     /// A file that would grow beyond this, before compression, is followed by another.
     pub rotate_bytes: Option<u64>,
-    /// So is one whose first frame is this old, by the time of the next one.
+    /// So is one whose first frame is this much older than the next frame.
     pub rotate_after: Option<Duration>,
-    /// No more than this, before compression, over all files; frames beyond count as not written.
+    /// Most bytes over all files, before compression; frames beyond count as not written.
     pub most_bytes: Option<u64>,
-    /// With rotation: only so many files are kept, the latest.
+    /// With rotation: keep only this many files, the latest.
     pub keep_files: Option<usize>,
     /// Compress with zstd, at this level.
     pub zstd_level: Option<i32>,
-    /// Memory between the link and the disk, beyond the source's own ring: a disk may stall for as long as it
+    /// Memory between the link and the disk, besides the source's own ring: a disk may stall for as long as it
     /// takes to fill both. Touched only then.
     pub queue_bytes: usize,
     /// CPU of the thread that reads the source.
@@ -58,7 +58,7 @@ impl Options {
         }
     }
 
-    /// Are there to be several files?
+    /// Whether there are to be several files.
     pub(super) const fn rotates(&self) -> bool {
         self.rotate_bytes.is_some() || self.rotate_after.is_some()
     }
@@ -77,22 +77,22 @@ impl Options {
             return refuse("keep_files is 0: no file would be left");
         }
         if self.keep_files.is_some() && !self.rotates() {
-            return refuse("keep_files says nothing without rotation by size or time");
+            return refuse("keep_files has no effect without rotation by size or time");
         }
         Ok(())
     }
 }
 
-/// Why nothing can be recorded.
+/// Why recording is impossible.
 #[derive(Debug, Error)]
 pub enum RecordError {
-    /// Options that make no sense.
+    /// Invalid options.
     #[error("{what}")]
     Option {
         /// Which, and why.
         what: &'static str,
     },
-    /// No filter can be made of the expression.
+    /// The filter expression is invalid.
     #[error(transparent)]
     Filter(#[from] FilterError),
     /// The file cannot be written.
@@ -103,10 +103,10 @@ pub enum RecordError {
         /// The system's reason.
         source: io::Error,
     },
-    /// It runs already, or has run.
+    /// It is running already, or has run.
     #[error("this recorder was started before; make another one")]
     Started,
-    /// The system gives no thread.
+    /// No thread can be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }

@@ -1,4 +1,4 @@
-//! What a recorder tells while it runs, without holding it up.
+//! What a recorder reports while it runs, without holding it up.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,17 +15,17 @@ pub struct InterfaceProgress {
     pub name: String,
     /// Frames that came out of the source.
     pub seen: u64,
-    /// Frames that the source lost: they are not among those seen.
+    /// Frames that the source lost; they do not count as seen.
     pub lost: u64,
     /// Frames that the filter left out.
     pub filtered: u64,
     /// Frames in files.
     pub written: u64,
-    /// Frames left out because the disk refused them, or because there were enough ([`super::Options::most_bytes`]).
+    /// Frames left out because the disk refused them, or at the limit ([`super::Options::most_bytes`]).
     pub not_written: u64,
 }
 
-/// How far a recorder is.
+/// How far a recorder has got.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// By interface.
@@ -34,13 +34,13 @@ pub struct Progress {
     pub bytes: u64,
     /// The file being written, or written last.
     pub file: PathBuf,
-    /// What went wrong, as a sentence; empty: nothing.
+    /// What went wrong, as a sentence; empty if nothing.
     pub failure: String,
-    /// It ended although nobody asked for it: its source, or a thread of it, failed.
+    /// Whether it ended by itself: its source, or one of its threads, failed.
     pub ended: bool,
 }
 
-/// Shared by the threads and those who ask.
+/// Shared by the threads and those who ask for progress.
 pub struct Board {
     names: Vec<String>,
     interfaces: Vec<Counters>,
@@ -103,7 +103,7 @@ impl Board {
         self.texts().failure = failure;
     }
 
-    /// Whether the disk has not taken anything for some time.
+    /// Whether the disk has taken nothing for some time.
     pub fn set_standstill(&self, stands_still: bool) {
         self.standstill.store(stands_still, Ordering::Relaxed);
     }
@@ -119,7 +119,7 @@ impl Board {
         });
         let stands_still = self.standstill.load(Ordering::Relaxed);
         let texts = self.texts();
-        let standstill = stands_still.then_some("the disk stands still; frames wait in the ring");
+        let standstill = stands_still.then_some("the disk has stalled; frames wait in the ring");
         let failures = [texts.failure.as_str()].into_iter().chain(standstill);
         Progress {
             interfaces: interfaces.collect(),
@@ -135,7 +135,7 @@ impl Board {
     }
 }
 
-/// Goes with a thread; where that ends before it is told to, however that happens, the board says so.
+/// Held by a thread: if the thread ends before it is told to, for whatever reason, the board shows it.
 pub struct Mark(pub Arc<Board>);
 
 impl Drop for Mark {

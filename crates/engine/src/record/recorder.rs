@@ -1,4 +1,4 @@
-//! A recorder: two threads, and what is known of them from outside.
+//! A recorder: two threads, and what is known about them from outside.
 
 use std::ffi::CString;
 use std::io;
@@ -25,17 +25,17 @@ const ETHERNET: LinkType = LinkType(1);
 /// Frames wait in a buffer no longer than this.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(100);
-/// Frames that are still in a ring when the end is called come within this.
+/// Frames that are still in a ring when the end is requested arrive within this.
 const LAST_POLL: Duration = Duration::from_millis(50);
 
-/// What a recorder leaves.
+/// What a recorder leaves behind.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Final counts.
     pub progress: Progress,
-    /// Files that are there, in order.
+    /// Files that exist, in order.
     pub files: Vec<File>,
-    /// Files taken away again, because only so many were to be kept.
+    /// Files removed again, because only a limited number is kept.
     pub files_removed: usize,
     /// Where frames are missing, in order of time.
     pub gaps: Vec<Gap>,
@@ -60,14 +60,14 @@ struct Threads {
     disk: JoinHandle<Written>,
 }
 
-/// Asks a recorder how far it is, beside whoever starts and stops it.
+/// Reads the progress of a recorder that others start and stop.
 #[derive(Clone)]
 pub struct Watch {
     board: Arc<Board>,
 }
 
 impl Watch {
-    /// How far it is, or was at the end.
+    /// How far it is now, or was at the end.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.board.progress()
@@ -75,10 +75,10 @@ impl Watch {
 }
 
 impl Recorder {
-    /// A recorder that has not begun; what is wrong with the options shows here.
+    /// A recorder that has not started; invalid options are reported here.
     ///
     /// # Errors
-    /// [`RecordError`] for a bad filter, a path that cannot be written to, and options without sense.
+    /// [`RecordError`] for a bad filter, a path that cannot be written to, or invalid options.
     pub fn new(options: Options) -> Result<Self, RecordError> {
         options.check()?;
         check_path(&options)?;
@@ -89,10 +89,10 @@ impl Recorder {
         Ok(Self { options, filter, state: State::Ready })
     }
 
-    /// Begins to record. A file that exists is overwritten.
+    /// Starts recording. An existing file is overwritten.
     ///
     /// # Errors
-    /// [`RecordError::Path`] where the file cannot be made, [`RecordError::Started`] the second time.
+    /// [`RecordError::Path`] if the file cannot be made, [`RecordError::Started`] the second time.
     pub fn start(&mut self, source: Box<dyn Source>) -> Result<(), RecordError> {
         self.start_on(Box::new(Files), source)
     }
@@ -121,7 +121,7 @@ impl Recorder {
         let (to_pool, returned) = mpsc::channel();
         let disk = Disk::new(layout, storage, Arc::clone(&board), interfaces, start_ns)
             .map_err(|source| RecordError::Path { path: self.options.path.clone(), source })?;
-        // One being filled and one being written at least.
+        // At least one being filled and one being written.
         let chunks = (self.options.queue_bytes / CHUNK_BYTES).max(2);
         let drain = Drain::new(
             self.filter.clone(),
@@ -171,7 +171,7 @@ impl Recorder {
         }
     }
 
-    /// A way to ask for progress while another thread waits for the end; None unless it runs.
+    /// A handle for progress while another thread waits for the end; `None` unless it runs.
     #[must_use]
     pub fn watch(&self) -> Option<Watch> {
         match &self.state {
@@ -180,7 +180,7 @@ impl Recorder {
         }
     }
 
-    /// Writes what has come until now, closes the file and tells what there is. Safe to call again.
+    /// Writes everything that has come so far, closes the file and returns the result. Safe to call again.
     pub fn stop(&mut self) -> Summary {
         let summary = match std::mem::replace(&mut self.state, State::Stopped(Box::default())) {
             State::Ready => Summary {
@@ -208,8 +208,7 @@ impl Threads {
         self.board.stop.store(true, Ordering::Relaxed);
         let (ring, written) = (self.drain.join(), self.disk.join());
         if ring.is_err() || written.is_err() {
-            self.board
-                .set_failure("the recorder broke off; this is a fault of Weir: please report it".to_owned());
+            self.board.set_failure("the recorder failed; this is a bug in Weir: please report it".to_owned());
         }
         let mut summary = Summary { progress: self.board.progress(), ..Summary::default() };
         if let Ok(gaps) = ring {
@@ -225,7 +224,7 @@ impl Threads {
     }
 }
 
-/// Reads the source until the end is called.
+/// Reads the source until it is told to stop.
 fn record(mut source: Box<dyn Source>, mut drain: Drain, board: &Board) -> Gaps {
     let mut stop_ns = None;
     let mut published = Instant::now();
@@ -289,7 +288,7 @@ fn head(options: &Options, source: &dyn Source) -> Vec<u8> {
     head
 }
 
-/// Kind of machine, and its operating system.
+/// The machine's architecture, and its operating system.
 fn machine() -> (String, String) {
     // SAFETY: all zeros is a valid utsname, and the call fills it with texts that end with 0.
     let name = unsafe {
@@ -306,7 +305,7 @@ fn machine() -> (String, String) {
     (text(&name.machine), format!("{} {}", text(&name.sysname), text(&name.release)))
 }
 
-/// Finds out before the start what would stop it, without making a file.
+/// Checks before the start for anything that would prevent it, without making a file.
 fn check_path(options: &Options) -> Result<(), RecordError> {
     let path = &options.path;
     let refuse = |path: &Path, source| Err(RecordError::Path { path: path.to_owned(), source });
@@ -320,7 +319,7 @@ fn check_path(options: &Options) -> Result<(), RecordError> {
     if let Err(source) = std::fs::read_dir(folder) {
         return refuse(folder, source);
     }
-    // A file that is there may be written where none may be made: /dev/null.
+    // A file that exists may be writable where none may be made: /dev/null.
     let place = if path.exists() && !options.rotates() { path } else { folder };
     let Ok(name) = CString::new(place.as_os_str().as_bytes()) else {
         return refuse(place, io::Error::from(io::ErrorKind::InvalidInput));

@@ -14,7 +14,7 @@ pub struct Frame<'a> {
     pub interface: usize,
     /// Which way it went.
     pub direction: Direction,
-    /// Length on the link without FCS; more than `data` has where it was cut.
+    /// Length on the link without FCS; more than `data` has if it was cut.
     pub original_len: u32,
     /// Frames of this interface that the source lost between its last frame and this one.
     pub lost_before: u64,
@@ -24,33 +24,33 @@ pub struct Frame<'a> {
     pub data: &'a [u8],
 }
 
-/// What a source says of one of its interfaces.
+/// What a source reports about one of its interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Name, as of `ip link`.
+    /// Name, as in `ip link`.
     pub name: String,
-    /// What it is to the reader of the file, for instance "A, towards B".
+    /// Its role for the reader of the file, for instance "A, towards B".
     pub description: String,
     /// Ethernet address.
     pub mac: [u8; 6],
 }
 
-/// Frames, with what was lost on the way to here.
+/// Frames, and counts of those lost on the way here.
 pub trait Source: Send {
-    /// The interfaces that frames are booked under; the same all the time.
+    /// The interfaces that frames are counted under; they never change.
     fn interfaces(&self) -> &[Interface];
 
-    /// Waits up to `wait` for frames and hands over those that are there, in the order of their times and at
-    /// most some thousand of them; how many. 0 says that none came in time.
+    /// Waits up to `wait` for frames and hands over those available, in time order and at most
+    /// some thousand; returns how many. 0 means that none came in time.
     ///
     /// # Errors
-    /// Whatever the system says; nothing more can be read then.
+    /// Any system error; nothing more can be read then.
     fn read(&mut self, wait: Duration, take: &mut dyn FnMut(Frame<'_>)) -> io::Result<usize>;
 
     /// Frames per interface that the source lost for want of room so far.
     fn lost(&self) -> Vec<u64>;
 
-    /// Since when frames may have been lost that no frame has told of, if that may be before the last frame of
+    /// Since when frames may have been lost that no frame has reported, if that may be before the last frame of
     /// the interface.
     fn lost_since_ns(&self, _interface: usize) -> Option<i64> {
         None

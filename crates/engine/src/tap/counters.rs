@@ -24,9 +24,9 @@ pub struct SideCounters {
     pub copied: u64,
     /// The recorder's ring was full.
     pub not_copied: u64,
-    /// Of those copied, the ones cut for the sake of the link.
+    /// Copied frames that were cut to spare the link.
     pub cut: u64,
-    /// Why the other interface refused the last frames that it refused; empty if it took all.
+    /// Why the other interface refused frames most recently; empty if it took all.
     pub reason: String,
 }
 
@@ -39,7 +39,7 @@ pub struct MirrorCounters {
     pub not_sent: u64,
     /// In their ring.
     pub waiting: u64,
-    /// Why the last frames were not sent that were not; empty if all were.
+    /// Why frames were not sent most recently; empty if all were.
     pub reason: String,
 }
 
@@ -50,18 +50,18 @@ pub struct Counters {
     pub sides: [SideCounters; 2],
     /// All zero without a mirror.
     pub mirror: MirrorCounters,
-    /// Nobody tells what became of frames behind the bridge: those that are not known to be refused are said to
-    /// be forwarded.
+    /// What became of frames behind the bridge is not known: those not known to be refused count as
+    /// forwarded.
     pub assumed: bool,
 }
 
 impl Counters {
-    /// Whether it is known of every frame what became of it on the link.
+    /// Whether the fate of every frame on the link is known.
     pub(super) fn is_settled(&self) -> bool {
         self.sides.iter().all(|side| side.received == side.forwarded + side.not_forwarded)
     }
 
-    /// Those of a bridge that is gone: what still waited will not be sent any more.
+    /// Counters of a bridge that is gone: what still waited will not be sent any more.
     pub(super) fn ended(mut self) -> Self {
         let mirror = &mut self.mirror;
         if mirror.waiting > 0 {

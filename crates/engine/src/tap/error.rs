@@ -13,7 +13,7 @@ pub enum TapError {
     /// An interface cannot be used.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// Two of the three interfaces are one.
+    /// Two of the three interfaces are the same.
     #[error("a tap needs different interfaces, but {interface} is given twice")]
     Same {
         /// Its name.
@@ -21,14 +21,14 @@ pub enum TapError {
     },
     /// Another program has the interface.
     #[error(
-        "interface {interface} already has an XDP program, perhaps that of another tap: take it away first \
+        "interface {interface} already has an XDP program, perhaps that of another tap: remove it first \
          (ip link set {interface} xdp off)"
     )]
     Taken {
         /// Its name.
         interface: String,
     },
-    /// A number that cannot be.
+    /// A value is invalid.
     #[error("{0}")]
     Option(String),
     /// The interface refused the program in each mode.

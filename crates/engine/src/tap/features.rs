@@ -18,7 +18,7 @@ const NLMSG_HEADER: usize = size_of::<libc::nlmsghdr>();
 const GENL_HEADER: usize = 4;
 
 /// Whether XDP frames can be redirected into an interface of the calling thread's namespace; `None` where
-/// the kernel does not tell (before Linux 6.3).
+/// the kernel does not report it (before Linux 6.3).
 pub fn takes_frames(ifindex: u32) -> Option<bool> {
     let features = || -> io::Result<Option<u64>> {
         let socket = open()?;

@@ -15,7 +15,7 @@ struct Mapping {
 
 // SAFETY: the mapping belongs to this value and stays valid wherever the value goes.
 unsafe impl Send for Mapping {}
-// SAFETY: whatever is shared in it is reached through atomics or not written while it is read.
+// SAFETY: everything shared in it is reached through atomics or not written while it is read.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -97,7 +97,7 @@ impl Rings {
         self.word(cpu, std::mem::offset_of!(Ring, tail)).load(Ordering::Relaxed)
     }
 
-    /// Gives everything before `tail` back to the writer; the frames told of so many more losses of each side.
+    /// Gives everything before `tail` back to the writer; its frames reported so many more losses of each side.
     pub fn advance(&self, cpu: usize, tail: u64, told: [u64; 2]) {
         for (side, more) in told.into_iter().enumerate() {
             let word = self.word(cpu, std::mem::offset_of!(Ring, told) + 8 * side);
@@ -107,12 +107,12 @@ impl Rings {
         self.word(cpu, std::mem::offset_of!(Ring, tail)).store(tail, Ordering::Release);
     }
 
-    /// Losses that the frames of a side before the tail told of.
+    /// Losses that the frames of a side before the tail reported.
     pub fn told(&self, cpu: usize, side: usize) -> u64 {
         self.word(cpu, std::mem::offset_of!(Ring, told) + 8 * side).load(Ordering::Relaxed)
     }
 
-    /// Losses of a side that the next frame will tell of.
+    /// Losses of a side that the next frame will report.
     pub fn untold(&self, cpu: usize, side: usize) -> u32 {
         let lost = self.word(cpu, std::mem::offset_of!(Ring, lost)).load(Ordering::Relaxed);
         let [a, b] = [0, 4].map(|at| u32::from_ne_bytes(std::array::from_fn(|i| lost.to_ne_bytes()[at + i])));

@@ -6,7 +6,7 @@ use super::layout::Record;
 use super::memory::Rings;
 use weir_clock::now_ns;
 
-/// The one reader of a set of rings; where it stops, another goes on.
+/// The one reader of a set of rings; where it stops, the next one continues.
 pub struct Merge {
     rings: Rings,
     cpus: Vec<Cpu>,
@@ -22,7 +22,7 @@ struct Cpu {
     record: Record,
     /// Since the tail was moved.
     told: [u64; 2],
-    /// Time of the last frame of each side; that of the beginning where there was none.
+    /// Time of the last frame of each side; that of the beginning if there was none.
     last_ns: [u64; 2],
 }
 
@@ -32,17 +32,17 @@ pub struct Item {
     pub cpu: usize,
     pub position: u64,
     pub record: Record,
-    /// Time of the frame of its side before it in its ring: what was lost was so since then.
+    /// Time of the previous frame of its side in its ring: losses happened since then.
     pub before_ns: u64,
 }
 
 impl Merge {
-    /// Begins where the reader before stopped.
+    /// Begins where the previous reader stopped.
     pub fn new(rings: Rings) -> Self {
         let last_ns = [now_ns(); 2];
         let begin = |cpu| {
             let (head, tail) = (rings.head(cpu), rings.tail(cpu));
-            // A tail that nobody can have written: what is in the ring now cannot be told from old bytes.
+            // No writer can have left such a tail: what is in the ring now cannot be told from old bytes.
             let is_sound = tail <= head && head - tail <= rings.capacity() && tail.is_multiple_of(8);
             let position = if is_sound { tail } else { head };
             Cpu { position, head: position, last_ns, ..Cpu::default() }
@@ -55,10 +55,10 @@ impl Merge {
         &self.rings
     }
 
-    /// Looks what has come.
+    /// Checks what has come.
     ///
     /// # Errors
-    /// `InvalidData` where a record is none.
+    /// `InvalidData` if a record is invalid.
     pub fn refresh(&mut self) -> io::Result<()> {
         self.current = None;
         for index in 0..self.cpus.len() {
@@ -75,7 +75,7 @@ impl Merge {
     /// last `refresh`.
     ///
     /// # Errors
-    /// `InvalidData` where a record is none.
+    /// `InvalidData` if a record is invalid.
     pub fn next(&mut self, horizon_ns: u64) -> io::Result<Option<Item>> {
         let (index, until_ns) = match self.current {
             Some(current) => current,
@@ -101,7 +101,7 @@ impl Merge {
         Ok(Some(Item { cpu: index, position, record, before_ns }))
     }
 
-    /// Since when frames of a side may have been lost that no frame has told of yet; `None`: there are none.
+    /// Since when frames of a side may have been lost that no frame has reported; `None`: there are none.
     pub fn untold_since_ns(&self, side: usize) -> Option<u64> {
         let cpus = self.cpus.iter().enumerate();
         cpus.filter(|&(index, _)| self.rings.untold(index, side) > 0).map(|(_, cpu)| cpu.last_ns[side]).min()
@@ -144,7 +144,7 @@ impl Merge {
         Err(io::Error::new(io::ErrorKind::InvalidData, message))
     }
 
-    /// The bytes of a frame that was not given back yet.
+    /// The bytes of a frame that has not been given back yet.
     pub fn bytes(&self, item: &Item) -> &[u8] {
         self.rings.bytes(item.cpu, item.position, item.record.captured as usize)
     }

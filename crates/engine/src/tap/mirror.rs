@@ -1,6 +1,6 @@
 //! The mirror: a thread that takes frames out of their ring and sends them to the logger.
 //!
-//! As XDP live frames, which the program builds from the ring itself: here it is only told which ones.
+//! As XDP live frames, which the program builds from the ring itself; this side only selects them.
 //! Frames that are too long for that, and all where the interface does not take XDP frames, go through a
 //! packet socket.
 
@@ -35,7 +35,7 @@ const LIVE_BYTES: usize = 3072;
 const BATCH: u32 = 64;
 const NAP: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(1));
 
-/// What the thread tells.
+/// What the thread reports.
 #[derive(Default)]
 pub struct Progress {
     /// Frames taken out of the ring.
@@ -63,7 +63,7 @@ pub struct Parts {
     pub port: Port,
     pub logger_mac: [u8; 6],
     pub cpu: Option<usize>,
-    /// Whether it is seen how many live frames the interface takes; without that none are sent.
+    /// Whether it can be observed how many live frames the interface takes; otherwise none are sent.
     pub is_traced: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A bridge between two interfaces that copies whatever crosses it.
+//! A bridge between two interfaces that copies everything that crosses it.
 //!
 //! XDP programs forward and copy (`bpf/tap.bpf.c`); here they are put in place and their counters are
 //! read. The copies lie in rings in memory: one for a recorder ([`RingSource`], in this process or in
@@ -45,9 +45,9 @@ const RING_MAPS: [&str; 4] = ["tap_info", "tap_counts", "tap_rings", "tap_memory
 /// The third place in arrays by interface.
 const MIRROR: usize = 2;
 
-/// At the end, the mirror has so long to send what waits ...
+/// At the end, the mirror has this long to send what waits ...
 const EMPTYING: Duration = Duration::from_millis(200);
-/// ... and frames under way have so long to arrive.
+/// ... and frames in flight have this long to arrive.
 const ARRIVING: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -84,8 +84,7 @@ pub struct TapOptions {
     pub ring: bool,
     /// Whether and where copies are sent.
     pub mirror: Option<MirrorOptions>,
-    /// Size of each ring, of all CPUs together that the kernel may ever bring up. At least 256 KiB per CPU are
-    /// taken.
+    /// Size of each ring, of all possible CPUs together. At least 256 KiB per CPU are taken.
     pub ring_bytes: usize,
     /// Bytes of each frame that are copied for the recorder; frames are cut to 16,360 bytes anyway.
     pub snap_bytes: usize,
@@ -96,25 +95,25 @@ pub struct TapOptions {
     pub mode: Mode,
 }
 
-/// A bridge that is there as long as this value, or until it is closed.
+/// A bridge that exists as long as this value, or until it is closed.
 pub struct Tap {
     mode: &'static str,
     warnings: Vec<String>,
     ring_bytes_per_cpu: usize,
     live: Option<Live>,
-    /// Of a closed one.
+    /// Final counters, once closed.
     last: Counters,
 }
 
 struct Live {
-    /// What holds the programs to A and B.
+    /// What keeps the programs attached to A and B.
     links: Vec<XdpLink>,
     pump: Option<Pump>,
-    /// What the pump tells, also when it has ended.
+    /// What the pump reports, also after it has ended.
     mirrored: Option<Arc<Progress>>,
     counts: Mapped<Counts>,
     fds: Vec<OwnedFd>,
-    /// Nobody tells what became of redirected frames.
+    /// Whether the fate of redirected frames is unknown.
     is_assumed: bool,
     _programs: Arc<Programs>,
     ports: [Port; 2],
@@ -191,7 +190,7 @@ impl Tap {
         if mode == "generic" {
             warnings.push(
                 "XDP runs in its generic mode: slow, and frames that find the other interface's queue full count as \
-                 forwarded (ip -s link show tells of them)"
+                 forwarded (ip -s link show shows them)"
                     .into(),
             );
         }
@@ -230,14 +229,14 @@ impl Tap {
         self.mode
     }
 
-    /// What the ring of the recorder can be reached by; see [`RingSource::open`]. Empty without a ring, and
-    /// once closed.
+    /// Descriptors through which the recorder's ring can be opened; see [`RingSource::open`]. Empty without a
+    /// ring, and once closed.
     #[must_use]
     pub fn ring_fds(&self) -> &[OwnedFd] {
         self.live.as_ref().map_or(&[], |live| &live.fds)
     }
 
-    /// Whether there is no bridge any more.
+    /// Whether the bridge is gone.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         self.live.is_none()
@@ -262,7 +261,7 @@ impl Tap {
         self.live.as_ref().map_or_else(|| self.last.clone(), Live::counters)
     }
 
-    /// Takes the bridge away and tells what became of all frames. Safe to call again.
+    /// Removes the bridge and returns what became of all frames. Safe to call again.
     pub fn close(&mut self) -> Counters {
         if let Some(live) = self.live.take() {
             self.last = live.end();
@@ -294,7 +293,7 @@ impl Live {
     }
 }
 
-/// Looks until something is so, or the time is over.
+/// Polls until a condition holds or the time is over.
 fn wait_until(at_most: Duration, is_so: impl Fn() -> bool) {
     let end = Instant::now() + at_most;
     while !is_so() && Instant::now() < end {
@@ -336,12 +335,12 @@ fn chunks(ring_bytes: usize, cpus: usize) -> usize {
     1 << chunks.clamp(1, 1 << 12).ilog2()
 }
 
-/// What to say where one CPU, which may be the only one that forwards, gets little of the ring.
+/// The warning if one CPU, perhaps the only one that forwards, gets little of the ring.
 fn small_share(ring_bytes: usize, per_cpu: usize, cpus: usize) -> Option<String> {
     (per_cpu < ring_bytes / 4).then(|| {
         format!(
-            "the ring is divided among the {cpus} CPUs that there may be: {} KiB each, and what one CPU forwards \
-             fills its own only; where few CPUs forward, ask for a larger ring (weir tap --ring SIZE)",
+            "the ring is divided among {cpus} possible CPUs: {} KiB each, and a CPU that forwards fills only \
+             its own part; if few CPUs forward, request a larger ring (weir tap --ring SIZE)",
             per_cpu >> 10
         )
     })

@@ -1,4 +1,4 @@
-//! The tap's programs: loaded, attached to both interfaces, and to the tracepoints that tell what became of
+//! The tap's programs: loaded, attached to both interfaces, and to the tracepoints that report what became of
 //! the frames.
 
 use std::fs::File;
@@ -102,7 +102,7 @@ impl Programs {
         }
     }
 
-    /// Enters interfaces of the calling thread's namespace as those to redirect to.
+    /// Adds interfaces of the calling thread's namespace as those to redirect to.
     pub fn connect(&mut self, ifindex: [u32; 3]) -> Result<(), XdpError> {
         for (name, places) in PORTS {
             let missing = XdpError::Missing { program: NAME, name };
@@ -113,14 +113,14 @@ impl Programs {
             for (index, ifindex) in ifindex.filter(|&(_, ifindex)| ifindex != 0) {
                 ports
                     .set(index as u32, ifindex, None, 0)
-                    .map_err(XdpError::map("enter an interface into the map of devices"))?;
+                    .map_err(XdpError::map("add an interface to the map of devices"))?;
             }
         }
         Ok(())
     }
 
-    /// Attaches the bridge to both sides, which are in the calling thread's namespace, and says how. It stays
-    /// until the links are dropped.
+    /// Attaches the bridge to both sides, which are in the calling thread's namespace, and returns the mode.
+    /// It stays until the links are dropped.
     pub fn attach(
         &mut self,
         ports: [&Port; 2],

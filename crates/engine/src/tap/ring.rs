@@ -17,22 +17,22 @@ const BATCH: usize = 4096;
 /// A frame is stamped before it is in its ring, and shares the stamp with up to 15 others. What is younger
 /// than this may still be overtaken by one of another CPU with an older stamp.
 pub const SETTLE_NS: u64 = 50_000;
-/// How long to sleep when nothing is there. Nobody is woken by a frame: that would cost the bridge more
+/// How long to sleep when nothing is there. No frame wakes the reader: that would cost the bridge more
 /// than the copy.
 const NAP: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(1));
 /// The clocks are compared so often ...
 const COMPARE_NS: u64 = 1_000_000_000;
-/// ... and differences up to here are those of measuring, which would only disturb the order.
+/// ... and differences up to this are measurement errors, which would only disturb the order.
 const CLOCK_NOISE_NS: u64 = 500;
 
-/// The ring of a [`Tap`](super::Tap) as a source of frames. One at a time may read it; where one stops or
-/// is killed, the next goes on.
+/// The ring of a [`Tap`](super::Tap) as a source of frames. Only one may read it at a time; if it stops or
+/// is killed, the next one continues.
 pub struct RingSource {
     merge: Merge,
     counts: Mapped<Counts>,
     interfaces: Vec<Interface>,
     clock: Clock,
-    /// Losses of each side that readers before this one were told of.
+    /// Losses of each side that were reported to earlier readers.
     told_before: [u64; 2],
 }
 
@@ -68,7 +68,7 @@ impl RingSource {
     /// then. Needs no privilege.
     ///
     /// # Errors
-    /// What mapping gives; `InvalidInput` where the descriptors are not those of a tap of this version.
+    /// Errors from mapping; `InvalidInput` if the descriptors are not those of a tap of this version.
     pub fn open(fds: &[RawFd]) -> io::Result<Self> {
         let own = fds.iter().map(|&fd| duplicate(fd)).collect::<io::Result<Vec<_>>>()?;
         let [info, counts, rings, memory] = &own[..] else {
@@ -124,7 +124,7 @@ impl RingSource {
     }
 }
 
-/// A descriptor of one's own for what `fd` stands for, if that is one.
+/// A private duplicate of the descriptor `fd`, if it is one.
 fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: a plain system call; a bad descriptor is an error.
     let own = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };

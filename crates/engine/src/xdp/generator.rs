@@ -25,18 +25,18 @@ use crate::window::Window;
 use weir_clock::{now_ns, wait_until};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/generator.o"));
-/// The same, for kernels that let nobody read their structs.
+/// The same, for kernels whose structs cannot be read.
 static BLIND: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/generator-blind.o"));
 const PROGRAM: &str = "weir_generate";
 
-/// Mean gaps up to here are waited for inside the kernel. It spins with bottom halves off,
-/// which other work on this CPU bears for a millisecond. One call per packet instead would
-/// make a page pool per packet, and each one whose page is still under way when the call ends
-/// is looked after by the kernel for a second.
+/// Mean gaps up to this are waited for inside the kernel. It spins with bottom halves off,
+/// which other work on this CPU tolerates for a millisecond. One call per packet instead would
+/// make a page pool per packet, and the kernel keeps checking each pool whose page is still in
+/// flight when the call ends for a second.
 const KERNEL_GAP_NS: f64 = 1_000_000.0;
 /// A call with one packet takes 11-15 µs to set up; begin this long before the departure.
 const LEAD_NS: u64 = 40_000;
-/// One call covers about this much time, so that an interruption is seen soon.
+/// One call covers about this much time, so that an interruption is noticed soon.
 const CALL_NS: f64 = 20e6;
 /// One frame per batch costs about half a microsecond, and as much again to wake a receiver on
 /// another CPU. For shorter gaps a batch takes more frames, whose time stamps are then early
@@ -56,14 +56,14 @@ pub struct Generator {
     entries: Mapped<GenEntry>,
     flows: Mapped<GenFlow>,
     bins: Mapped<GenBin>,
-    /// Tasks to look at, and what was seen; `None` where the kernel does not let us.
+    /// Tasks to watch, and what was seen; `None` if the kernel does not permit it.
     sight: Option<(Mapped<u64>, Mapped<Look>)>,
     n_watched: usize,
     media: Mapped<GenMedia>,
     bodies: Mapped<GenBody>,
     slots: Mapped<Slot>,
     is_connected: bool,
-    /// Of the plan in the maps: length of the longest frame, and the mean gap of each phase.
+    /// About the plan in the maps: length of the longest frame, and the mean gap of each phase.
     longest: u16,
     gaps_ns: Vec<f64>,
     /// Keeps the private namespace alive in which the program is attached.
@@ -129,20 +129,20 @@ impl Generator {
             && bodies.slots.len() <= self.slots.len()
     }
 
-    /// Makes an interface of the calling thread's namespace the one that packets of calls leave
-    /// by. Plain packets go to the sender's interface directly.
+    /// Sets the interface, in the calling thread's namespace, by which packets of calls
+    /// leave. Plain packets go to the sender's interface directly.
     pub fn connect(&mut self, side: Side, ifindex: u32) -> Result<(), XdpError> {
         self.object.set_device("gen_ports", side as u32, ifindex)?;
         self.is_connected = true;
         Ok(())
     }
 
-    /// Whether packets of calls have interfaces to leave by.
+    /// Whether interfaces are set for packets of calls.
     pub const fn is_connected(&self) -> bool {
         self.is_connected
     }
 
-    /// From now on looks at these tasks while it sends windowed plans.
+    /// From now on watches these tasks while it sends windowed plans.
     pub fn watch(&mut self, tasks: &[u64]) {
         self.n_watched = 0;
         if let Some((watched, _)) = &mut self.sight {
@@ -151,7 +151,7 @@ impl Generator {
         }
     }
 
-    /// Writes all of a plan into the maps that does not depend on when it begins.
+    /// Writes everything of a plan that does not depend on its start into the maps.
     pub fn prepare(&mut self, plan: &Plan, headers: &[Header], bodies: &Bodies) {
         let body_of = bodies.of_entry.iter().copied().chain(std::iter::repeat(0));
         let entries = plan.entries.iter().zip(body_of).map(|(e, body)| GenEntry {
@@ -262,7 +262,7 @@ impl Generator {
         };
         match self.object.program(PROGRAM)?.test_run(options) {
             Ok(_) => Ok(()),
-            // A signal ended the call early; the schedule is in the map, so go on there.
+            // A signal ended the call early; the schedule is in the map, so continue from there.
             Err(ProgramError::SyscallError(e)) if e.io_error.raw_os_error() == Some(libc::EINTR) => Ok(()),
             Err(e) => Err(XdpError::program("run the XDP generator on live frames")(e)),
         }

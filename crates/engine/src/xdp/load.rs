@@ -114,9 +114,7 @@ impl Object {
         let mut devices = self.bpf.map_mut(map).ok_or(missing).and_then(|found| {
             DevMap::try_from(found).map_err(|source| XdpError::map("open the map of devices")(source.into()))
         })?;
-        devices
-            .set(index, ifindex, None, 0)
-            .map_err(XdpError::map("enter an interface into the map of devices"))
+        devices.set(index, ifindex, None, 0).map_err(XdpError::map("add an interface to the map of devices"))
     }
 
     /// Puts an `AF_XDP` socket into a map of sockets, for the queue that it is bound to.
@@ -131,7 +129,7 @@ impl Object {
             XskMap::try_from(found).map_err(|source| XdpError::map("open the map of sockets")(source.into()))
         })?;
         let entered = sockets.set(queue, socket, 0);
-        entered.map_err(|source| XdpError::map("enter a socket into the map of sockets")(source.into()))
+        entered.map_err(|source| XdpError::map("add a socket to the map of sockets")(source.into()))
     }
 
     /// Maps an array into memory.

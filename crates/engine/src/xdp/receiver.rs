@@ -18,7 +18,7 @@ const PROGRAM: &str = "weir_receive";
 
 /// The loaded and attached receiver; dropping it detaches it.
 pub struct Receiver {
-    /// Holds the program where it is attached.
+    /// Keeps the program attached.
     _object: Option<Object>,
     mode: &'static str,
     cpus: usize,
@@ -31,7 +31,7 @@ pub struct Receiver {
     logged: Mapped<u64>,
 }
 
-/// How long a receiver's log must be, so that each of `packets` may come and some come twice.
+/// How long a receiver's log must be for each of `packets` to arrive, and some of them twice.
 pub const fn log_room(packets: u64) -> usize {
     match packets {
         0 => 0,
@@ -40,7 +40,7 @@ pub const fn log_room(packets: u64) -> usize {
 }
 
 impl Receiver {
-    /// Loads the program with room for `plan` and so many logged arrivals, and attaches it: in the
+    /// Loads the program with room for `plan` and this many logged arrivals, and attaches it: in the
     /// driver if it can, else in the kernel's generic hook. The calling thread must be in the
     /// receiver's namespace.
     ///
@@ -62,7 +62,7 @@ impl Receiver {
         Ok(receiver)
     }
 
-    /// Loads the program, to be attached.
+    /// Loads the program without attaching it.
     fn load(plan: &Plan, log_room: usize) -> Result<(Self, Object), XdpError> {
         let cpus = possible_cpus().map_err(XdpError::system("read /sys/devices/system/cpu/possible"))?;
         let (n_flows, n_bins) = (plan.flows.len(), plan.n_bins() * cpus);
@@ -181,7 +181,7 @@ mod tests {
 
     const MAGIC: u16 = 0x5745;
 
-    /// A loaded receiver that is attached nowhere; `None`, said aloud, without root.
+    /// A loaded receiver that is attached nowhere; `None`, with a message, without root.
     fn loaded(plan: &Plan, log_room: usize) -> Option<(Object, Receiver)> {
         // SAFETY: a plain system call.
         if unsafe { libc::geteuid() } != 0 {

@@ -20,7 +20,7 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Loads the iterator, `None` where the kernel lets nobody read its structs (no BTF, no CAP_PERFMON).
+    /// Loads the iterator; `None` if the kernel's structs cannot be read (no BTF, no CAP_PERFMON).
     ///
     /// # Minimum kernel version
     /// 5.8 (BPF iterators).
@@ -32,8 +32,8 @@ impl Witness {
         Some(Self { object, pids, tasks })
     }
 
-    /// Addresses of the threads with these process numbers; empty unless all are there, and no more than
-    /// can be looked at.
+    /// Addresses of the threads with these process numbers; empty unless all exist and there are no more than
+    /// can be watched.
     pub fn find(&mut self, threads: &[libc::pid_t]) -> Vec<u64> {
         if threads.len() > WATCHED {
             return Vec::new();

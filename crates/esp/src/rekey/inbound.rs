@@ -8,13 +8,13 @@ use crate::association::Association;
 use crate::error::{AssociationError, DecapsulateError};
 use crate::inbound::{Counts, Inbound};
 
-/// Associations that are ready before the sender uses them. One of them has to be heard of, or the sender is lost
-/// sight of: an overloaded link loses hundreds of packets in a row.
+/// Associations that are ready before the sender uses them. At least one packet of one of them must arrive, or
+/// the receiver loses the sender: an overloaded link loses hundreds of packets in a row.
 const AHEAD: usize = 64;
 
 /// The receiver's ends of one association after another.
 pub struct RekeyingInbound {
-    /// The one before the current, if there is one; the current one; those to come.
+    /// The previous one, if there is one; the current one; those to come.
     associations: VecDeque<Inbound>,
     current: usize,
     chain: Chain,
@@ -27,14 +27,14 @@ pub struct RekeyingInbound {
 impl RekeyingInbound {
     /// Begins with `first`; `window` as of [`Inbound::new`], `secret` as of [`RekeyingOutbound::new`].
     ///
-    /// Anybody who can send a packet that the suite lets through makes the receiver follow: without
-    /// authentication, that is everybody.
+    /// Anyone who can send a packet that the suite lets through makes the receiver follow: without
+    /// authentication, that is everyone.
     ///
     /// [`RekeyingOutbound::new`]: super::RekeyingOutbound::new
     ///
     /// # Errors
     ///
-    /// There can be no such association.
+    /// The association is invalid.
     pub fn new(
         first: &Association<'_>,
         window: usize,
@@ -84,7 +84,7 @@ impl RekeyingInbound {
 
     fn opened(&mut self, packet: &mut [u8]) -> Result<Range<usize>, DecapsulateError> {
         let spi = match self.associations[self.current].opened(packet) {
-            // Nothing was done with the packet.
+            // The packet is unchanged.
             Err(DecapsulateError::WrongSpi(spi)) => spi,
             result => return result,
         };
@@ -99,7 +99,7 @@ impl RekeyingInbound {
         Ok(inside)
     }
 
-    /// Makes the association at `at` the current one. That before stays, and others go.
+    /// Makes the association at `at` the current one. The previous one stays, and older ones go.
     fn follow(&mut self, at: usize) {
         self.rekeys += (at - self.current) as u64;
         self.associations.swap(0, self.current);

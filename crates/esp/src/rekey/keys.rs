@@ -1,4 +1,4 @@
-//! The associations behind a first one, in order.
+//! The associations after the first one, in order.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

@@ -3,7 +3,7 @@
 //! There is no negotiation. Both ends know a secret from which every association but the first one is derived, as
 //! IKE derives those of its children. The sender decides when to change over. The receiver has the next
 //! associations ready and follows with the first packet that one of them lets through. It keeps the association
-//! before, so that no packet is lost on its way, not even one that another has overtaken.
+//! before, so that no packet in transit is lost, not even one that another has overtaken.
 
 mod inbound;
 mod keys;

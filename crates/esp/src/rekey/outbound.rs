@@ -16,12 +16,12 @@ pub struct RekeyingOutbound {
 }
 
 impl RekeyingOutbound {
-    /// Begins with `first`; `iv_key` as of [`Outbound::new`]. Those that follow come from `secret`, which are
-    /// random bytes that nobody but the two ends knows. No association sends more than `most_packets`.
+    /// Begins with `first`; `iv_key` as for [`Outbound::new`]. Later associations are derived from `secret`:
+    /// random bytes that only the two ends know. No association sends more than `most_packets`.
     ///
     /// # Errors
     ///
-    /// There can be no such association.
+    /// The association is invalid.
     pub fn new(
         first: &Association<'_>,
         iv_key: &[u8; 16],
@@ -55,19 +55,19 @@ impl RekeyingOutbound {
         self.current.sent()
     }
 
-    /// As of [`Outbound::headroom`], for all associations.
+    /// As for [`Outbound::headroom`], for all associations.
     #[must_use]
     pub const fn headroom(&self) -> usize {
         self.current.headroom()
     }
 
-    /// As of [`Outbound::tailroom`], for all associations.
+    /// As for [`Outbound::tailroom`], for all associations.
     #[must_use]
     pub const fn tailroom(&self) -> usize {
         self.current.tailroom()
     }
 
-    /// Encapsulates many packets, see [`Outbound::encapsulate_each`], and changes over in between where an
+    /// Encapsulates many packets, see [`Outbound::encapsulate_each`], and changes over in between once an
     /// association has sent as many as it may.
     pub fn encapsulate_each(&mut self, mut slots: &mut [Slot<'_>]) {
         while !slots.is_empty() {

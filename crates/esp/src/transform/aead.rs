@@ -40,7 +40,7 @@ impl Aead {
         }
     }
 
-    /// Encrypts `body` in place; the tag.
+    /// Encrypts `body` in place; returns the tag.
     pub fn seal(&self, nonce: &[u8; 12], aad: &[u8], body: &mut [u8]) -> [u8; 16] {
         let sealed =
             with!(self, aead => aead.encrypt_inout_detached(nonce.into(), aad, InOutBuf::from(body)));

@@ -11,7 +11,7 @@ use aes::{Aes128, Aes256};
 /// Bytes in a block.
 pub const BLOCK: usize = 16;
 
-/// Packets that are encrypted side by side: as many as hide the latency of one round behind the others.
+/// Packets encrypted side by side: enough to hide the latency of one round behind the others.
 pub const LANES: usize = 8;
 
 type Block = Array<u8, U16>;
@@ -25,7 +25,7 @@ pub enum Cbc {
 /// A packet on its way through the cipher.
 #[derive(Default)]
 pub struct Lane<'a> {
-    /// The initialization vector, then the block encrypted last.
+    /// The initialization vector, then the last encrypted block.
     chain: Block,
     blocks: &'a mut [Block],
 }
@@ -57,7 +57,7 @@ impl Cbc {
 
     /// Encrypts packets in place; they may be of different lengths.
     pub fn encrypt_each<const N: usize>(&self, lanes: &mut [Lane<'_>; N]) {
-        // So that those that are done are at the end.
+        // Puts those that are done at the end.
         lanes.sort_unstable_by_key(|lane| std::cmp::Reverse(lane.blocks.len()));
         match self {
             Self::Aes128(aes) => aes.encrypt_with_backend(SideBySide(lanes)),

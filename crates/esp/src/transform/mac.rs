@@ -16,7 +16,7 @@ pub enum KeyedMac {
 }
 
 impl KeyedMac {
-    /// That of the suite; `None` for one that has none.
+    /// The code of the suite; `None` if it has none.
     pub fn new(suite: Suite, key: &[u8]) -> Option<Self> {
         const LENGTH: &str = "HMAC takes keys of any length";
         match suite {
@@ -33,7 +33,7 @@ impl KeyedMac {
         }
     }
 
-    /// Writes as much of the code of `front` and what is not sent as `icv` takes.
+    /// Writes as much of the code of `front` and the unsent number as fits into `icv`.
     pub fn sign(&self, front: &[u8], unsent: Option<[u8; 4]>, icv: &mut [u8]) {
         match self {
             Self::Md5(mac) => sign(mac, front, unsent, icv),

@@ -1,5 +1,5 @@
 //! Encryption and authentication of the bytes between SPI and integrity check value. The algorithms are
-//! RustCrypto's; here is only in which order they see which bytes.
+//! RustCrypto's; this module only decides in which order they see which bytes.
 
 mod aead;
 mod cbc;
@@ -42,7 +42,7 @@ pub struct Sealing<'a> {
 }
 
 impl Transform {
-    /// From an association that was validated, and so has keys of the right lengths.
+    /// From an association that was validated, so that its keys have the right lengths.
     pub fn new(association: &Association<'_>) -> Self {
         let (suite, key) = (association.suite, association.encryption_key);
         let keyed = match suite {
@@ -63,8 +63,8 @@ impl Transform {
         Self { suite, esn: association.esn, keyed }
     }
 
-    /// Encrypts and authenticates in place. Everything in front of the integrity check value is there, which
-    /// is written.
+    /// Encrypts and authenticates in place. Everything in front of the integrity check value must be there; that
+    /// value is written.
     pub fn seal(&self, packet: Sealing<'_>) {
         let Sealing { esp, sequence } = packet;
         match &self.keyed {
@@ -84,7 +84,7 @@ impl Transform {
         }
     }
 
-    /// [Seals](Self::seal) up to [`LANES`] packets, side by side where one alone would wait for itself: every
+    /// [Seals](Self::seal) up to [`LANES`] packets, side by side where a single one would wait for itself: every
     /// block of CBC needs the one before it.
     pub fn seal_each<'a>(&self, packets: impl Iterator<Item = Sealing<'a>>) {
         let Keyed::Separate { cipher: Some(cipher), mac } = &self.keyed else {
@@ -159,7 +159,7 @@ impl Transform {
         nonce
     }
 
-    /// What an AEAD authenticates beside what it encrypts: SPI and sequence number in full (RFC 4106, 5).
+    /// What an AEAD authenticates besides what it encrypts: SPI and sequence number in full (RFC 4106, 5).
     fn authenticated(&self, head: &[u8], sequence: u64) -> ([u8; 12], usize) {
         let mut aad = [0; 12];
         aad[..4].copy_from_slice(&head[..4]);

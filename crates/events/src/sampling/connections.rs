@@ -1,4 +1,4 @@
-//! The connections that are sampled: which to ask for, and what is known of each; no I/O.
+//! The sampled connections: which to query, and what is known about each; no I/O.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +9,30 @@ use weir_tcp::watch::{Progress, Row, Watched};
 use super::due::{Counted, Due};
 use super::record::Record;
 
-/// How long nothing is known of a connection at most: as long as a period, and as this.
+/// Longest time for which nothing is known about a connection: as long as a period, and as this.
 const QUIET_NS: u64 = 100_000_000;
-/// Where there are many connections, so long for each.
+/// With many connections, this long for each.
 const QUIET_EACH_NS: u64 = 1_000_000;
 
-/// What `INET_DIAG` said of a connection.
+/// The answer of `INET_DIAG` about a connection.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Its number.
     pub number: u32,
-    /// When it was asked, by `CLOCK_MONOTONIC`. What happened since then is known from samples.
+    /// When it was queried, by `CLOCK_MONOTONIC`. What happened since then is known from samples.
     pub asked_ns: u64,
-    /// What it said; none where the connection is no longer there.
+    /// The answer; none if the connection no longer exists.
     pub found: Option<Connection>,
     /// Samples that found no room, so far.
     pub missed: u64,
 }
 
-/// What is new.
+/// New results.
 #[derive(Debug, Default)]
 pub struct News {
-    /// In the order of their times.
+    /// In time order.
     pub rows: Vec<Row>,
-    /// By how much the samples were late that were due.
+    /// How late the due samples were.
     pub late_ns: Vec<u64>,
     /// Connections that have ended.
     pub ended: Vec<Id>,
@@ -47,11 +47,11 @@ struct Alive {
     /// Its state then.
     state: Option<State>,
     asked_ns: u64,
-    /// Some process has it.
+    /// Some process owns it.
     has_owner: bool,
 }
 
-/// Those that are still there, by number.
+/// Those that still exist, by number.
 #[derive(Debug)]
 pub struct Connections {
     period_ns: u64,
@@ -64,19 +64,19 @@ impl Connections {
         Self { period_ns, alive: BTreeMap::new() }
     }
 
-    /// One more, of which the first sample is due at `due_ns`.
+    /// Adds one, whose first sample is due at `due_ns`.
     pub fn add(&mut self, number: u32, id: Id, due_ns: u64) {
         let due = Due::new(self.period_ns, due_ns);
         let fresh = Alive { id, due, seen_ns: None, state: None, asked_ns: 0, has_owner: false };
         self.alive.insert(number, fresh);
     }
 
-    /// How many there are.
+    /// Number of connections.
     pub fn len(&self) -> usize {
         self.alive.len()
     }
 
-    /// Those at which nothing happens, so that nothing tells of them; and those that nobody had accepted.
+    /// Those without events, about which nothing is reported, and those that had not been accepted.
     pub fn to_ask(&self, now_ns: u64) -> Vec<(u32, Id)> {
         let each_ns = QUIET_EACH_NS * self.alive.len() as u64;
         let quiet_ns = QUIET_NS.max(self.period_ns).max(each_ns);
@@ -91,7 +91,7 @@ impl Connections {
     /// Takes over samples, and answers that came before the samples were read.
     pub fn take(&mut self, mut records: Vec<Record>, answers: Vec<Answer>, progress: &mut Progress) -> News {
         let mut news = News::default();
-        // Each CPU notes its own in order, and reserves room a moment after it looked at the clock.
+        // Each CPU records its own in order, and reserves room a moment after it read the clock.
         records.sort_by_key(|record| record.at_ns);
         for record in records {
             self.take_record(&record, progress, &mut news);
@@ -135,14 +135,14 @@ impl Connections {
             self.end(number, at_ns, progress, news);
             return;
         };
-        // When a connection ends it belongs to nobody again.
+        // When a connection ends, no process owns it any more.
         each.inode = if each.inode == 0 { found.inode } else { each.inode };
         alive.has_owner = each.inode != 0;
         // Something happened meanwhile. Which of the two came first is not known.
         if alive.seen_ns.is_some_and(|seen_ns| seen_ns >= at_ns) {
             return;
         }
-        // Whoever answers has the lock: what happened before has told of it.
+        // The kernel answers with the lock held: what happened before has been reported by then.
         let counted = alive.due.passed(at_ns, missed);
         alive.note(each, counted, found.state);
         each.samples += 1;
@@ -170,7 +170,7 @@ impl Alive {
     /// Notes what was counted since the last sample. The next state is that of the next sample.
     fn note(&mut self, each: &mut Watched, counted: Counted, next: State) {
         each.missed += counted.missed;
-        // Otherwise segments pass on a way that tells of none: whether something happened is not known.
+        // Otherwise segments take a path without events: whether something happened is not known.
         if tells_all(self.state.unwrap_or(next)) && tells_all(next) {
             each.idle += counted.idle;
         }

@@ -2,14 +2,14 @@
 
 /// Counts them as time passes.
 ///
-/// Due times lie a period apart. If something happens to the connection before the next one, there is a sample, or it
-/// is missed for want of room. If nothing happens, there is nothing to tell: the connection is idle.
+/// Due times are a period apart. If something happens to the connection before the next one, there is a sample, or it
+/// is missed for lack of room. If nothing happens, there is nothing to report: the connection is idle.
 #[derive(Clone, Debug)]
 pub struct Due {
     period_ns: u64,
     /// The first due time that is not counted.
     next_ns: u64,
-    /// Samples that are missed, as far as that is known.
+    /// Samples known to be missed.
     missed: u64,
     /// Those of them whose due time is not counted.
     ahead: u64,

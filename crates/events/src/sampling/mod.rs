@@ -1,9 +1,9 @@
 //! Connections sampled at their own events, by BPF programs.
 //!
-//! To ask the kernel for a connection's state (`SOCK_DIAG`, `TCP_INFO`), one is woken at a time, waits for its lock,
-//! and keeps the connection waiting. Here nobody is woken and nobody waits: the state changes only when something
-//! happens to the connection, and the first event at or after the time of a sample tells what the state was.
-//! Connections at which nothing happens are asked for by `INET_DIAG`, ten times a second.
+//! To read a connection's state (`SOCK_DIAG`, `TCP_INFO`), a thread is woken on time, waits for its lock,
+//! and keeps the connection waiting. Here no thread is woken or waits: the state changes only when something
+//! happens to the connection, and the first event at or after the time of a sample shows what the state was.
+//! Connections without events are queried by `INET_DIAG`, ten times a second.
 //!
 //! # Minimum kernel version
 //! 5.12, with BTF, for root or `CAP_BPF` and `CAP_PERFMON`.
@@ -18,10 +18,10 @@ use weir_tcp::watch::{Options, Shared, Watcher, keep_sampling};
 
 use crate::error::EventsError;
 
-/// Begins to sample, in the network namespace of the calling thread.
+/// Starts sampling, in the network namespace of the calling thread.
 ///
 /// # Errors
-/// [`EventsError`]; what goes wrong later is [`weir_tcp::watch::Progress::failure`].
+/// [`EventsError`]; later errors are in [`weir_tcp::watch::Progress::failure`].
 pub fn sample(options: Options) -> Result<Watcher, EventsError> {
     let mut sampler = sampler::Sampler::new(options.period_ns)?;
     let work = move |shared: &Shared| keep_sampling(&mut sampler, &options, shared);

@@ -1,4 +1,4 @@
-//! The programs: loaded, attached where something happens to connections, told which to sample, read.
+//! The programs: loaded, attached to the events of connections, told which to sample, read.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("inet_sock_set_state", "weir_changes"),
 ];
 
-/// More samples than the ring has room for: whoever reads is not kept by those that come meanwhile.
+/// More samples than the ring has room for: a reader is not kept busy by those that come meanwhile.
 const MOST_AT_ONCE: usize = 1 << 15;
 
 /// `WEIR_SAMPLED`.
@@ -29,7 +29,7 @@ const _: () = assert!(MOST_CONNECTIONS <= ROOM);
 /// `struct weir_sampled`: when the next sample is due, how many found no room, the connection's number.
 type Sampled = [u64; 3];
 
-/// The programs at work; gone when this is dropped.
+/// The running programs; gone when this is dropped.
 pub struct Programs {
     _bpf: Ebpf,
     ring: RingBuf<MapData>,
@@ -42,7 +42,7 @@ impl Programs {
     /// network namespace.
     ///
     /// # Minimum kernel version
-    /// 5.12, as of the programs that tell events. With BTF and `CONFIG_BPF_EVENTS`.
+    /// 5.12, as for the programs that report events. With BTF and `CONFIG_BPF_EVENTS`.
     pub fn attach(period_ns: u64) -> Result<Self, EventsError> {
         let btf = Btf::from_sys_fs().map_err(|e| EventsError::NoBtf(e.into()))?;
         let mut bpf = EbpfLoader::new()
@@ -73,7 +73,7 @@ impl Programs {
         entered.map_err(|e| EventsError::refused("write a BPF map")(e.into()))
     }
 
-    /// Does not sample it any more.
+    /// Stops sampling it.
     pub fn leave(&mut self, cookie: u64) -> Result<(), EventsError> {
         self.watched.remove(&cookie).map_err(|e| EventsError::refused("write a BPF map")(e.into()))
     }
@@ -91,7 +91,7 @@ impl Programs {
         Ok(missed)
     }
 
-    /// Takes what was sampled since the last time, at most [`MOST_AT_ONCE`].
+    /// Takes what was sampled since the last call, at most [`MOST_AT_ONCE`].
     pub fn read(&mut self, mut take: impl FnMut(&[u8])) {
         for _ in 0..MOST_AT_ONCE {
             let Some(item) = self.ring.next() else { break };

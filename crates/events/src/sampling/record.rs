@@ -1,4 +1,4 @@
-//! One sample, as the programs tell it (`bpf/samples.h`).
+//! One sample, as the programs report it (`bpf/samples.h`).
 
 use weir_tcp::Sample;
 
@@ -15,13 +15,13 @@ const RATE_DELIVERED: usize = RQUEUE + 8;
 const RATE_INTERVAL: usize = RQUEUE + 12;
 const KNOWN_BYTES: usize = RQUEUE + 16;
 
-/// Fields of `struct tcp_info` that come otherwise than the kernel tells them.
+/// Fields of `struct tcp_info` that the programs report in another form than the kernel.
 const RTO: usize = 8;
 const SND_MSS: usize = 16;
-/// Since data was sent, data came, an ACK came.
+/// Time since data was sent, data came, an ACK came.
 const SINCE: [usize; 3] = [44, 52, 56];
 const DELIVERY_RATE: usize = 160;
-/// Time that is busy, and of it that limited by the receive window, by the send buffer.
+/// Busy time, and the parts of it limited by the receive window and by the send buffer.
 const CHRONO: [usize; 3] = [168, 176, 184];
 
 const US_PER_S: u64 = 1_000_000;
@@ -30,7 +30,7 @@ const MS_PER_S: u64 = 1_000;
 /// A sample that the programs took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it was due, by `CLOCK_MONOTONIC`; none where it was not, and was taken because the connection ends.
+    /// When it was due, by `CLOCK_MONOTONIC`; none if it was not due but taken because the connection ends.
     pub due_ns: Option<u64>,
     /// When it was taken.
     pub at_ns: u64,
@@ -40,12 +40,12 @@ pub struct Record {
     pub number: u32,
     /// The connection ends.
     pub is_last: bool,
-    /// What it was like.
+    /// Its state.
     pub sample: Sample,
 }
 
 impl Record {
-    /// From the bytes of `struct weir_sample`, on a kernel with `hz` jiffies in a second; `None` if they are none.
+    /// From the bytes of `struct weir_sample`, on a kernel with `hz` jiffies in a second; `None` if they are not one.
     #[must_use]
     pub fn parse(bytes: &[u8], hz: u32) -> Option<Self> {
         let bytes: &[u8; RECORD_BYTES] = bytes.try_into().ok()?;
@@ -86,7 +86,7 @@ fn sample(bytes: &[u8; RECORD_BYTES], hz: u32) -> Option<Sample> {
     put_long(&mut info, busy, times.iter().sum());
     put_long(&mut info, window, times[1]);
     put_long(&mut info, buffer, times[2]);
-    // A later field is absent, as it is in what this kernel tells.
+    // A later field is absent, as in the kernel's own report.
     let known = (word(bytes, KNOWN_BYTES)? as usize).min(INFO_BYTES);
     let memory: [u8; MEMORY_BYTES] = bytes[MEMORY..].first_chunk().copied()?;
     Some(Sample::by_bpf(&info[..known], &memory, word(bytes, RQUEUE)?, word(bytes, WQUEUE)?))

@@ -13,9 +13,9 @@ use super::programs::Programs;
 use super::record::Record;
 use crate::error::EventsError;
 
-/// How long samples stay in the ring at most. Whoever reads takes time from what is sampled, so not often.
+/// Longest time that samples stay in the ring. Reading takes time from what is sampled, so it is not done often.
 const LATEST_NS: u64 = 50_000_000;
-/// How many of them do: a quarter of those that the ring has room for.
+/// Most samples that do: a quarter of those that the ring has room for.
 const WAITING: u64 = 5_000;
 
 /// Samples by the programs.
@@ -42,7 +42,7 @@ impl Sampler {
 
     /// Takes over what was sampled.
     fn read(&mut self, shared: &Shared) -> Result<(), EventsError> {
-        // First the answers: what happened before them has told of it then.
+        // First the answers: events before them have been reported by then.
         let answers = self.ask()?;
         let mut records = Vec::new();
         self.programs.read(|bytes| records.extend(Record::parse(bytes, self.hz)));
@@ -54,7 +54,7 @@ impl Sampler {
         news.ended.iter().try_for_each(|id| self.programs.leave(id.cookie))
     }
 
-    /// Asks for connections by which nothing tells of itself. That takes their locks; nobody holds them for long.
+    /// Queries connections that report nothing by themselves. That takes their locks, but not for long.
     fn ask(&mut self) -> Result<Vec<Answer>, EventsError> {
         let mut answers = Vec::new();
         for (number, id) in self.connections.to_ask(now_ns()) {
@@ -100,7 +100,7 @@ impl Sampling for Sampler {
 
     fn sample(&mut self, found: Option<&Receiver<Found>>, shared: &Shared) -> Result<(), EventsError> {
         loop {
-            // Asked before: what happened until then is read.
+            // Checked before: what happened until then is read.
             let is_stopped = shared.is_stopped();
             self.take(found)?;
             self.read(shared)?;

@@ -1,4 +1,4 @@
-//! Connections made: a socket with its options, connected and greeted.
+//! Outgoing connections: a socket with its options, connected and greeted.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -50,7 +50,7 @@ pub fn connect(route: &Route, options: &Options, patience: Duration) -> Result<T
     Ok(socket.into())
 }
 
-/// Greets whoever is at the other end of a connection.
+/// Greets the other end of a connection.
 pub fn greet(
     stream: &mut TcpStream,
     to: SocketAddr,
@@ -77,7 +77,7 @@ pub fn prepare(socket: &Socket, options: &Options) -> Result<(), OpenError> {
     }
     let is_congestion = |setting: &Setting| setting.name.eq_ignore_ascii_case("TCP_CONGESTION");
     if options.config.is_fair && !options.settings.iter().any(is_congestion) {
-        // Windows are coupled as RFC 6356 couples those of Reno; others, BBR first, do not answer to loss.
+        // Windows are coupled as RFC 6356 couples those of Reno; others, such as BBR, do not respond to loss.
         Setting::congestion("reno").set(socket)?;
     }
     socket.set_tcp_nodelay(true).map_err(system("TCP_NODELAY cannot be set"))?;
@@ -92,7 +92,7 @@ fn limit_unsent(socket: &Socket, bytes: u32) -> Result<(), OptionError> {
     Setting::new("TCP_NOTSENT_LOWAT", &bytes.to_string())?.set(socket)
 }
 
-/// Whether somebody answered who does not speak this version of the protocol.
+/// Whether something answered that does not speak this version of the protocol.
 pub const fn is_no_psock(error: &OpenError) -> bool {
     match error {
         OpenError::Greeting { source, .. } => {
@@ -103,7 +103,7 @@ pub const fn is_no_psock(error: &OpenError) -> bool {
     }
 }
 
-/// Whether trying again is of no use.
+/// Whether there is no point in trying again.
 pub fn is_final(error: &OpenError) -> bool {
     match error {
         OpenError::Connect { source, .. } | OpenError::Local { source, .. } => {

@@ -1,4 +1,4 @@
-//! Streams of a client that are made while its session lasts, each in a thread that ends by itself.
+//! Streams of a client that are made during its session, each in a thread that ends by itself.
 
 use std::sync::Arc;
 use std::thread;
@@ -24,8 +24,8 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// For a session over these routes. Those that have `failed` are tried anew, the others are in use or being
-    /// tried already.
+    /// For a session over these routes. Those that have `failed` are tried again; the others are in use or
+    /// already being tried.
     pub fn new(routes: &[Route], failed: &[bool], id: Id, secret: Secret, options: Arc<Options>) -> Self {
         let now_ns = now_ns();
         let path = |route: &Route| routes.iter().position(|other| other == route).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Greetings over a socket, with a time by which they must be over.
+//! Greetings over a socket, with a deadline.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -11,21 +11,21 @@ use crate::wire::{GreetingError, Initiator, REPLY_BYTES, Secret, WELCOME_BYTES, 
 /// Why a greeting failed.
 #[derive(Debug, Error)]
 pub enum GreetError {
-    /// What the other end said.
+    /// The other end sent an error.
     #[error(transparent)]
     Greeting(#[from] GreetingError),
     /// It said nothing, or too little.
     #[error("it sent nothing in time")]
     Late,
-    /// It went away.
+    /// It closed the connection.
     #[error("it closed the connection")]
     Closed,
-    /// The system refused.
+    /// The system reported an error.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Fills `into`, as far as `is_fine` with what has come; whatever the portions, until `due`.
+/// Fills `into`, in portions of any size, as long as `is_fine` accepts what has come, until `due`.
 pub fn fill(
     stream: &mut TcpStream,
     into: &mut [u8],
@@ -54,7 +54,7 @@ pub fn fill(
     Ok(())
 }
 
-/// The client's side; the session's key.
+/// The client's side; returns the session's key.
 pub fn initiate(stream: &mut TcpStream, initiator: Initiator, due: Instant) -> Result<Secret, GreetError> {
     stream.write_all(initiator.hello())?;
     let mut reply = [0; REPLY_BYTES];

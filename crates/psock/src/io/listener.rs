@@ -1,4 +1,4 @@
-//! Listens for sessions, and for further streams of those that it has.
+//! Listens for sessions, and for further streams of existing ones.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
@@ -22,26 +22,26 @@ use crate::wire::{
     begins_like_hello, refusal, refused_welcome,
 };
 
-/// Connections that were accepted and not greeted.
+/// Most connections that are accepted and not greeted.
 const MOST_STRANGERS: usize = 64;
-/// Sessions that nobody has accepted.
+/// Most sessions that have not been accepted.
 const MOST_WAITING: usize = 64;
-/// Strangers whose story was not asked for.
+/// Most failed attempts that are kept for the application.
 const MOST_STORIES: usize = 64;
 const BACKLOG: i32 = 128;
-/// After an error of accept(2), of which the usual one is too many open files.
+/// Pause after an error of accept(2), usually too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Somebody who connected, and no session came of it.
+/// A peer that connected without opening a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stranger {
-    /// Who.
+    /// Its address.
     pub peer: SocketAddr,
     /// What was wrong.
     pub why: String,
 }
 
-/// Listens, in a thread of its own.
+/// Listens, in its own thread.
 #[derive(Debug)]
 pub struct Listener {
     addresses: Vec<SocketAddr>,
@@ -63,7 +63,7 @@ struct House {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<(ParallelSocket, SocketAddr)>,
-    /// Sessions that are to wait as soon as they are made.
+    /// Sessions that will wait as soon as they are made.
     coming: usize,
     stories: VecDeque<Stranger>,
     signal: Option<Signal>,
@@ -77,7 +77,7 @@ impl Queue {
     }
 }
 
-/// Room for a session that nobody has accepted, until it waits there.
+/// Room for a session until it waits to be accepted.
 struct Place<'a>(&'a House);
 
 impl<'a> Place<'a> {
@@ -142,7 +142,7 @@ impl Listener {
         &self.addresses
     }
 
-    /// The next session, and who opened it. `within`: how long to wait; `None`: without end.
+    /// The next session, and the address that opened it. `within`: how long to wait; `None`: without limit.
     #[must_use]
     pub fn accept(&self, within: Option<Duration>) -> Option<(ParallelSocket, SocketAddr)> {
         let due = within.and_then(|within| Instant::now().checked_add(within));
@@ -172,7 +172,7 @@ impl Listener {
         queue.show();
     }
 
-    /// Somebody who connected in vain, since the last time; at most 64 are kept.
+    /// A peer that connected without success since the last call; at most 64 are kept.
     #[must_use]
     pub fn stranger(&self) -> Option<Stranger> {
         lock(&self.house.queue).stories.pop_front()
@@ -186,7 +186,7 @@ impl Drop for Listener {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // Sessions that nobody accepted: their threads hold this house, and it holds them.
+        // Sessions that were not accepted: their threads hold this house, and it holds them.
         lock(&self.house.queue).waiting.clear();
     }
 }
@@ -197,7 +197,7 @@ fn listen(at: SocketAddr, options: &Options) -> Result<TcpListener, OpenError> {
     prepare(&socket, options)?;
     let refused = |source| OpenError::Listen { at, source };
     if at.is_ipv6() {
-        // So that 0.0.0.0 and :: can be had side by side.
+        // So that 0.0.0.0 and :: can both be used.
         socket.set_only_v6(true).map_err(refused)?;
     }
     socket
@@ -230,7 +230,7 @@ fn accept(listeners: &[TcpListener], house: &Arc<House>) {
     }
 }
 
-/// Greets in a thread of its own; beyond a number of strangers at once, they are sent away unheard.
+/// Greets in a new thread; beyond a number of strangers at once, further ones are turned away unheard.
 fn greet_apart(stream: TcpStream, peer: SocketAddr, house: &Arc<House>) {
     if house.strangers.fetch_add(1, SeqCst) >= MOST_STRANGERS {
         house.strangers.fetch_sub(1, SeqCst);
@@ -241,7 +241,7 @@ fn greet_apart(stream: TcpStream, peer: SocketAddr, house: &Arc<House>) {
         let greeted = greet(stream, peer, &for_thread);
         for_thread.strangers.fetch_sub(1, SeqCst);
         let why = match greeted {
-            // Somebody who says nothing at all is a port scanner, or a check whether the listener lives.
+            // A peer that sends nothing at all is a port scanner, or a check whether the listener lives.
             Ok(()) | Err(GreetError::Closed | GreetError::Io(_)) => return,
             Err(error) => error.to_string(),
         };
@@ -326,7 +326,7 @@ fn open(
         let mut sessions = lock(&house.sessions);
         let is_new = !sessions.contains_key(&id);
         if is_new {
-            // Before the client hears of it: its other streams follow at once.
+            // Before the client learns of it: its other streams follow at once.
             sessions.insert(id, (Arc::downgrade(&shared), secret));
         }
         is_new
@@ -351,7 +351,7 @@ fn open(
     let made = ParallelSocket::new(shared);
     if house.stop.load(SeqCst) {
         drop(queue);
-        // Nobody accepts any more; dropped without the lock.
+        // No one accepts any more; dropped without the lock.
         return Ok(());
     }
     queue.waiting.push_back((made, peer));

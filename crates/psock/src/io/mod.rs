@@ -1,6 +1,6 @@
 //! Sessions over TCP sockets of this host.
 //!
-//! A session has a thread of its own that does all input and output; calls of the application only copy. A
+//! A session has its own thread that does all input and output; calls of the application only copy. A
 //! [`ParallelSocket`] is made by [`ParallelSocket::connect`], by an [`Opening`] or by a [`Listener`].
 
 mod dial;
@@ -30,10 +30,10 @@ use crate::schedule;
 use crate::session::Config;
 use crate::wire::{GreetingError, MOST_STREAMS};
 
-/// TCP port of a listener unless told otherwise.
+/// Default TCP port of a listener.
 pub const PORT: u16 = 29_101;
 
-/// `TCP_NOTSENT_LOWAT` of each stream unless told otherwise.
+/// Default `TCP_NOTSENT_LOWAT` of each stream.
 pub const UNSENT_BYTES: u32 = 64 * 1024;
 
 /// Least memory for what is received, and for what is sent.
@@ -42,7 +42,7 @@ pub const LEAST_MEMORY_BYTES: usize = 4096;
 /// Most memory for what is received, and for what is sent.
 pub const MOST_MEMORY_BYTES: usize = 1 << 30;
 
-/// Until a greeting must be over.
+/// Deadline of a greeting.
 const GREETING: Duration = Duration::from_secs(5);
 
 /// How long a session that is open waits for its other routes, where [`Options::waits_for_routes`] says so.
@@ -51,7 +51,7 @@ pub const JOINING: Duration = Duration::from_secs(5);
 /// A way to the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Address of this end; the system's choice without one.
+    /// Address of this end; without one the system chooses it.
     pub local: Option<IpAddr>,
     /// Address and port of the listener.
     pub remote: SocketAddr,
@@ -60,9 +60,9 @@ pub struct Route {
 /// How a session is carried.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What both ends know; empty for none, and then anybody can open a session.
+    /// What both ends know; empty for none, in which case anybody can open a session.
     pub token: Vec<u8>,
-    /// Memory and times.
+    /// Memory and time limits.
     pub config: Config,
     /// One of [`schedule::SCHEDULERS`].
     pub scheduler: String,
@@ -70,12 +70,12 @@ pub struct Options {
     pub unsent_bytes: u32,
     /// Set on every stream before it is made.
     pub settings: Vec<Setting>,
-    /// Most streams of a session that a listener has accepted, at one time; 1 to [`MOST_STREAMS`].
+    /// Most streams at one time of a session that a listener has accepted; 1 to [`MOST_STREAMS`].
     pub most_streams: usize,
-    /// Where somebody answers who does not speak the protocol, a client uses plain TCP. Not with a token: plain
+    /// If the peer does not speak the protocol, a client uses plain TCP. Not with a token: plain
     /// TCP proves nothing.
     pub is_fallback: bool,
-    /// A client's session is not given to the application before each route has a stream or has failed, or
+    /// A client's session is not given to the application until each route has a stream or has failed, or
     /// [`JOINING`] has passed.
     pub waits_for_routes: bool,
 }
@@ -115,58 +115,58 @@ pub enum OpenError {
     /// Another number of streams.
     #[error("{0} streams: 1 to {MOST_STREAMS} are possible")]
     Streams(usize),
-    /// Both cannot be had.
+    /// Two options that exclude each other.
     #[error("a token and the fallback to plain TCP exclude each other: plain TCP does not prove the token")]
     TokenAndFallback,
     /// A listener that anybody could use.
     #[error("listening on {0}, which others can reach, needs a token")]
     TokenNeeded(IpAddr),
-    /// The address cannot be had.
+    /// The address cannot be used.
     #[error("cannot listen on {at}")]
     Listen {
-        /// Which.
+        /// Which address.
         at: SocketAddr,
         /// Why.
         source: io::Error,
     },
-    /// Nobody answers.
+    /// Nothing answers.
     #[error("cannot connect to {to}")]
     Connect {
-        /// Who.
+        /// Which address.
         to: SocketAddr,
         /// Why.
         source: io::Error,
     },
-    /// This end's address cannot be had.
+    /// This end's address cannot be used.
     #[error("the local address {local} cannot be used for a connection to {to}")]
     Local {
-        /// It.
+        /// The address.
         local: IpAddr,
         /// The other end.
         to: SocketAddr,
         /// Why.
         source: io::Error,
     },
-    /// Somebody answers, and the greeting fails.
+    /// The other end answers, but the greeting fails.
     #[error("no session with {to}")]
     Greeting {
-        /// Who.
+        /// Its address.
         to: SocketAddr,
         /// Why.
         source: GreetingError,
     },
-    /// Somebody is there, and says nothing or goes away.
+    /// The other end accepts connections, but says nothing or closes them.
     #[error("{to} accepts connections, but does not answer as a parallel socket: {why}")]
     Silent {
-        /// Who.
+        /// Its address.
         to: SocketAddr,
-        /// How.
+        /// What it does.
         why: String,
     },
     /// A socket option.
     #[error(transparent)]
     Option(#[from] OptionError),
-    /// Something in this host.
+    /// A system error in this host.
     #[error("{what}")]
     System {
         /// What failed.
@@ -203,7 +203,7 @@ impl Options {
     }
 }
 
-/// Bytes that nobody can foresee.
+/// Bytes that cannot be predicted.
 fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     // SAFETY: the kernel writes at most N bytes; up to 256 come at once (getrandom(2)).

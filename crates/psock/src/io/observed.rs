@@ -1,4 +1,4 @@
-//! What the kernel knows of a stream's connection.
+//! What the kernel knows about a stream's connection.
 
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
@@ -9,7 +9,7 @@ use weir_tcp::fields::{Field, field};
 
 use crate::schedule::PathStats;
 
-/// Asks the kernel; `None` where it does not answer.
+/// Queries the kernel; `None` if it does not answer.
 pub fn observe(stream: &TcpStream) -> Option<PathStats> {
     let info = Info::of(stream).ok()?;
     let known = Known::get();
@@ -91,7 +91,7 @@ pub fn is_another_rate(told: Option<u64>, wanted: Option<u64>) -> bool {
     }
 }
 
-/// Limits the rate at which TCP sends; `None`: no more.
+/// Limits the rate at which TCP sends; `None`: no limit.
 pub fn pace(stream: &TcpStream, bytes_per_s: Option<u64>) {
     // All ones are no limit (socket(7), SO_MAX_PACING_RATE).
     let rate = bytes_per_s.map_or(u32::MAX, |rate| u32::try_from(rate).unwrap_or(u32::MAX).max(1));

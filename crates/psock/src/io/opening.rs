@@ -1,4 +1,4 @@
-//! A session is opened: all routes are tried at once, the first that works opens it, and the others join.
+//! Opening a session: all routes are tried at once, the first that works opens it, and the others join.
 
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,14 +13,14 @@ use super::worker::{self, Arrival};
 use super::{GREETING, JOINING, OpenError, Options, ParallelSocket, Route, plain, random, system};
 use crate::wire::{GreetingError, Id, MOST_STREAMS, Secret};
 
-/// A greeting that takes longer than this, and than four times as long as the connection took to be made, is no
-/// longer waited for alone: the next connection greets beside it (as in RFC 8305, section 5).
+/// A greeting that takes longer than this, and than four times as long as its connection took, no longer
+/// blocks the others: the next connection greets alongside it (as in RFC 8305, section 5).
 const LONGEST_TURN: Duration = Duration::from_millis(250);
 
 /// Connections that greet in turn within the time of one greeting.
 const TURNS: usize = (GREETING.as_millis() / LONGEST_TURN.as_millis()) as usize;
 
-/// Within what time it is known whether there is a session: a connection is made, and has its greeting; if there are
+/// Time within which it is known whether there is a session: a connection is made and greeted; if there are
 /// more of them than turns, these take longer.
 fn longest(routes: usize) -> Duration {
     let more = u32::try_from(routes.saturating_sub(TURNS)).unwrap_or(u32::MAX);
@@ -38,7 +38,7 @@ struct Race {
     routes: Vec<Route>,
     options: Arc<Options>,
     id: Id,
-    /// No greeting goes on longer.
+    /// No greeting lasts longer.
     due: Instant,
     state: Mutex<State>,
     changed: Condvar,
@@ -47,11 +47,11 @@ struct Race {
 #[derive(Debug)]
 struct State {
     stage: Stage,
-    /// Routes of which nothing is known yet.
+    /// Routes with no result yet.
     trying: usize,
     /// Connections that are being greeted.
     greeting: usize,
-    /// From when on another one may be greeted beside them.
+    /// When another one may be greeted alongside them.
     next_turn: Instant,
     /// What was wrong with each route.
     problems: Vec<Option<OpenError>>,
@@ -74,7 +74,7 @@ enum Stage {
     GivenUp,
 }
 
-/// What a connection that was made is for.
+/// What to do with a connection that was made.
 enum Turn {
     Open,
     Join(Arc<Shared>, Secret),
@@ -86,11 +86,11 @@ enum Turn {
 impl Opening {
     /// Begins to open a session over `routes`.
     ///
-    /// `signal` becomes the one of the socket; until that is made it shows nothing, and where it cannot be made, it
-    /// shows everything.
+    /// `signal` becomes that of the socket; until the socket exists it shows nothing, and if it cannot be made,
+    /// it shows everything.
     ///
     /// # Errors
-    /// [`OpenError`]: the options are not possible.
+    /// [`OpenError`]: the options are invalid.
     pub fn start(routes: &[Route], options: &Options, signal: Option<Signal>) -> Result<Self, OpenError> {
         Self::begin(routes, options, signal, longest(routes.len()))
     }
@@ -139,7 +139,7 @@ impl Opening {
     /// of plain TCP; [`JOINING`] more where [`Options::waits_for_routes`] is set.
     ///
     /// # Errors
-    /// Itself: it is not known in time.
+    /// Returns itself if the result is not known in time.
     pub fn wait(self, within: Option<Duration>) -> Result<Result<ParallelSocket, OpenError>, Self> {
         let due = within.and_then(|within| Instant::now().checked_add(within));
         let mut state = self.race.lock();
@@ -151,7 +151,7 @@ impl Opening {
                 Stage::GivenUp => Some(Err(OpenError::Addresses(0))),
             };
             if let Some(found) = found {
-                // Routes that arrive need the lock.
+                // Routes need the lock when they finish.
                 drop(state);
                 return match found {
                     Ok((made, since)) => self.joined(made, since, due),
@@ -186,7 +186,7 @@ impl Opening {
         Err(self)
     }
 
-    /// The same, without a limit.
+    /// The same, without a time limit.
     pub(super) fn finished(self) -> Result<ParallelSocket, OpenError> {
         let mut opening = self;
         loop {
@@ -230,7 +230,7 @@ impl Race {
         while !self.attempt(number) {}
     }
 
-    /// False where another route was faster to open the session: this one is to join it by a new connection.
+    /// False if another route opened the session first: this one is to join it over a new connection.
     fn attempt(&self, number: usize) -> bool {
         let (route, begun) = (&self.routes[number], Instant::now());
         let mut stream = match connect(route, &self.options, GREETING) {
@@ -258,7 +258,7 @@ impl Race {
                 let greeted = greet(&mut stream, Purpose::Open);
                 let found = match greeted {
                     Ok(secret) => Ok((stream, Some(secret))),
-                    // What was said to it is not what it expects: it is given a new connection.
+                    // What was sent to it is not what it expects: it is given a new connection.
                     Err(problem) if self.options.is_fallback && is_no_psock(&problem) => {
                         connect(route, &self.options, GREETING).map(|stream| (stream, None))
                     }

@@ -16,7 +16,7 @@ use super::socket::{Shared, State, StreamReport, Tracked};
 use super::{OpenError, system};
 
 const READ_BYTES: usize = 256 * 1024;
-/// Nothing tells of acknowledgements: TCP is asked for them in this interval.
+/// No event reports acknowledgements: TCP is queried for them at this interval.
 const LOOK_NS: u64 = 5_000_000;
 
 /// Starts the thread.
@@ -123,7 +123,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives TCP what it takes, and the end behind everything.
+    /// Gives TCP what it takes, and the end after everything.
     fn send(&mut self, state: &mut State) -> io::Result<()> {
         loop {
             if self.taken == self.pending.len() {
@@ -152,10 +152,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Looks at what has arrived at the other end; whether something has not.
+    /// Checks what has arrived at the other end; returns whether something has not.
     fn account(&self, state: &mut State) -> bool {
         let given = self.sent_bytes + u64::from(self.has_ended[0]);
-        // A kernel that does not say: then what it has taken counts, as for send(2).
+        // If the kernel does not say, what it has taken counts, as for send(2).
         let left = unacked(&self.stream).unwrap_or(0);
         state.session.plain_acknowledge(given.saturating_sub(left), self.has_ended[0]);
         let received_bytes = state.session.totals().received_bytes;

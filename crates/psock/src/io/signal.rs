@@ -1,4 +1,4 @@
-//! Descriptors that tell of events: one that wakes a thread, and one that an application polls.
+//! Descriptors that signal events: one that wakes a thread, and one that an application polls.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -34,7 +34,7 @@ impl AsRawFd for Waker {
     }
 }
 
-/// One end of a pair of local sockets, for an application to poll: a byte waits in it while the session can be
+/// One end of a pair of local sockets for an application to poll: it holds a byte while the session can be
 /// read, and it is full while the session cannot be written.
 ///
 /// Its descriptor can be duplicated, and its status flags are the application's: nothing here depends on them.
@@ -46,7 +46,7 @@ pub struct Signal {
     can_write: bool,
 }
 
-/// The kernel makes of it the least there is.
+/// The kernel rounds this up to its minimum.
 static LEAST_BUFFER: libc::c_int = 1;
 
 impl Signal {
@@ -76,7 +76,7 @@ impl Signal {
         Ok(made)
     }
 
-    /// Shows what an application that polls the descriptor is to see.
+    /// Shows an application that polls the descriptor the state of the session.
     pub fn show(&mut self, can_read: bool, can_write: bool) {
         if can_read != self.can_read {
             self.can_read = can_read;
@@ -126,7 +126,7 @@ fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was made just now, and nobody else has it.
+    // SAFETY: the descriptor was made just now, and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -1,4 +1,4 @@
-//! What an application holds.
+//! The application's handle of a session.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -19,13 +19,13 @@ use crate::wire::{Status, refused_welcome};
 /// Why a call failed.
 #[derive(Debug, Error)]
 pub enum SocketError {
-    /// The session.
+    /// The session failed.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// Nothing could be done in time.
     #[error("nothing could be done in time")]
     TimedOut,
-    /// Something in this host.
+    /// A system error in this host.
     #[error("{what}")]
     System {
         /// What failed.
@@ -35,7 +35,7 @@ pub enum SocketError {
     },
 }
 
-/// What a stream has carried, and how it is.
+/// What a stream has carried, and its state.
 #[derive(Clone, Debug)]
 pub struct StreamReport {
     /// This end.
@@ -48,7 +48,7 @@ pub struct StreamReport {
     pub retransmitted_segments: u64,
     /// TCP's smoothed round-trip time.
     pub srtt_ns: u64,
-    /// How it ended; empty while it works, and where it ended with the session.
+    /// How it ended; empty while it works, and if it ended with the session.
     pub ended: String,
 }
 
@@ -66,7 +66,7 @@ impl StreamReport {
     }
 }
 
-/// Where a session is.
+/// The progress of a session.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Both directions.
@@ -75,11 +75,11 @@ pub struct Report {
     pub streams: Vec<StreamReport>,
     /// Name of the scheduler.
     pub scheduler: &'static str,
-    /// The other end speaks no psock: one connection carries the bytes as they are.
+    /// The other end does not speak psock: one connection carries the bytes as they are.
     pub is_plain: bool,
 }
 
-/// A stream that there is, or was.
+/// A stream that exists, or existed.
 #[derive(Debug)]
 pub(super) struct Tracked {
     pub report: StreamReport,
@@ -99,13 +99,13 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct State {
     pub session: Session,
-    /// Connections that were greeted, or were not to be had.
+    /// Connections that were greeted, or could not be made.
     pub arriving: Vec<Arrival>,
-    /// Routes of a client of which nothing has arrived yet.
+    /// Routes of a client with no result yet.
     pub awaited: BTreeSet<usize>,
     pub streams: Vec<Tracked>,
     pub signal: Option<Signal>,
-    /// The other end speaks no psock.
+    /// The other end does not speak psock.
     pub is_plain: bool,
     /// The thread waits for events.
     pub is_asleep: bool,
@@ -114,7 +114,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Tells whoever polls; the application's calls are told by [`Shared::changed`].
+    /// Signals those who poll; the application's calls are woken by [`Shared::changed`].
     fn show(&mut self) {
         if let Some(signal) = &mut self.signal {
             signal.show(self.session.can_read(), self.session.can_write());
@@ -147,7 +147,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets everybody look who waits.
+    /// Wakes everyone who waits.
     pub fn tell(&self, state: &mut State) {
         state.show();
         self.changed.notify_all();
@@ -162,9 +162,9 @@ impl Shared {
         }
     }
 
-    /// Takes another stream if the session can have one, after `welcome` was sent on it; false where it cannot.
+    /// Takes another stream if the session can have one, after `welcome` was sent on it; false if it cannot.
     ///
-    /// A stream that makes no progress does not count: what comes is to replace it.
+    /// A stream that makes no progress does not count: the new one is to replace it.
     pub fn admit(&self, mut stream: TcpStream, welcome: &[u8]) -> io::Result<bool> {
         let mut state = self.lock();
         let session = &state.session;
@@ -216,7 +216,7 @@ impl Shared {
     }
 }
 
-/// A session, as an application uses it. Dropping it breaks off what has not come to its end.
+/// A session, as an application uses it. Dropping it aborts what is unfinished.
 #[derive(Debug)]
 pub struct ParallelSocket {
     shared: Arc<Shared>,
@@ -230,10 +230,10 @@ impl ParallelSocket {
     /// Opens a session with a listener: tries all routes at once. The first that works opens the session, the
     /// others join it. Streams that end are made again while the session lasts.
     ///
-    /// How long it takes at most, [`Opening::wait`] says. [`Opening`] does the same without a call that waits.
+    /// [`Opening::wait`] says how long it takes at most. [`Opening`] does the same without blocking.
     ///
     /// # Errors
-    /// [`OpenError`]: if no route works, that of the first one.
+    /// [`OpenError`]: if no route works, the error of the first one.
     pub fn connect(routes: &[Route], options: &Options) -> Result<Self, OpenError> {
         Opening::start(routes, options, None)?.finished()
     }
@@ -242,7 +242,7 @@ impl ParallelSocket {
         Self { shared }
     }
 
-    /// Waits until each route has a stream or has failed; false where that is not known in time. A client's
+    /// Waits until each route has a stream or has failed; false if that is not known in time. A client's
     /// session has no other routes to wait for once it has failed, and a listener's has none at all.
     #[must_use]
     pub fn joined(&self, within: Option<Duration>) -> bool {
@@ -254,7 +254,7 @@ impl ParallelSocket {
 
     /// Writes some bytes, at least one unless `bytes` is empty.
     ///
-    /// `within`: how long to wait for memory; `None`: without end, zero: not at all.
+    /// `within`: how long to wait for memory; `None`: without limit, zero: not at all.
     ///
     /// # Errors
     /// [`SocketError`].
@@ -292,7 +292,7 @@ impl ParallelSocket {
         })
     }
 
-    /// Nothing more will be written; the other end reads the end behind what was.
+    /// Nothing more will be written; the other end reads the end after all data.
     pub fn finish(&self) {
         let mut state = self.shared.lock();
         state.session.finish();
@@ -312,11 +312,11 @@ impl ParallelSocket {
         })
     }
 
-    /// Ends the session in good order: waits until everything has arrived at both ends, which takes the other
+    /// Ends the session properly: waits until everything has arrived at both ends, which requires the other
     /// end's finish as well, and until the connections are closed.
     ///
     /// # Errors
-    /// [`SocketError`]; the session is broken off when the socket is dropped.
+    /// [`SocketError`]; the session is aborted when the socket is dropped.
     pub fn close(&self, within: Option<Duration>) -> Result<(), SocketError> {
         self.finish();
         self.shared.wait(due(within), |state| match state.session.failure() {
@@ -326,14 +326,14 @@ impl ParallelSocket {
         })
     }
 
-    /// Waits until the connections are closed, after the session has come to its end or was broken off; false
-    /// where they are not in time.
+    /// Waits until the connections are closed, after the session has ended or was aborted; false
+    /// if they are not in time.
     #[must_use]
     pub fn ended(&self, within: Option<Duration>) -> bool {
         self.shared.wait(due(within), |state| state.is_over.then_some(Ok(()))).is_ok()
     }
 
-    /// Breaks the session off; the other end is told so.
+    /// Aborts the session; the other end is told.
     pub fn abort(&self) {
         let mut state = self.shared.lock();
         state.session.abort();
@@ -342,10 +342,10 @@ impl ParallelSocket {
     }
 
     /// A descriptor to poll: readable while [`ParallelSocket::read`] would not wait, writable while
-    /// [`ParallelSocket::write`] would not. It is for nothing else, and belongs to the socket.
+    /// [`ParallelSocket::write`] would not. It has no other use, and belongs to the socket.
     ///
     /// # Errors
-    /// None can be made.
+    /// No descriptor can be made.
     pub fn poll_fd(&self) -> Result<RawFd, SocketError> {
         let mut state = self.shared.lock();
         let what = "no descriptor can be made";
@@ -356,7 +356,7 @@ impl ParallelSocket {
         Ok(state.signal.as_ref().map_or(-1, AsRawFd::as_raw_fd))
     }
 
-    /// Where it is.
+    /// The session's progress.
     #[must_use]
     pub fn report(&self) -> Report {
         let state = self.shared.lock();
@@ -368,7 +368,7 @@ impl ParallelSocket {
         }
     }
 
-    /// The connection of a stream, by its place in the [`Report`], for socket options; `None` where it has ended.
+    /// The connection of a stream, by its place in the [`Report`], for socket options; `None` if it has ended.
     #[must_use]
     pub fn connection(&self, stream: usize) -> Option<Arc<TcpStream>> {
         self.shared.lock().streams.get(stream)?.connection.upgrade()

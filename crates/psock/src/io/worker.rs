@@ -20,19 +20,19 @@ use crate::session::SessionError;
 use crate::wire::GreetingError;
 
 const READ_BYTES: usize = 256 * 1024;
-/// How often the kernel is asked about connections while there is nothing to decide.
+/// How often the kernel is queried about connections while there is nothing to decide.
 const LOOK_NS: u64 = 2_000_000;
 const MS: u64 = 1_000_000;
-/// After the end, until connections are closed whatever the other end does.
+/// Time after the end until connections are closed, whatever the other end does.
 const LINGER_NS: u64 = 2000 * MS;
 /// The same after a failure.
 const FAREWELL_NS: u64 = 300 * MS;
-/// How a stream ended beside which another was made.
+/// How a stream ended that another one over the same path replaced.
 const REPLACED: &str = "it made no progress, and another over the same path did";
-/// Streams that are kept in the report.
+/// Most streams that are kept in the report.
 const MOST_REPORTS: usize = 1024;
 
-/// A connection that was greeted, or not.
+/// A connection that was greeted, or that failed.
 #[derive(Debug)]
 pub struct Arrival {
     /// The client's route.
@@ -48,7 +48,7 @@ struct Connection {
     /// Place of its report.
     report: usize,
     has_ended_output: bool,
-    /// What TCP was told not to exceed.
+    /// The rate that TCP was told not to exceed.
     pacing_bytes_per_s: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ struct Worker {
     /// When connections are closed whatever the other end does.
     closes_ns: Option<u64>,
     looked_ns: u64,
-    /// When a look is made up for that was put off.
+    /// When to make up for a postponed look.
     next_look_ns: u64,
 }
 
@@ -186,7 +186,7 @@ impl Worker {
         match (&*connection.stream).read(&mut self.buffer) {
             Ok(0) => self.close(state, id, "the other end closed it", now),
             Ok(read) => {
-                // Its error stays in the session; after the end there is nothing left to be told.
+                // Its error stays in the session; after the end there is nothing left to report.
                 let _ = state.session.input(id, &self.buffer[..read], now);
             }
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
@@ -194,7 +194,7 @@ impl Worker {
         }
     }
 
-    /// Makes streams that have ended again, and others beside those that make no progress.
+    /// Makes ended streams again, and others alongside those that make no progress.
     fn dial(&mut self, state: &State, now: u64) {
         let Some(dialer) = &mut self.dialer else { return };
         for connection in &self.connections {
@@ -208,7 +208,7 @@ impl Worker {
         dialer.dial(&self.shared, now);
     }
 
-    /// Closes a connection whose path carries nothing: what TCP holds is not sent when it comes back.
+    /// Closes a connection whose path carries nothing: what TCP holds is not sent when the path comes back.
     fn reset(&mut self, state: &mut State, id: StreamId, why: &str, now: u64) {
         if let Some(connection) = self.connections.iter().find(|each| each.id == id) {
             let _ = SockRef::from(&*connection.stream).set_linger(Some(Duration::ZERO));
@@ -219,7 +219,7 @@ impl Worker {
     fn close(&mut self, state: &mut State, id: StreamId, why: &str, now: u64) {
         let Some(at) = self.connections.iter().position(|each| each.id == id) else { return };
         let connection = self.connections.remove(at);
-        // Whoever has everything closes its streams.
+        // An end that has everything closes its streams.
         let why = if state.session.is_finished() { "" } else { why };
         self.report(state, &connection, why);
         if let (Some(dialer), Some(route)) = (&mut self.dialer, connection.route) {
@@ -256,7 +256,7 @@ impl Worker {
         self.connections.iter().any(|each| !state.session.is_stalled(each.id))
     }
 
-    /// Takes a connection that was greeted, in place of the one that its route had; `None`: it is of no use.
+    /// Takes a connection that was greeted, in place of the one that its route had; `None`: it is not needed.
     fn accept(&mut self, state: &mut State, route: Option<usize>, stream: TcpStream, now: u64) -> Option<()> {
         let (local, remote) = (stream.local_addr().ok()?, stream.peer_addr().ok()?);
         stream.set_nonblocking(true).ok()?;
@@ -314,7 +314,7 @@ impl Worker {
         }
     }
 
-    /// Asks the kernel about every connection, and tells it how fast that may be.
+    /// Queries the kernel about every connection, and tells it how fast each may be.
     fn look(&mut self, state: &mut State, now: u64) {
         let next = self.looked_ns.saturating_add(LOOK_NS);
         let is_due = now >= next || state.session.wants_to_send();
@@ -353,14 +353,14 @@ impl Worker {
             }
         }
         for (id, why) in broken {
-            // What the other end said before it went away may still be there to be read.
+            // What the other end sent before it closed may still be there to be read.
             self.read_rest(state, id, now);
             self.close(state, id, &why, now);
         }
         let patience_ns = match state.session.failure() {
             None if state.session.is_finished() => LINGER_NS,
             None => return,
-            // Nobody is left to be told, or to be waited for.
+            // There is nobody left to tell, or to wait for.
             Some(SessionError::Lost(_) | SessionError::Forgotten) => 0,
             Some(_) => FAREWELL_NS,
         };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Choice, Path, PathStats, Scheduler, StreamId, Work};
 use crate::wire::MOST_STREAMS;
 
-/// What a path carries per round trip before anything is known of its window (RFC 6928).
+/// What a path carries per round trip before anything is known about its window (RFC 6928).
 const FIRST_WINDOW_BYTES: u64 = 14_600;
 
 /// Gives each stream the block whose turn comes when the stream can have delivered it.
@@ -14,21 +14,21 @@ const FIRST_WINDOW_BYTES: u64 = 14_600;
 /// round-trip time, and not before `rtt / 2`. On a path that was idle, add a round trip. Until then the paths
 /// with a smaller `t` deliver `skip = Σ rate·(t - t_j)` bytes. So path *i* takes the block that begins `skip`
 /// bytes ahead, and leaves those before it to the others: what arrives by a slow path waits for nothing, and
-/// the receiver needs little memory. Where fewer than `skip` bytes are left, the faster paths will be done
+/// the receiver needs little memory. If fewer than `skip` bytes are left, the faster paths will finish
 /// sooner without its help, and it is left out. With a small `TCP_NOTSENT_LOWAT` little is committed early, and
 /// the estimate is fresh for every block.
 ///
-/// In slow start the window grows while a block waits for it, which counts, and a path other than the fastest is
-/// given no more than what leaves within a round trip.
+/// In slow start the window grows while a block waits for it, which is taken into account, and a path other
+/// than the fastest is given no more than what leaves within a round trip.
 ///
-/// A loss holds up what its stream delivers for a round trip. Blocks that much else waits for then go by another
-/// stream as well ([`Scheduler::repeats`]).
+/// A loss holds up what its stream delivers for a round trip. Blocks that many others then wait for are sent by
+/// another stream as well ([`Scheduler::repeats`]).
 #[derive(Clone, Debug, Default)]
 pub struct EarliestArrival {
     seen: BTreeMap<StreamId, Seen>,
 }
 
-/// What is remembered of a path.
+/// What is remembered about a path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     /// When it was first seen, or last had nothing to do.
@@ -52,7 +52,7 @@ impl Seen {
 
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
-    /// Its last bit arrives after that time.
+    /// Its last bit arrives after this time.
     after_ns: u64,
     rate_bytes_per_s: u64,
     /// In slow start: not even the next round trip will see it leave.
@@ -109,7 +109,7 @@ impl Scheduler for EarliestArrival {
     fn choose(&mut self, work: &Work, paths: &[Path]) -> Option<Choice> {
         for Path { id, stats, .. } in paths {
             let seen = self.seen.entry(*id).or_insert(Seen { idle_at_ns: work.now_ns, full_bytes_per_s: 0 });
-            // Frames without data count for nothing.
+            // Frames without data do not count.
             if stats.unacked_bytes <= stats.mss_bytes {
                 seen.idle_at_ns = work.now_ns;
             }
@@ -130,7 +130,7 @@ impl Scheduler for EarliestArrival {
                 continue;
             }
             if work.is_again {
-                // What is missed already goes by the first that can take it.
+                // A missing block already goes by the first stream that can take it.
                 best = Some((estimate, Choice::next(path.id)));
                 continue;
             }

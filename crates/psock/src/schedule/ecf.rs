@@ -2,7 +2,7 @@
 
 use super::{Choice, Path, Scheduler, Work, fastest};
 
-/// Waits for the fastest path where that ends the data earlier than a slower one that is ready.
+/// Waits for the fastest path if that delivers the data earlier than a slower one that is ready.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ecf {
     is_waiting: bool,

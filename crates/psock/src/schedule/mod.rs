@@ -18,11 +18,11 @@ pub use poll_all::PollAll;
 pub use redundant::Redundant;
 pub use round_robin::RoundRobin;
 
-/// A stream of a session; no number is given twice.
+/// The number of a stream in its session; numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
-/// What is known of a stream's TCP connection; 0 where nothing is.
+/// What is known about a stream's TCP connection; 0 if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathStats {
     /// Smoothed round-trip time.
@@ -38,15 +38,15 @@ pub struct PathStats {
     pub ssthresh_bytes: u64,
     /// Largest segment.
     pub mss_bytes: u64,
-    /// Bytes that were written and not acknowledged by the other end's TCP.
+    /// Bytes that were written and that the other end's TCP has not acknowledged.
     pub unacked_bytes: u64,
-    /// Those of them that have arrived behind others that are missing.
+    /// Those of them that have arrived after missing ones.
     pub sacked_bytes: u64,
     /// Those of them that were never sent.
     pub unsent_bytes: u64,
     /// Rate at which the other end acknowledges.
     pub rate_bytes_per_s: u64,
-    /// The rate is no more because the application offered no more.
+    /// The rate is limited because the application offered no more.
     pub is_rate_limited: bool,
     /// Bytes that were acknowledged since the start; when this grows, the path works.
     pub acked_bytes: u64,
@@ -57,11 +57,11 @@ pub struct PathStats {
 /// A stream, as a scheduler sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
-    /// Which.
+    /// Its number.
     pub id: StreamId,
     /// It can take a block now.
     pub is_ready: bool,
-    /// What is known of it, with what it was given and its connection has not taken.
+    /// What is known about it, including what it was given and its connection has not taken.
     pub stats: PathStats,
 }
 
@@ -82,12 +82,12 @@ pub struct Work {
     pub is_again: bool,
 }
 
-/// A decision.
+/// A scheduler's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The stream; it is ready.
     pub stream: StreamId,
-    /// The block begins behind so many of the sendable bytes, which are left for other streams.
+    /// The block begins after this many of the sendable bytes, which are left for other streams.
     pub skip_bytes: u64,
 }
 
@@ -99,7 +99,7 @@ impl Choice {
     }
 }
 
-/// Decides.
+/// Decides which stream carries which block.
 pub trait Scheduler: Send + std::fmt::Debug {
     /// Its name, as users write it.
     fn name(&self) -> &'static str;
@@ -109,13 +109,13 @@ pub trait Scheduler: Send + std::fmt::Debug {
     /// `paths` are the streams that work, in the order in which they were attached; at least one is ready.
     fn choose(&mut self, work: &Work, paths: &[Path]) -> Option<Choice>;
 
-    /// Every stream is to carry every block that has not arrived: whoever can take one takes the first that it
-    /// lacks, and the scheduler is asked only about those that no stream has.
+    /// Every stream is to carry every block that has not arrived: a stream that can take one takes the first
+    /// that it lacks, and the scheduler is called only for those that no stream has.
     fn copies(&self) -> bool {
         false
     }
 
-    /// A block that others wait for, behind a loss on its stream, goes by another stream as well.
+    /// A block that others wait for, after a loss on its stream, goes by another stream as well.
     fn repeats(&self) -> bool {
         false
     }
@@ -124,7 +124,7 @@ pub trait Scheduler: Send + std::fmt::Debug {
 /// Names of the schedulers that come with this crate.
 pub const SCHEDULERS: [&str; 6] = ["earliest", "poll-all", "round-robin", "ecf", "blest", "redundant"];
 
-/// The scheduler of this name.
+/// The scheduler with this name.
 #[must_use]
 pub fn scheduler(name: &str) -> Option<Box<dyn Scheduler>> {
     Some(match name {

@@ -1,15 +1,15 @@
 //! Memory and times of a session.
 
-/// How long what may last.
+/// Time limits of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// A stream that has made no progress for this time, and for four round trips, gets no blocks; those that it
-    /// carries go by other streams as well.
+    /// carries are sent by other streams as well.
     pub suspect_ns: u64,
     /// A stream that has made no progress for this time is given up.
     pub dead_ns: u64,
-    /// A stream by which nothing came for this time is asked whether it works; a session with less than four times as
-    /// much before it fails asks earlier.
+    /// A stream by which nothing came for this time is probed; a session with less than four times as
+    /// much before it fails probes earlier.
     pub ping_ns: u64,
     /// The session fails when no stream has worked for this time.
     pub lost_ns: u64,

@@ -7,7 +7,7 @@ use crate::wire::{Frame, MOST_STREAMS};
 impl Session {
     /// A connection has been greeted.
     ///
-    /// `None`: there are [`MOST_STREAMS`] already.
+    /// `None`: there are already [`MOST_STREAMS`].
     pub fn attach(&mut self, now_ns: u64) -> Option<StreamId> {
         if self.streams.len() >= MOST_STREAMS {
             return None;
@@ -20,14 +20,14 @@ impl Session {
         }
         self.streams.insert(id, stream);
         self.alone_since_ns = None;
-        // It may carry what others hold up.
+        // It may carry what the others hold up.
         for stream in self.streams.values().filter(|stream| stream.is_suspect()) {
             stream.carried.iter().for_each(|offset| self.outgoing.doubt(*offset));
         }
         Some(id)
     }
 
-    /// A connection has ended, in whatever way: what it carried and is not known to have arrived goes by others.
+    /// A connection has ended, for whatever reason: what it carried and is not known to have arrived goes by others.
     pub fn detach(&mut self, id: StreamId) {
         if let Some(coupling) = &mut self.coupling {
             coupling.remove(id);
@@ -50,7 +50,7 @@ impl Session {
         self.streams.keys().copied()
     }
 
-    /// What is known of a stream's connection.
+    /// What is known about a stream's connection.
     pub fn set_stats(&mut self, id: StreamId, mut stats: PathStats, now_ns: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         if let Some(coupling) = &mut self.coupling {
@@ -65,7 +65,7 @@ impl Session {
         self.coupling.as_ref()?.rate_bytes_per_s(id)
     }
 
-    /// The connection can take more; it is asked anew for each block.
+    /// The connection can take more; to be set again for each block.
     pub fn set_writable(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.set_writable(true);
@@ -84,13 +84,13 @@ impl Session {
         self.streams.get(&id).is_some_and(Stream::is_suspect)
     }
 
-    /// A stream makes no progress for so long that another one over the same path is to be tried.
+    /// A stream has made no progress for so long that another one over the same path should be tried.
     #[must_use]
     pub fn is_stalled(&self, id: StreamId) -> bool {
         self.streams.get(&id).is_some_and(Stream::is_stalled)
     }
 
-    /// How long an answer may take by a stream, as its TCP has it (RFC 6298, without its least); 0: not known.
+    /// How long an answer by a stream may take, according to its TCP (RFC 6298, without its minimum); 0: not known.
     #[must_use]
     pub fn answer_ns(&self, id: StreamId) -> u64 {
         self.streams
@@ -98,7 +98,7 @@ impl Session {
             .map_or(0, |stream| stream.stats.srtt_ns.saturating_add(stream.stats.rttvar_ns.saturating_mul(4)))
     }
 
-    /// What the connection of a stream is to take next; empty where nothing is.
+    /// What the connection of a stream is to take next; empty if there is nothing.
     #[must_use]
     pub fn pending(&self, id: StreamId) -> &[u8] {
         self.streams.get(&id).map_or(&[], Stream::pending)

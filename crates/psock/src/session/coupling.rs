@@ -15,8 +15,8 @@ use crate::schedule::{PathStats, StreamId};
 const NS_PER_S: f64 = 1e9;
 /// TCP's window does not grow while it is not used, so LIA's may be larger by this; then TCP's is used, and grows.
 const HEADROOM: f64 = 1.25;
-/// A paced stream loses less at a full queue than one that sends in bursts, and so would take more than it: its window
-/// grows by as much less (found by simulation, `tests/fairness.rs`).
+/// A paced stream loses less at a full queue than one that sends in bursts, so it would take more: its window
+/// grows by that much less (found by simulation, `tests/fairness.rs`).
 const PACED: f64 = 0.8;
 /// No window is smaller than this many segments (RFC 5681, section 3.1).
 const LEAST_SEGMENTS: f64 = 2.0;
@@ -35,11 +35,11 @@ struct Window {
     mss_bytes: f64,
     srtt_ns: f64,
     in_flight_bytes: f64,
-    /// Nothing was lost yet, nor has TCP ended its slow start by itself: there is nothing to bound.
+    /// Nothing has been lost yet, and TCP has not ended its slow start by itself: there is nothing to bound.
     is_first: bool,
     acked_bytes: u64,
     retransmitted_segments: u64,
-    /// What was under way when the window was last halved has been acknowledged when this has (RFC 6582).
+    /// Once this is acknowledged, so is everything that was in flight when the window was last halved (RFC 6582).
     recover_bytes: u64,
 }
 
@@ -59,19 +59,19 @@ impl Window {
         }
     }
 
-    /// The smaller one of both windows, which decides.
+    /// The smaller of both windows, which decides.
     fn used_bytes(&self) -> f64 {
         self.bytes.min(self.cwnd_bytes)
     }
 
-    /// What it carries per nanosecond; 0 where it carries nothing.
+    /// What it carries per nanosecond; 0 if it carries nothing.
     fn rate(&self) -> f64 {
         if self.in_flight_bytes > 0.0 && self.srtt_ns > 0.0 { self.used_bytes() / self.srtt_ns } else { 0.0 }
     }
 }
 
 impl Coupling {
-    /// Takes what is known of a stream now; the window that it has, in bytes.
+    /// Takes what is now known about a stream; returns its window in bytes.
     pub fn update(&mut self, id: StreamId, stats: &PathStats) -> u64 {
         if stats.srtt_ns == 0 || stats.mss_bytes == 0 {
             return stats.cwnd_bytes;
@@ -90,7 +90,7 @@ impl Coupling {
         window.srtt_ns = stats.srtt_ns as f64;
         window.in_flight_bytes = in_flight_bytes as f64;
         if has_lost {
-            // Once for what was under way together. TCP may have made its window smaller already: what it was counts.
+            // Once for all that was in flight together. TCP may have shrunk its window already: the former one counts.
             if stats.acked_bytes >= window.recover_bytes {
                 window.bytes = before_bytes / 2.0;
                 window.is_first = false;
@@ -101,7 +101,7 @@ impl Coupling {
             window.is_first = is_slow_start;
         } else if !(is_slow_start && window.cwnd_bytes < window.bytes) {
             if window.in_flight_bytes >= window.used_bytes() / 2.0 {
-                // Only where the window is used.
+                // Only if the window is used.
                 let alone = 1.0 / window.bytes;
                 let coupled = growth.map_or(alone, |coupled| coupled.min(alone));
                 window.bytes += PACED * coupled * acked_bytes * window.mss_bytes;
@@ -128,7 +128,7 @@ impl Coupling {
     }
 
     /// By what a window grows for each byte acknowledged, in units of its segment: `α / w_tot` of RFC 6356, section
-    /// 3, which is `max(w/rtt²) / (Σ w/rtt)²`. `None` where no stream carries anything.
+    /// 3, which is `max(w/rtt²) / (Σ w/rtt)²`. `None` if no stream carries anything.
     fn growth(&self) -> Option<f64> {
         let carrying = || self.windows.values().filter(|window| window.rate() > 0.0);
         let sum: f64 = carrying().map(Window::rate).sum();

@@ -1,10 +1,10 @@
-//! What a session does by itself: streams judged, data acknowledged, blocks given to streams.
+//! What a session does by itself: it judges streams, acknowledges data and gives blocks to streams.
 
 use super::Session;
 use super::stream::Stream;
 use crate::schedule::Work;
 
-/// A block is late when this part of the receiver's room is taken by what arrived behind it.
+/// A block is late when this part of the receiver's room is taken by what arrived after it.
 const PATIENCE: u64 = 8;
 
 impl Session {
@@ -76,7 +76,7 @@ impl Session {
         if block_bytes == 0 || again.is_none() && is_silly {
             return false;
         }
-        // Where every stream is suspect, any of them may be the first to work again.
+        // If every stream is suspect, any of them may be the first to work again.
         let has_trusted = self.streams.values().any(|stream| !stream.is_suspect());
         let offset = again.map(|(offset, _)| offset);
         self.paths.clear();
@@ -90,7 +90,7 @@ impl Session {
         if let Some(offset) = offset {
             let carries = |stream: &Stream| !stream.is_suspect() && stream.carried.contains(&offset);
             let is_under_way = self.streams.values().any(carries);
-            // Either a stream that works carries it, or all that could carry it do so already.
+            // Either a working stream carries it, or all that could carry it do so already.
             if is_under_way || self.paths.is_empty() && self.outgoing.is_carried(offset) {
                 self.outgoing.leave(offset);
                 return true;
@@ -127,7 +127,7 @@ impl Session {
         true
     }
 
-    /// The first block that waits for a loss on its stream to be mended, while much has arrived behind it.
+    /// The first block that waits for the repair of a loss on its stream, while much has arrived after it.
     pub(super) fn late(&self) -> Option<(u64, u32)> {
         if !self.scheduler.repeats() {
             return None;
@@ -143,7 +143,7 @@ impl Session {
         stream.carried.iter().take_while(is_due).find_map(|offset| self.outgoing.carried_once(*offset))
     }
 
-    /// Gives a block that is late to another stream as well.
+    /// Gives a late block to another stream as well.
     fn repeat(&mut self, now_ns: u64) -> bool {
         let Some((offset, len)) = self.late() else { return false };
         self.paths.clear();
@@ -172,7 +172,7 @@ impl Session {
         true
     }
 
-    /// Gives a block that another stream carries to one that could, too.
+    /// Gives a block that another stream carries to one that could carry it too.
     fn copy(&mut self) -> bool {
         let has_trusted = self.streams.values().any(|stream| !stream.is_suspect());
         let may = |stream: &Stream| stream.is_ready() && !(has_trusted && stream.is_suspect());

@@ -103,7 +103,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Gives the next bytes to the application; 0 where none are there.
+    /// Gives the next bytes to the application; 0 if there are none.
     pub fn read(&mut self, into: &mut [u8]) -> usize {
         let len = into.len().min(self.readable());
         let at = (self.read % self.ring.len() as u64) as usize;
@@ -119,17 +119,17 @@ impl Incoming {
         (self.next - self.read) as usize
     }
 
-    /// Bytes that there is memory for behind those that can be read.
+    /// Bytes that there is memory for after those that can be read.
     pub const fn room(&self) -> usize {
         self.ring.len() - self.readable()
     }
 
-    /// All data have arrived.
+    /// All data has arrived.
     pub fn is_complete(&self) -> bool {
         self.total == Some(self.next)
     }
 
-    /// All data have been read.
+    /// All data has been read.
     pub fn is_read(&self) -> bool {
         self.total == Some(self.read)
     }
@@ -144,7 +144,7 @@ impl Incoming {
         (self.acknowledged, self.limit) != self.state()
     }
 
-    /// The change is large enough to be told at once.
+    /// The change is large enough to report at once.
     pub fn is_due(&self, block_bytes: u64) -> bool {
         let (next, limit) = self.state();
         let eighth = self.ring.len() as u64 / 8;

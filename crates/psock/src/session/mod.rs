@@ -1,12 +1,12 @@
 //! A session: two streams of bytes, one each way, over any number of connections that come and go.
 //!
-//! No I/O and no clock. Whoever has connections gives the session what they deliver ([`Session::input`]) and what
-//! is known of them ([`Session::set_stats`]), calls [`Session::drive`], and writes what is
+//! No I/O and no clock. The owner of the connections gives the session what they deliver ([`Session::input`])
+//! and what is known about them ([`Session::set_stats`]), calls [`Session::drive`], and writes what is
 //! [`pending`](Session::pending). Times are of any clock that never goes back.
 //!
 //! The bytes of each direction come out at the other end once, in order and complete, or both ends get an error.
-//! Memory is bounded by [`Config`]: `receive_bytes` for what waits for bytes before it or for the application,
-//! `send_bytes` for what was not acknowledged, and one block per stream.
+//! Memory is bounded by [`Config`]: `receive_bytes` for bytes that wait for earlier ones or for the application,
+//! `send_bytes` for unacknowledged bytes, and one block per stream.
 
 mod config;
 mod connections;
@@ -40,7 +40,7 @@ pub struct Session {
     next_id: u32,
     outgoing: Outgoing,
     incoming: Incoming,
-    /// What the other end is told has arrived.
+    /// What the other end has been told has arrived.
     ack: (u64, u64),
     ack_due_ns: Option<u64>,
     /// No stream has worked since then.
@@ -52,7 +52,7 @@ pub struct Session {
     resent: (u64, u64),
     /// `None`: each stream has the rate that its TCP gives it.
     coupling: Option<Coupling>,
-    /// Kept for its memory.
+    /// Kept to reuse its memory.
     paths: Vec<Path>,
 }
 
@@ -61,7 +61,7 @@ impl Session {
     #[must_use]
     pub fn new(config: Config, scheduler: Box<dyn Scheduler>) -> Self {
         let mut config = Config { block_bytes: config.block_bytes.clamp(1, MOST_BLOCK_BYTES), ..config };
-        // So that it is known in time that nobody answers.
+        // So that it is noticed in time if there is no answer.
         config.timing.ping_ns = config.timing.ping_ns.min(config.timing.lost_ns / 4).max(1);
         let mut incoming = Incoming::new(config.receive_bytes.max(1));
         Self {
@@ -125,13 +125,13 @@ impl Session {
         self.outgoing.room() > 0 || self.failure.is_some() || self.outgoing.is_finished()
     }
 
-    /// All data of both directions have arrived.
+    /// All data of both directions has arrived.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.outgoing.is_done() && self.incoming.is_complete()
     }
 
-    /// All data that were written here have arrived, and the end with them.
+    /// All data written here has arrived, and the end with it.
     #[must_use]
     pub const fn is_delivered(&self) -> bool {
         self.outgoing.is_done()
@@ -143,14 +143,14 @@ impl Session {
         self.failure
     }
 
-    /// Breaks the session off; the other end is told so, if it can be reached.
+    /// Aborts the session; the other end is told, if it can be reached.
     pub fn abort(&mut self) {
         if !self.is_finished() {
             self.fail(SessionError::Closed);
         }
     }
 
-    /// The other end has no such session any more.
+    /// The other end no longer has such a session.
     pub fn forget(&mut self) {
         if !self.is_finished() {
             self.fail(SessionError::Forgotten);
@@ -224,7 +224,7 @@ impl Session {
         Ok(())
     }
 
-    /// Does everything that is due; to be called after anything else was, and at [`Session::deadline_ns`].
+    /// Does everything that is due; to be called after any other call, and at [`Session::deadline_ns`].
     pub fn drive(&mut self, now_ns: u64) {
         if self.failure.is_some() {
             return;
@@ -243,7 +243,7 @@ impl Session {
         self.control();
     }
 
-    /// When [`Session::drive`] is to be called at the latest; `u64::MAX`: no time in particular.
+    /// When [`Session::drive`] is to be called at the latest; `u64::MAX`: at no particular time.
     #[must_use]
     pub fn deadline_ns(&self) -> u64 {
         if self.failure.is_some() {
@@ -256,7 +256,7 @@ impl Session {
         streams.chain(self.ack_due_ns).chain(lost).min().unwrap_or(u64::MAX)
     }
 
-    /// Where it is.
+    /// The session's progress.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let (reorder_bytes, reorder_peak_bytes, duplicate_bytes) = self.incoming.memory();

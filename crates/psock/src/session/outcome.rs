@@ -1,29 +1,29 @@
-//! What comes of a session: where it is, what a read finds, why it failed.
+//! The results of a session: its progress, what a read finds, why it failed.
 
 use thiserror::Error;
 
 use crate::wire::{Reason, Violation};
 
-/// Why a session failed; it stays so.
+/// Why a session failed; this never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SessionError {
-    /// All connections are gone, or none makes progress, for too long.
+    /// All connections have been gone, or made no progress, for too long.
     #[error("no connection worked for {:.1} s", *.0 as f64 / 1e9)]
     Lost(u64),
-    /// The other end does not keep to the protocol.
+    /// The other end does not follow the protocol.
     #[error("the other end breaks the protocol: {0}")]
     Violation(#[from] Violation),
-    /// The other end broke the session off.
+    /// The other end aborted the session.
     #[error("the other end broke the session off: {}", match .0 {
         Reason::Closed => "it was closed before all data had been exchanged",
         Reason::Violation => "it says that this end breaks the protocol",
         Reason::Lost => "it had no connection for too long",
     })]
     Aborted(Reason),
-    /// This end broke it off.
+    /// This end aborted it.
     #[error("the session was closed before all data had been exchanged")]
     Closed,
-    /// The other end has no such session any more.
+    /// The other end no longer has such a session.
     #[error("the other end has ended the session")]
     Forgotten,
     /// The one connection to a peer that speaks plain TCP is gone.
@@ -35,7 +35,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// What the other end is told, if it does not know.
+    /// What the other end is told, if it does not know already.
     pub(super) const fn reason(self) -> Option<Reason> {
         match self {
             Self::Aborted(_) | Self::Forgotten | Self::Broken | Self::Finished => None,
@@ -49,7 +49,7 @@ impl SessionError {
 /// What [`Session::read`](super::Session::read) found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
     /// Nothing yet.
     Nothing,
@@ -57,7 +57,7 @@ pub enum Read {
     End,
 }
 
-/// Where a session is.
+/// The progress of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes that the application wrote.

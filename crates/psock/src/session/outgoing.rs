@@ -1,4 +1,4 @@
-//! What this end sends: bytes until they are acknowledged, and which of them are under way.
+//! What this end sends: bytes until they are acknowledged, and which of them are in flight.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -27,7 +27,7 @@ pub struct Outgoing {
     /// Written, and given to no connection.
     fresh: Ranges,
     blocks: BTreeMap<u64, Block>,
-    /// Of all blocks.
+    /// Bytes of all blocks.
     blocks_bytes: u64,
     /// Blocks to be given to a connection once more.
     lost: BTreeSet<u64>,
@@ -90,7 +90,7 @@ impl Outgoing {
         self.end_acknowledged
     }
 
-    /// The total, once every byte has been given to a connection: the end may be told.
+    /// The total, once every byte has been given to a connection: the end may be sent.
     pub fn total(&self) -> Option<u64> {
         (self.finished && self.fresh.is_empty()).then(|| self.end())
     }
@@ -119,12 +119,12 @@ impl Outgoing {
         self.blocks.len()
     }
 
-    /// Bytes that connections were given and that are not known to have arrived with all before them.
+    /// Bytes that connections were given and that are not known to have arrived with everything before them.
     pub const fn bytes_under_way(&self) -> u64 {
         self.blocks_bytes
     }
 
-    /// Where the first block begins that has not arrived.
+    /// Where the first block that has not arrived begins.
     pub fn first_under_way(&self) -> Option<u64> {
         self.blocks.first_key_value().map(|(offset, _)| *offset)
     }
@@ -134,13 +134,13 @@ impl Outgoing {
         self.blocks.get(&offset).filter(|block| block.copies == 1).map(|block| (offset, block.len))
     }
 
-    /// The first block that is to be sent again.
+    /// The first block to be sent again.
     pub fn first_lost(&self) -> Option<(u64, u32)> {
         let offset = *self.lost.first()?;
         self.blocks.get(&offset).map(|block| (offset, block.len))
     }
 
-    /// A connection takes a block that was lost; false where that has arrived meanwhile.
+    /// A connection takes a block that was lost; false if it has arrived meanwhile.
     pub fn send_again(&mut self, offset: u64) {
         self.lost.remove(&offset);
         if let Some(block) = self.blocks.get_mut(&offset) {
@@ -148,7 +148,7 @@ impl Outgoing {
         }
     }
 
-    /// Nobody else could carry a block that was to be sent again, and at least one connection still does.
+    /// No other connection could carry a block that was to be sent again, and at least one still carries it.
     pub fn leave(&mut self, offset: u64) {
         self.lost.remove(&offset);
     }
@@ -188,7 +188,7 @@ impl Outgoing {
         }
     }
 
-    /// A connection that carried the block at `offset` is gone: another one is to carry it, unless one that
+    /// A connection that carried the block at `offset` is gone: another one must carry it, unless one that
     /// works does so already.
     pub fn lose(&mut self, offset: u64) {
         if let Some(block) = self.blocks.get_mut(&offset) {
@@ -197,7 +197,7 @@ impl Outgoing {
         }
     }
 
-    /// A connection that carries the block at `offset` makes no progress: another one is to carry it, too,
+    /// A connection that carries the block at `offset` makes no progress: another one must carry it too,
     /// unless one that works does so already.
     pub fn doubt(&mut self, offset: u64) {
         if self.blocks.contains_key(&offset) {
@@ -205,7 +205,7 @@ impl Outgoing {
         }
     }
 
-    /// The first block that a connection does not carry, of those that were given to any and have not arrived.
+    /// The first block that a connection does not carry, of those given to any and not yet arrived.
     pub fn first_without(&self, carried: &BTreeSet<u64>) -> Option<(u64, u32)> {
         if carried.len() >= self.blocks.len() {
             return None;
@@ -214,12 +214,12 @@ impl Outgoing {
         self.blocks.iter().find(lacks).map(|(offset, block)| (*offset, block.len))
     }
 
-    /// Whether the block at `offset` is carried by anybody.
+    /// Whether any connection carries the block at `offset`.
     pub fn is_carried(&self, offset: u64) -> bool {
         self.blocks.get(&offset).is_some_and(|block| block.copies > 0)
     }
 
-    /// Takes an acknowledgement; the lowest offset of a block that is still needed.
+    /// Takes an acknowledgement; returns the lowest offset of a block that is still needed.
     ///
     /// An older one, which came by a slower connection, changes nothing.
     pub fn acknowledge(&mut self, next: u64, limit: u64) -> Result<u64, Violation> {

@@ -1,14 +1,14 @@
-//! A session with a peer that speaks no psock: its bytes as they are, over one TCP connection.
+//! A session with a peer that does not speak psock: its bytes as they are, over one TCP connection.
 //!
-//! [`Session::drive`] is not for it, and it has no streams.
+//! It has no streams, and [`Session::drive`] does not apply to it.
 
 use super::{Session, SessionError};
 use crate::wire::MOST_OFFSET;
 
 impl Session {
-    /// Nobody limits what may be sent but TCP.
+    /// Only TCP limits what may be sent.
     pub fn plain_begin(&mut self) {
-        // Nothing was sent, so that nothing can be wrong.
+        // Nothing was sent, so nothing can be wrong.
         let _ = self.outgoing.acknowledge(0, MOST_OFFSET);
     }
 
@@ -29,20 +29,20 @@ impl Session {
         let _ = self.incoming.end(self.incoming.arrived());
     }
 
-    /// Adds what the connection is to take next to `to`; it is given once.
+    /// Appends what the connection is to take next to `to`; each byte is given once.
     pub fn plain_output(&mut self, to: &mut Vec<u8>) {
         if let Some((offset, len)) = self.outgoing.take(0, self.config.block_bytes) {
             self.outgoing.copy(offset, len, to);
         }
     }
 
-    /// Everything was given to the connection, which is to say so to the other end.
+    /// Everything was given to the connection, which is to pass the end on to the other side.
     #[must_use]
     pub fn plain_is_at_end(&self) -> bool {
         self.outgoing.total().is_some()
     }
 
-    /// The other end's TCP has acknowledged so many bytes; the end, once it was told, counts as one more.
+    /// The other end's TCP has acknowledged this many bytes; the end, once it was sent, counts as one more.
     pub fn plain_acknowledge(&mut self, bytes: u64, is_end_told: bool) {
         if is_end_told {
             self.outgoing.end_told();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    /// Adds `start..end`; how many of these numbers are new.
+    /// Adds `start..end`; returns how many of these numbers are new.
     pub fn insert(&mut self, start: u64, end: u64) -> u64 {
         if start >= end {
             return 0;
@@ -30,7 +30,7 @@ impl Ranges {
         end - start - known
     }
 
-    /// Takes `start..end` out.
+    /// Removes `start..end`.
     pub fn remove(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -66,12 +66,12 @@ impl Ranges {
         self.0.iter().map(|(start, end)| (*start, *end))
     }
 
-    /// How many.
+    /// How many numbers.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// None at all.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

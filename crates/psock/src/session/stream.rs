@@ -6,7 +6,7 @@ use super::Timing;
 use crate::schedule::{Path, PathStats, StreamId};
 use crate::wire::{Frame, HEADER_BYTES, Violation};
 
-/// Frames without data are not added to more than this, so that a stream which takes nothing needs no memory.
+/// Frames without data are not added beyond this, so that a stream which takes nothing needs no memory.
 const CONTROL_ROOM: usize = 4 * HEADER_BYTES;
 
 /// What a stream has carried.
@@ -43,11 +43,11 @@ pub struct Stream {
     pub carried: BTreeSet<u64>,
     pub stats: PathStats,
     pub totals: StreamTotals,
-    /// Bytes last came by it.
+    /// When bytes last came by it.
     heard_ns: u64,
-    /// The other end was last heard of by it, or its TCP.
+    /// When the other end, or its TCP, was last heard from by it.
     worked_ns: u64,
-    /// It last worked, or had nothing to do.
+    /// When it last worked, or had nothing to do.
     progress_ns: u64,
     is_suspect: bool,
     is_stalled: bool,
@@ -121,7 +121,7 @@ impl Stream {
         self.is_stalled
     }
 
-    /// When the other end was last heard of by it, or its TCP.
+    /// When the other end, or its TCP, was last heard from by it.
     pub const fn worked_ns(&self) -> u64 {
         self.worked_ns
     }
@@ -140,7 +140,7 @@ impl Stream {
         self.is_stalled = false;
     }
 
-    /// As a scheduler is to see it.
+    /// A scheduler's view of it.
     pub fn path(&self, id: StreamId) -> Path {
         let pending = self.pending().len() as u64;
         let stats = PathStats {
@@ -185,7 +185,7 @@ impl Stream {
     }
 
     pub const fn pinged(&mut self, number: u64) {
-        // Only the last one is answered: nobody has more than one under way.
+        // Only the last one is answered: no peer has more than one in flight.
         self.pong = Some(number);
     }
 
@@ -202,7 +202,7 @@ impl Stream {
         self.stats.unacked_bytes + self.pending().len() as u64
     }
 
-    /// Judges by what has come since; true where it makes no progress since now.
+    /// Judges by what has come since; true if it has just stopped making progress.
     pub fn judge(&mut self, now_ns: u64, timing: &Timing) -> bool {
         if !self.is_waiting() {
             self.trust(now_ns);
@@ -222,12 +222,12 @@ impl Stream {
         now_ns.saturating_sub(self.progress_ns) >= timing.dead_ns
     }
 
-    /// A path that is busy is given four round trips.
+    /// A busy path is given four round trips.
     fn patience_ns(&self, timing: &Timing) -> u64 {
         timing.suspect_ns.max(4 * self.stats.srtt_ns.saturating_add(self.stats.rttvar_ns))
     }
 
-    /// When it is to be judged again.
+    /// When to judge it again.
     pub fn deadline_ns(&self, timing: &Timing) -> u64 {
         let mut next = u64::MAX;
         if self.is_waiting() {

@@ -80,7 +80,7 @@ impl Reason {
     }
 }
 
-/// What a peer that keeps to the protocol does not send.
+/// What a peer that follows the protocol does not send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Violation {
     /// A kind that does not exist.
@@ -92,7 +92,7 @@ pub enum Violation {
     /// An empty block, or one that is too long.
     #[error("block of {0} bytes; 1 to {MOST_BLOCK_BYTES} are allowed")]
     Length(u32),
-    /// Beyond any.
+    /// Beyond the largest offset.
     #[error("the offset {0} is beyond any")]
     Offset(u64),
     /// An unknown reason.
@@ -114,7 +114,7 @@ pub enum Violation {
         /// End of the data.
         total: u64,
     },
-    /// Another end than before, or one before bytes that have come.
+    /// Another end than before, or one before bytes that have already come.
     #[error("the data end at byte {total}, which contradicts what came before")]
     End {
         /// As it says now.
@@ -128,7 +128,7 @@ pub enum Violation {
         /// As it is.
         sent: u64,
     },
-    /// More gaps than blocks may be under way.
+    /// More gaps than blocks can be in flight.
     #[error("the blocks leave more than {} gaps", super::MOST_BLOCKS)]
     Gaps,
     /// A pong that no ping asked for.
@@ -159,7 +159,7 @@ impl Frame {
     /// The frame that begins with these bytes.
     ///
     /// # Errors
-    /// [`Violation`] where no frame begins so.
+    /// [`Violation`] if no frame can begin with these bytes.
     pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Violation> {
         let [kind, a, b, c, l0, l1, l2, l3, rest @ ..] = *bytes;
         let number =

@@ -1,4 +1,4 @@
-//! How a stream begins: four messages of fixed length, by which both ends prove to know the key.
+//! How a stream begins: four messages of fixed length, with which both ends prove that they know the key.
 //!
 //! ```text
 //! client   Hello (48)              Proof (32)
@@ -24,7 +24,7 @@ pub enum Status {
     Ok,
     /// It speaks another version, which the answer names.
     Version,
-    /// It knows no such session, or no longer.
+    /// It does not know the session, or no longer does.
     Unknown,
     /// It has too many sessions, or the session too many streams.
     Full,
@@ -40,10 +40,10 @@ impl Status {
     }
 }
 
-/// Why a stream was not made.
+/// Why a stream could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum GreetingError {
-    /// Somebody else's protocol.
+    /// Another protocol.
     #[error("the other end speaks another protocol, no psock")]
     NotPsock,
     /// Another version of this one.
@@ -58,7 +58,7 @@ pub enum GreetingError {
     /// The server takes no more.
     #[error("the server takes no more sessions or streams")]
     Full,
-    /// Right first bytes, and then what cannot be.
+    /// Valid first bytes, but an invalid rest.
     #[error("the other end sent a greeting that makes no sense")]
     Malformed,
 }
@@ -68,7 +68,7 @@ pub enum GreetingError {
 pub struct Hello {
     /// It opens a session; otherwise it joins one.
     pub opens: bool,
-    /// Which.
+    /// Which session.
     pub id: Id,
     /// Its random bytes.
     pub nonce: Nonce,
@@ -103,7 +103,7 @@ impl Hello {
     }
 }
 
-/// Whether these bytes, which may be few, are the first of a client: anybody else can be sent away at once.
+/// Whether these bytes, which may be few, can be the first of a client: any other peer can be rejected at once.
 #[must_use]
 pub fn begins_like_hello(bytes: &[u8]) -> bool {
     let known = bytes.len().min(MAGIC.len());
@@ -133,7 +133,7 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// Opens the session `id`, which nobody else has.
+    /// Opens the session `id`, which must be new.
     #[must_use]
     pub fn open(token: &[u8], id: Id, nonce: Nonce) -> Self {
         Self::new(Secret::of_token(token, &id), Hello { opens: true, id, nonce })
@@ -194,7 +194,7 @@ impl Proved {
         &self.proof
     }
 
-    /// Takes the server's last message; the session's key.
+    /// Takes the server's last message; returns the session's key.
     ///
     /// # Errors
     /// [`GreetingError`].
@@ -244,7 +244,7 @@ impl Responder {
         &self.reply
     }
 
-    /// Takes the client's proof; the last message, and the session's key.
+    /// Takes the client's proof; returns the last message and the session's key.
     ///
     /// # Errors
     /// [`GreetingError::Secret`].

@@ -17,8 +17,8 @@ pub const MAGIC: [u8; 7] = *b"WEIRPSK";
 /// Version of the protocol.
 pub const VERSION: u8 = 1;
 
-/// Blocks that were sent and not acknowledged, and so gaps between blocks that were received.
+/// Most blocks that were sent and not acknowledged, and so most gaps between blocks that were received.
 pub const MOST_BLOCKS: usize = 4096;
 
-/// Streams of a session at one time.
+/// Most streams of a session at one time.
 pub const MOST_STREAMS: usize = 64;

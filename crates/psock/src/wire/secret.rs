@@ -1,10 +1,10 @@
-//! Keys and proofs: HMAC-SHA256 (RFC 2104) over what both ends have said.
+//! Keys and proofs: HMAC-SHA256 (RFC 2104) over what both ends have sent.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-/// Names a session; the client draws it at random.
+/// Identifies a session; the client draws it at random.
 pub type Id = [u8; 16];
 
 /// Random bytes of one end, so that no greeting can be replayed.
@@ -13,7 +13,7 @@ pub type Nonce = [u8; 16];
 /// Bytes of a proof.
 pub const PROOF_BYTES: usize = 32;
 
-/// Shows that a key is known, without telling it.
+/// Shows that a key is known, without revealing it.
 pub type Proof = [u8; PROOF_BYTES];
 
 /// A key of a session.
@@ -27,13 +27,13 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// The key by which a session is opened. An empty `token` is one that everybody knows.
+    /// The key with which a session is opened. An empty `token` is publicly known.
     #[must_use]
     pub fn of_token(token: &[u8], id: &Id) -> Self {
         Self(Zeroizing::new(mac(token, b"psock 1 open", &[id]).finalize().into_bytes().into()))
     }
 
-    /// The session's own key, by which further streams join: it depends on what both ends drew when the
+    /// The session's own key, with which further streams join: it depends on what both ends drew when the
     /// session was opened with this key.
     #[must_use]
     pub fn session(&self, client: &Nonce, server: &Nonce) -> Self {
@@ -46,13 +46,13 @@ impl Secret {
         mac(&*self.0, who.label(), said).finalize().into_bytes().into()
     }
 
-    /// Takes the same time whatever is wrong.
+    /// Takes the same time whichever part is wrong.
     pub(super) fn verify(&self, who: &Side, said: &[&[u8]], proof: &Proof) -> bool {
         mac(&*self.0, who.label(), said).verify_slice(proof).is_ok()
     }
 }
 
-/// Who proves.
+/// Which end proves.
 pub(super) enum Side {
     Client,
     Server,
@@ -69,7 +69,7 @@ impl Side {
 
 /// All parts but the last have a fixed length for each label, so that no two lists of parts collide.
 fn mac(key: &[u8], label: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
-    // A key of any length will do.
+    // A key of any length is accepted.
     let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).unwrap_or_else(|_| unreachable!());
     mac.update(label);
     for part in parts {

@@ -1,4 +1,4 @@
-//! Facts as Python's dicts and lists: no NumPy, which takes longer to import than many a capture to read.
+//! Facts as Python's dicts and lists: without NumPy, which takes longer to import than many a capture to read.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -130,7 +130,7 @@ fn side<'py>(py: Python<'py>, end: &Endpoint, side: &Side) -> PyResult<Bound<'py
     Ok(dict)
 }
 
-/// Of nothing there is no least, greatest and mean.
+/// An empty set has no least, greatest and mean.
 fn summary<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let there = summary.count > 0;

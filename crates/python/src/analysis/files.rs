@@ -1,4 +1,4 @@
-//! The files of the series: under other names until they are whole, and gone if they never are.
+//! The files of the series: under other names until they are complete, and removed if they never are.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use weir_tables::TableError;
 
-/// A file that is not whole yet.
+/// A file that is not complete yet.
 pub type Partial = File;
 
-/// The folder, and what was begun in it.
+/// The folder, and the files begun in it.
 pub struct Folder {
     path: PathBuf,
     begun: Vec<(PathBuf, PathBuf)>,
@@ -24,13 +24,13 @@ impl Folder {
         Ok(Self { path: path.to_owned(), begun: Vec::new() })
     }
 
-    /// Begins a file, under a name that nobody can foresee.
+    /// Begins a file, under an unpredictable name.
     pub fn make(&mut self, name: &str) -> io::Result<Partial> {
         let partial = self.path.join(format!(".{:016x}.tmp", RandomState::new().hash_one(name)));
         let file = loop {
             let file = File::create_new(&partial)?;
-            // Locked while this process lives: `weirlab.files.sweep` removes what nobody locks, and may have
-            // been quicker. Some network file systems know no locks; then nothing is swept there either.
+            // Locked while this process lives: `weirlab.files.sweep` removes unlocked files, and may have
+            // been quicker. Some network file systems have no locks; then nothing is swept there either.
             drop(file.lock());
             if file.metadata()?.nlink() > 0 {
                 break file;
@@ -56,7 +56,7 @@ impl Drop for Folder {
     fn drop(&mut self) {
         for (partial, _) in &self.begun {
             if let Err(error) = fs::remove_file(partial) {
-                // Nobody is left to tell but the user.
+                // Only the user is left to tell.
                 drop(writeln!(io::stderr(), "weir: {} was left behind: {error}", partial.display()));
             }
         }

@@ -24,7 +24,7 @@ use crate::trace::{Interruptible, open, refusal};
 use files::{Folder, Partial};
 use kept::Kept;
 
-/// What can go wrong, with what it happened to.
+/// An error, and what it happened to.
 enum Failure {
     Capture(PathBuf, CaptureError),
     Filter(FilterError),
@@ -61,7 +61,7 @@ pub fn analyse<'py>(
         span: Span { from_ns, to_ns, relative },
     };
     for path in &paths {
-        // Now, rather than after an hour of reading the others; and opened again in turn, as there may be many.
+        // Now, rather than after an hour of reading the others; and opened again one by one, as there may be many.
         drop(open(py, path)?);
     }
     let found = py.detach(|| {
@@ -103,7 +103,7 @@ fn with_series(
     Ok((facts, read_files))
 }
 
-/// Reads all sources while `is_well` says of the sink that it is.
+/// Reads all sources while `is_well` approves of the sink.
 fn read<S: Sink>(
     paths: Vec<PathBuf>,
     expression: &str,
@@ -143,10 +143,10 @@ fn read<S: Sink>(
     Ok((sink, facts, files))
 }
 
-/// The expression, translated for each link type that comes.
+/// The expression, translated for each link type that occurs.
 pub struct Filters<'a> {
     expression: &'a str,
-    /// That of the last packet, mostly also of the next one; None: it cannot be translated.
+    /// That of the last packet, usually also of the next one; None: it cannot be translated.
     last: Option<(LinkType, Option<Filter>)>,
     others: HashMap<LinkType, Option<Filter>>,
 }
@@ -157,7 +157,7 @@ impl<'a> Filters<'a> {
         Self { expression, last: None, others: HashMap::new() }
     }
 
-    /// Does the expression accept `packet`? What it cannot be translated for goes into `failure`.
+    /// Whether the expression accepts `packet`. If it cannot be translated, the error goes into `failure`.
     #[inline]
     pub fn take(&mut self, packet: &Packet<'_>, failure: &Cell<Option<FilterError>>) -> bool {
         if self.last.as_ref().is_none_or(|(link, _)| *link != packet.link) {
@@ -209,7 +209,7 @@ fn translate(py: Python<'_>, failure: Failure) -> PyErr {
     }
 }
 
-/// What to say of an expression that cannot be translated.
+/// The error for an expression that cannot be translated.
 pub fn filter_refusal(py: Python<'_>, error: &FilterError) -> PyErr {
     let class = match error {
         FilterError::NoLibrary { .. } => "MissingCapability",

@@ -17,7 +17,7 @@ use super::recording::{self, Allowed};
 use super::{end, fields_dict, info_dict};
 use crate::errors::{describe, exception};
 
-/// Longest wait for an event, after which Ctrl-C is looked for.
+/// Longest wait for an event, after which Ctrl-C is checked.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 fn settings(py: Python<'_>, given: &[(String, String)]) -> PyResult<Vec<Setting>> {
@@ -31,7 +31,7 @@ fn wait(within_s: f64) -> Duration {
     Duration::try_from_secs_f64(within_s).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
 }
 
-/// A new file for a capture, whether there is no transfer without it, and its most bytes.
+/// A new file for a capture, whether the transfer requires it, and its largest size in bytes.
 type Fetch = (PathBuf, bool, u64);
 
 fn fetching((file, must, most_bytes): Fetch) -> FetchOptions {
@@ -124,7 +124,7 @@ impl TcpClient {
         event.map(|event| self.event_dict(py, event)).transpose()
     }
 
-    /// Ends the transfer in good order.
+    /// Ends the transfer properly.
     fn stop(&self) {
         self.inner.stop();
     }
@@ -207,7 +207,7 @@ impl TcpClient {
     }
 }
 
-/// What was recorded at a server, and ``why_not`` where nothing was.
+/// What was recorded at a server, and ``why_not`` if nothing was.
 fn set_record(dict: &Bound<'_, PyDict>, found: Result<&Record, &String>) -> PyResult<()> {
     dict.set_item("why_not", found.err())?;
     if let Ok(record) = found {
@@ -233,7 +233,7 @@ fn flow_dict<'py>(py: Python<'py>, flow: &Flow) -> PyResult<Bound<'py, PyDict>> 
         Some(found) => {
             let latency = PyDict::new(py);
             latency.set_item("blocks", found.count)?;
-            // Of no blocks there is none.
+            // Without blocks there is no latency.
             let some = |ns: u64| (found.count > 0).then_some(ns);
             latency.set_item("min_ns", some(found.min))?;
             latency.set_item("mean_ns", some(found.mean))?;
@@ -318,7 +318,7 @@ impl TcpServer {
         Ok((address.ip().to_string(), address.port()).into_pyobject(py)?.into_any())
     }
 
-    /// Transfers that go on.
+    /// Transfers under way.
     #[getter]
     fn clients(&self) -> usize {
         self.inner.clients()

@@ -13,7 +13,7 @@ use weir_tcp::watch::Watcher;
 use super::watch::{filter, progress_dict};
 use crate::errors::{describe, exception};
 
-/// Watches connections event by event, in a thread of its own.
+/// Watches connections event by event, in its own thread.
 #[pyclass(name = "TcpEvents", module = "weirlab._engine", frozen)]
 pub struct TcpEvents {
     inner: Watcher<Row>,
@@ -45,7 +45,7 @@ impl TcpEvents {
         Ok(Self { inner, columns, offset_ns: -realtime_to_monotonic_ns() })
     }
 
-    /// The events since the last time, as columns.
+    /// The events since the last call, as columns.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let rows = py.detach(|| self.inner.take());
         let dict = PyDict::new(py);
@@ -64,7 +64,7 @@ impl TcpEvents {
         Ok(dict)
     }
 
-    /// How far the watch is.
+    /// The progress of the watch.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = progress_dict(py, &self.inner.progress(), self.offset_ns)?;
         dict.set_item("by", "events")?;
@@ -78,7 +78,7 @@ impl TcpEvents {
     }
 }
 
-/// Every quantity that events tell, with a unit and a source as those of connections have.
+/// Every quantity that events carry, with a unit and a source like those of connections.
 #[pyfunction]
 pub fn tcp_event_fields(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
@@ -101,13 +101,13 @@ pub fn tcp_event_fields(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(list)
 }
 
-/// Names of what can happen; that at N is the kind N.
+/// Names of the events; the name at N belongs to the kind N.
 #[pyfunction]
 pub fn tcp_event_kinds() -> [&'static str; Kind::NAMES.len()] {
     Kind::NAMES
 }
 
-/// `otherwise`: how it works without.
+/// `otherwise`: how it works without BPF.
 pub fn refused(py: Python<'_>, error: &EventsError, otherwise: &str) -> PyErr {
     let class = if matches!(error, EventsError::System { .. }) { "LabError" } else { "MissingCapability" };
     let way_out = match error {

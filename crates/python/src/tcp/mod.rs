@@ -32,7 +32,7 @@ pub fn add_to(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(tcp_states, m)?)
 }
 
-/// Every quantity that the kernel tells of a connection.
+/// Every quantity that the kernel reports about a connection.
 #[pyfunction]
 fn tcp_fields(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
@@ -54,7 +54,7 @@ fn field_dict<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, PyDict
     Ok(dict)
 }
 
-/// What Python says too, for its help: a test holds them against each other.
+/// Values that Python repeats for its help: a test compares them.
 #[pyfunction]
 fn tcp_limits(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
@@ -66,7 +66,7 @@ fn tcp_limits(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
-/// Names of the states of a connection; that at N is the state N.
+/// Names of the states of a connection; the name at N belongs to the state N.
 #[pyfunction]
 fn tcp_states() -> [&'static str; State::NAMES.len()] {
     State::NAMES
@@ -110,13 +110,13 @@ fn connection_dict<'py>(
     Ok(dict)
 }
 
-/// Address and port, as people know them.
+/// Address and port, in their usual form.
 fn end(py: Python<'_>, end: SocketAddr) -> PyResult<Bound<'_, PyTuple>> {
     let (address, port): (IpAddr, u16) = Id::plain(end);
     (address.to_string(), port).into_pyobject(py)
 }
 
-/// The fields that there are, by name.
+/// The existing fields, by name.
 fn sample_dict<'py>(py: Python<'py>, sample: &Sample) -> PyResult<Bound<'py, PyDict>> {
     fields_dict(py, |field| sample.get(field))
 }

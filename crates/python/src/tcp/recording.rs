@@ -14,20 +14,20 @@ use weir_tcp::interface::towards;
 
 use crate::errors::{describe, translate};
 
-/// Memory before the recorder, and before the disk: the server of a test has other work, too.
+/// Memory before the recorder, and before the disk: the server of a test has other work too.
 const RING_BYTES: usize = 16 << 20;
 const QUEUE_BYTES: usize = 16 << 20;
-/// Room for what a capture ends with.
+/// Room for the final blocks of a capture.
 const END_BYTES: u64 = 1024;
 const LOOPBACK: &str = "lo";
 
 /// What a server may record: folder, largest file, longest time, bytes of each packet, interface.
 pub type Allowed = (PathBuf, u64, u64, u32, Option<String>);
 
-/// As the server takes it; raises where nothing can be recorded at all.
+/// In the server's form; raises if nothing can be recorded at all.
 pub fn options(py: Python<'_>, allowed: Allowed) -> PyResult<CaptureOptions> {
     let (folder, most_bytes, most_ns, snap_bytes, interface) = allowed;
-    // What is not allowed here is not allowed later, and the user is there now.
+    // What is not allowed now is not allowed later, and the user is here now.
     let first = Endpoint { netns: None, interface: interface.clone().unwrap_or_else(|| LOOPBACK.to_owned()) };
     InterfaceSource::open(&first, RING_BYTES).map_err(|e| translate(py, &e))?;
     let recorder = InterfaceRecorder { folder, snap_bytes, interface, begun: AtomicU64::new(0) };
@@ -38,7 +38,7 @@ pub fn options(py: Python<'_>, allowed: Allowed) -> PyResult<CaptureOptions> {
 struct InterfaceRecorder {
     folder: PathBuf,
     snap_bytes: u32,
-    /// None: the one over which the client is talked to.
+    /// None: the one over which the client is connected.
     interface: Option<String>,
     begun: AtomicU64,
 }
@@ -63,7 +63,7 @@ fn ends(wanted: &Wanted) -> (SocketAddr, SocketAddr) {
     }
 }
 
-/// The test's connections, and not the one by which its two ends talk. Other tests of the same host are told apart by
+/// The test's connections, without the control connection. Other tests of the same host are distinguished by
 /// their addresses alone: behind one address, they are in one capture.
 fn filter(wanted: &Wanted) -> String {
     let peer = ends(wanted).1.ip().to_canonical();
@@ -92,7 +92,7 @@ impl Recorder for InterfaceRecorder {
         let mut source = InterfaceSource::open(&at, RING_BYTES).map_err(|e| describe(&e))?;
         source.listen().map_err(|e| describe(&e))?;
         engine.start(Box::new(source)).map_err(|e| describe(&e))?;
-        // Without a name it is gone with this process, however that ends.
+        // Without a name it disappears with this process, however that ends.
         let refused = |e: std::io::Error| format!("its capture cannot be kept: {e}");
         let file = File::open(&path).map_err(refused)?;
         fs::remove_file(&path).map_err(refused)?;

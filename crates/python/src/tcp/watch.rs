@@ -14,12 +14,12 @@ use weir_tcp::watch::{End, Filter, Options, Progress, Row, Watcher};
 
 use super::{end, events, refused};
 
-/// Ways to sample, as users name them; the third: by BPF where that works.
+/// Ways to sample, as users name them; the third: by BPF if that works.
 const BPF: &str = "bpf";
 const INET_DIAG: &str = "inet-diag";
 const AUTO: &str = "auto";
 
-/// Samples connections, in a thread of its own.
+/// Samples connections, in its own thread.
 #[pyclass(name = "TcpWatcher", module = "weirlab._engine", frozen)]
 pub struct TcpWatcher {
     inner: Watcher,
@@ -65,7 +65,7 @@ impl TcpWatcher {
             let by_bpf = options.clone();
             match py.detach(|| sample(by_bpf)) {
                 Ok(inner) => return Ok(Self { inner, fields, by: BPF, why_not, offset_ns }),
-                // Another way does not need it. What the verifier says of a program is more than a sentence.
+                // Another way does not need it. The verifier's output is more than a sentence.
                 Err(error) if by == AUTO && !matches!(error, EventsError::Diag(_)) => {
                     why_not = Some(error.to_string());
                 }
@@ -76,7 +76,7 @@ impl TcpWatcher {
         Ok(Self { inner, fields, by: INET_DIAG, why_not, offset_ns })
     }
 
-    /// The samples since the last time, as columns.
+    /// The samples since the last call, as columns.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let rows = py.detach(|| self.inner.take());
         let dict = PyDict::new(py);
@@ -95,7 +95,7 @@ impl TcpWatcher {
         Ok(dict)
     }
 
-    /// How far the watch is; `by`: how connections are sampled, `why_not`: why not by BPF, if that was tried.
+    /// The progress of the watch; `by`: how connections are sampled, `why_not`: why not by BPF, if that was tried.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = progress_dict(py, &self.inner.progress(), self.offset_ns)?;
         dict.set_item("by", self.by)?;
@@ -109,13 +109,13 @@ impl TcpWatcher {
     }
 }
 
-/// Which connections are meant.
+/// Which connections are selected.
 pub fn filter(ends: [(Option<IpAddr>, u16); 2], pid: Option<u32>, program: Option<String>) -> Filter {
     let [one, other] = ends.map(|(address, port)| End { address, port });
     Filter { ends: (one, other), pid, program }
 }
 
-/// How far a watch is.
+/// The progress of a watch.
 pub fn progress_dict<'py>(
     py: Python<'py>,
     progress: &Progress,

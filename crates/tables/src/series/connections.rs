@@ -1,4 +1,4 @@
-//! A row per connection: its own facts, then those of either side behind `a_` and `b_`.
+//! A row per connection: its own facts, then those of each side, prefixed `a_` and `b_`.
 
 use weir_trace::tcp::{Connection, Side, Summary};
 
@@ -113,7 +113,7 @@ side! {
     congestion_marks: I64 as I64(i64) = |s| signed(s.congestion_marks);
 }
 
-/// All of a connection.
+/// All the facts about a connection.
 #[derive(Default)]
 pub struct Connections {
     whole: Whole,
@@ -173,7 +173,7 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// Of a summary of nothing there is nothing to tell.
+/// An empty summary has no values.
 fn there<T>(summary: &Summary, value: impl FnOnce(&Summary) -> T) -> Option<T> {
     (summary.count > 0).then(|| value(summary))
 }

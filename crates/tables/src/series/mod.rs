@@ -28,7 +28,7 @@ trait Columns: Default {
     fn clear(&mut self);
 }
 
-/// Connections and streams that are handed on.
+/// A connection or a stream that is over.
 #[derive(Debug)]
 pub enum Ended {
     /// A connection.
@@ -37,7 +37,7 @@ pub enum Ended {
     Stream(Box<Measured>),
 }
 
-/// Writes all series; connections and streams are handed on.
+/// Writes all series; connections and streams are passed on.
 pub struct Series<W: Write + Send, F: FnMut(Ended)> {
     segments: Rows<SegmentColumns, W>,
     rtt: Rows<RttColumns, W>,
@@ -71,7 +71,7 @@ impl<W: Write + Send, F: FnMut(Ended)> Series<W, F> {
         })
     }
 
-    /// What went wrong so far; nothing is written any more then.
+    /// The first error so far; nothing is written after it.
     #[must_use]
     pub const fn failure(&self) -> Option<&TableError> {
         self.failure.as_ref()
@@ -80,7 +80,7 @@ impl<W: Write + Send, F: FnMut(Ended)> Series<W, F> {
     /// Ends the tables.
     ///
     /// # Errors
-    /// The first [`TableError`] there was.
+    /// The first [`TableError`].
     pub fn finish(self) -> Result<(), TableError> {
         if let Some(error) = self.failure {
             return Err(error);

@@ -72,7 +72,7 @@ pub struct Periods<W: Write + Send> {
     open: HashMap<u32, [Option<Period>; 2], BuildHasherDefault<Spread>>,
 }
 
-/// Spreads numbers of connections, which nobody but we choose.
+/// Hashes connection numbers, which only this crate chooses.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -126,7 +126,7 @@ impl<W: Write + Send> Periods<W> {
         Ok(())
     }
 
-    /// Writes what is there of a connection.
+    /// Writes the open periods of a connection.
     pub fn end(&mut self, connection: u32) -> Result<(), TableError> {
         for period in self.open.remove(&connection).into_iter().flatten().flatten() {
             self.rows.put(|columns| columns.push(&period))?;
@@ -143,7 +143,7 @@ impl<W: Write + Send> Periods<W> {
         self.rows.finish()
     }
 
-    /// The period of a side at a time; an earlier one is written. Times that go back stay in the later one.
+    /// The period of a side at a time; an earlier one is written. Times that go back count in the later one.
     #[inline]
     fn at(&mut self, connection: u32, from: From, time_ns: i64) -> Result<&mut Period, TableError> {
         let place = &mut self.open.entry(connection).or_default()[from as usize];

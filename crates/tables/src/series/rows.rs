@@ -45,7 +45,7 @@ impl<C: Columns, W: Write + Send> Rows<C, W> {
     }
 }
 
-/// Makes the columns of a row type: what they are called, how they are kept, where they come from.
+/// Makes the columns of a row type: their names, their storage, their source.
 macro_rules! columns {
     ($(#[$doc:meta])* $name:ident = $table:literal of $row:ty {
         $($column:ident: $kind:ident as $variant:ident($store:ty) $(.$how:ident())* = |$r:ident| $value:expr;)*

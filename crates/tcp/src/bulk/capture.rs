@@ -1,5 +1,5 @@
-//! Packets of a transfer, recorded at the server. This crate cannot record: whoever starts a server brings along
-//! what can.
+//! Packets of a transfer, recorded at the server. This crate cannot record: the code that starts a server provides
+//! a recorder.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -7,14 +7,14 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a server records for clients that ask for it.
+/// What a server records for clients that request it.
 #[derive(Clone, Debug)]
 pub struct CaptureOptions {
-    /// By what.
+    /// The recorder.
     pub recorder: Arc<dyn Recorder>,
     /// The largest file.
     pub most_bytes: u64,
-    /// From the start of the transfer; what comes later is not recorded.
+    /// Counted from the start of the transfer; what comes later is not recorded.
     pub most_ns: u64,
 }
 
@@ -25,7 +25,7 @@ pub struct Wanted {
     pub server: SocketAddr,
     /// The client's end of it.
     pub client: SocketAddr,
-    /// Which of the two is here.
+    /// Which of the two is this host's.
     pub here: Here,
     /// The largest file.
     pub most_bytes: u64,
@@ -42,22 +42,22 @@ pub enum Here {
 
 /// Begins captures.
 pub trait Recorder: Debug + Send + Sync {
-    /// Where files may be made that are removed soon.
+    /// Folder for files that are removed soon.
     fn folder(&self) -> &Path;
 
-    /// Begins one; packets that come from now on are in it.
+    /// Starts one; packets from now on are in it.
     ///
     /// # Errors
-    /// Why it cannot be, for people.
+    /// Why it is not possible, for people to read.
     fn begin(&self, wanted: &Wanted) -> Result<Box<dyn Recording>, String>;
 }
 
-/// A capture that goes on; it ends when it is dropped.
+/// A capture under way; dropping it ends it.
 pub trait Recording: Send {
     /// Ends it; called once.
     ///
     /// # Errors
-    /// What failed, for people.
+    /// What failed, for people to read.
     fn stop(&mut self) -> Result<Recorded, String>;
 }
 

@@ -1,4 +1,4 @@
-//! The client: asks for a transfer, takes part in it, tells what both ends saw.
+//! The client: requests a transfer, takes part in it, reports what both ends saw.
 
 mod connect;
 mod errand;
@@ -30,13 +30,13 @@ use crate::control::{
 use crate::option::Setting;
 use weir_clock::{now_ns, realtime_to_monotonic_ns};
 
-/// For an answer that needs no work.
+/// Time allowed for an answer that needs no work.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Exchanges of time before the transfer, while the path is still idle.
 const CLOCK_EXCHANGES: usize = 8;
-/// Between two of them afterwards.
+/// Time between two of them afterwards.
 const CLOCK_EVERY_NS: u64 = 1_000_000_000;
-/// Beyond the interval, in which a server that works is heard.
+/// Time beyond the interval within which a working server is heard from.
 const SILENCE_NS: u64 = 30_000_000_000;
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -47,7 +47,7 @@ pub struct ClientOptions {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// What it may ask for; empty for none.
+    /// The token for its requests; empty for none.
     pub token: String,
     /// The transfer; its `host`, and what it wants of the server's packets, are filled in.
     pub request: Request,
@@ -59,7 +59,7 @@ pub struct ClientOptions {
     pub local_port: Option<u16>,
     /// Keep the kernel's state at every block.
     pub every_block: bool,
-    /// Ask for the server's clock, before the transfer and every second.
+    /// Query the server's clock, before the transfer and every second.
     pub clocks: bool,
     /// The server that is to be the client; None: this host is.
     pub via: Option<Via>,
@@ -76,7 +76,7 @@ pub struct Via {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// What it may ask for; empty for none.
+    /// The token for its requests; empty for none.
     pub token: String,
 }
 
@@ -95,26 +95,26 @@ fn prover(token: String) -> Prover {
     })
 }
 
-/// What a client tells.
+/// What a client reports.
 #[derive(Debug)]
 pub enum ClientEvent {
     /// Of the transfer.
     Transfer(Event),
     /// The kernel's state at each block.
     Samples {
-        /// They.
+        /// The samples.
         samples: Vec<BlockSample>,
-        /// More for which there was no room.
+        /// Further ones for which there was no room.
         lost: u64,
     },
     /// A capture was fetched, or why there is none; before the end of a transfer that wants it.
     Recorded {
         /// Which end recorded it.
         of: Here,
-        /// What there is.
+        /// The capture.
         found: Result<Box<Record>, String>,
     },
-    /// It broke off.
+    /// It ended early.
     Failed(ClientError),
 }
 
@@ -150,7 +150,7 @@ impl Moved {
     }
 }
 
-/// A client at work, in threads of its own.
+/// A running client, in its own threads.
 #[derive(Debug)]
 pub struct Client {
     inputs: Sender<Input>,
@@ -159,7 +159,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins.
+    /// Starts.
     ///
     /// # Errors
     /// No thread can be made; everything else is [`ClientEvent::Failed`].
@@ -168,7 +168,7 @@ impl Client {
         Self::start_with(options, prover)
     }
 
-    /// As [`Client::start`], where somebody else knows the token.
+    /// As [`Client::start`], if another host knows the token.
     pub(super) fn start_with(options: ClientOptions, prover: Prover) -> io::Result<Self> {
         let (inputs, incoming) = channel();
         let (outgoing, events) = mpsc::channel();
@@ -194,12 +194,12 @@ impl Client {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(within).ok()
     }
 
-    /// What it has moved, known at least twice a second whatever the interval of reports is.
+    /// What it has moved, updated at least twice a second, whatever the interval of reports.
     pub(super) fn moved(&self) -> &Moved {
         &self.moved
     }
 
-    /// Ends the transfer in good order: [`Event::Done`] follows.
+    /// Ends the transfer properly: [`Event::Done`] follows.
     pub fn stop(&self) {
         let _ = self.inputs.send(Input::Stop);
     }
@@ -225,7 +225,7 @@ fn run(
         ..options.request.clone()
     };
     let (mut control, to) = reach(&options.host, options.port, options.local)?;
-    // Before the server has any work with it.
+    // Before the server does any work for it.
     open(to, &options.settings)?;
     let not_weir = |source| ClientError::NotWeir { to, source };
     control.write_all(&Preamble::Control.emit()).map_err(|e| not_weir(e.into()))?;
@@ -368,7 +368,7 @@ impl From<LineError> for Asked {
     }
 }
 
-/// Puts the request; the session, and whether the server has the clock of this host.
+/// Sends the request; returns the session, and whether the server has the clock of this host.
 fn ask(line: &mut Line, prover: Prover, request: &Request) -> Result<([u8; 16], bool), Asked> {
     let refused = |why| Asked::Client(ClientError::Refused(why));
     let (nonce, needs_token) = match line.receive(Some(ANSWER_TIMEOUT))? {

@@ -1,4 +1,4 @@
-//! What client and server have in common: what they wait for, and when reports are due.
+//! What client and server have in common: the events they wait for, and when reports are due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -10,32 +10,32 @@ use super::line::Line;
 use crate::control::Message;
 use weir_clock::now_ns;
 
-/// Messages of a client that may wait to be looked at. A client of Weir asks for 8 parts of a capture ahead.
+/// Most messages of a client that wait to be handled. A client of Weir requests 8 parts of a capture ahead.
 pub const MOST_WAITING: usize = 256;
 
-/// What happens to an end.
+/// An event at one end.
 #[derive(Debug)]
 pub enum Input {
-    /// The other end says something.
+    /// The other end sent a message.
     Message(Message),
-    /// The other end cannot be heard any more; why.
+    /// The other end can no longer be read; why.
     Gone(String),
-    /// The other end has said more than may wait, and is heard no more.
+    /// The other end has sent more than may wait, and is no longer read.
     Flooded,
     /// A data connection has ended.
     Ended,
-    /// The user wants it to end in good order.
+    /// The user wants it to end properly.
     Stop,
-    /// The user no longer wants to know.
+    /// The user no longer wants to wait.
     Abort,
 }
 
-/// Why nobody listens to an end any more that has said too much.
+/// Why an end that has sent too much is no longer read.
 pub fn flooded() -> String {
     format!("more than {MOST_WAITING} of its messages wait for an answer")
 }
 
-/// What happens to an end, in its order.
+/// The events of an end, in order.
 #[derive(Debug)]
 pub struct Incoming {
     inputs: Receiver<Input>,
@@ -71,7 +71,7 @@ impl Incoming {
     }
 }
 
-/// Room for messages that nobody has looked at yet.
+/// Room for messages that have not been handled yet.
 #[derive(Debug)]
 pub struct Room {
     waiting: Arc<AtomicUsize>,
@@ -84,9 +84,9 @@ impl Room {
     }
 }
 
-/// Hands on what is said on `line`, in a thread of its own, until its [`super::line::Writer`] is dropped.
+/// Passes on what is received on `line`, in a new thread, until its [`super::line::Writer`] is dropped.
 ///
-/// What finds no room is passed over, and so is everything after it: memory is not for whoever asks fastest.
+/// A message that finds no room is skipped, and so is everything after it: a fast sender must not fill memory.
 pub fn listen(mut line: Line, inputs: Sender<Input>, room: Room) -> std::io::Result<JoinHandle<()>> {
     let work = move || {
         loop {

@@ -23,7 +23,7 @@ impl Latency {
         self.recent.saturating_record(ns);
     }
 
-    /// Since the last time that this was asked.
+    /// Latencies since the last call.
     pub fn take(&mut self) -> LatencyNs {
         let found = told(&self.recent);
         // Both have the same bounds, so nothing is too large.

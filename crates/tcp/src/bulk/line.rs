@@ -1,4 +1,4 @@
-//! A control connection: messages over a stream, with a time by which they must have come.
+//! A control connection: messages over a stream, with deadlines.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -9,9 +9,9 @@ use thiserror::Error;
 
 use crate::control::{Decoder, Message, ProtocolError};
 
-/// What a message that nobody takes may hold up.
+/// How long a message that is not read may block.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A host that is gone is noticed after about this time.
+/// A dead host is noticed after about this time.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// Why no message came.
@@ -23,10 +23,10 @@ pub enum LineError {
     /// Nothing came in time.
     #[error("nothing was heard in time")]
     Late,
-    /// The system refused.
+    /// The system reported an error.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// What came is no message.
+    /// The bytes are not a message.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
 }
@@ -53,7 +53,7 @@ impl Line {
         Ok((self.stream.local_addr()?, self.stream.peer_addr()?))
     }
 
-    /// Another hand on the same stream, to write by.
+    /// A second handle on the same stream, for writing.
     pub fn writer(&self) -> io::Result<Writer> {
         Ok(Writer { stream: self.stream.try_clone()? })
     }
@@ -63,7 +63,7 @@ impl Line {
         self.stream.write_all(&message.emit())
     }
 
-    /// The next message; `None` for no limit of time.
+    /// The next message; `None` for no time limit.
     pub fn receive(&mut self, within: Option<Duration>) -> Result<Message, LineError> {
         let due = within.map(|within| Instant::now() + within);
         loop {
@@ -76,7 +76,7 @@ impl Line {
         }
     }
 
-    /// Reads on, and forgets, until there is no more to come.
+    /// Reads and discards until there is no more to come.
     pub fn drain(&mut self) {
         let mut bytes = [0; 4096];
         while read_by(&mut self.stream, &mut bytes, None).is_ok() {}
@@ -98,7 +98,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Whoever reads from it comes to an end. What was written still arrives.
+        // The reading thread comes to an end. What was written still arrives.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
@@ -110,7 +110,7 @@ pub fn read_by(stream: &mut TcpStream, to: &mut [u8], due: Option<Instant>) -> R
         if left == Some(Duration::ZERO) {
             return Err(LineError::Late);
         }
-        // A timeout of less than a microsecond would be none.
+        // A timeout of less than a microsecond would mean none.
         stream.set_read_timeout(left.map(|left| left.max(Duration::from_millis(1))))?;
         match stream.read(to) {
             Ok(0) => return Err(LineError::Closed),

@@ -15,7 +15,7 @@ pub use client::{Client, ClientError, ClientEvent, ClientOptions, FetchOptions, 
 pub use server::{Server, ServerError, ServerEvent, ServerOptions};
 pub use transfer::BlockSample;
 
-/// TCP port of the server unless told otherwise.
+/// Default TCP port of the server.
 pub const PORT: u16 = 29_100;
 
 use std::fs;
@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::control::Digest;
 
-/// Bytes that nobody can foresee.
+/// Bytes that cannot be predicted.
 fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     // SAFETY: the kernel writes at most N bytes; up to 256 come at once (getrandom(2)).
@@ -36,7 +36,7 @@ fn random<const N: usize>() -> io::Result<[u8; N]> {
 /// The same for all processes that share a `CLOCK_MONOTONIC`, and for no others.
 fn clock_identity() -> io::Result<Digest> {
     let Ok(boot) = fs::read("/proc/sys/kernel/random/boot_id") else { return random() };
-    // Time namespaces shift the clock; where there are none, nothing is added.
+    // Time namespaces shift the clock; if there are none, nothing is added.
     let namespace = fs::read_link("/proc/self/ns/time").unwrap_or_default();
     let hash = Sha256::new().chain_update(boot).chain_update(namespace.as_os_str().as_encoded_bytes());
     Ok(hash.finalize().into())

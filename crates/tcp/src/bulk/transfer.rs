@@ -1,4 +1,4 @@
-//! The data connections of one end, a thread each.
+//! The data connections of one end, each with its thread.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -17,11 +17,11 @@ use crate::queues::this_thread;
 use crate::{Info, Queues};
 use weir_clock::{now_ns, sleep_until};
 
-/// How long a blocked read or write goes without looking whether it is to end.
+/// How long a blocked read or write goes without checking whether it should end.
 const LOOK: Duration = Duration::from_millis(100);
 /// What a receiver reads at once.
 const READ_BYTES: usize = 256 * 1024;
-/// Samples per block that are kept until somebody takes them.
+/// Most samples per block that are kept until they are taken.
 const MOST_SAMPLES: usize = 1 << 16;
 
 /// A data connection, and which way it carries blocks.
@@ -56,7 +56,7 @@ struct Orders {
     every_block: bool,
 }
 
-/// What a connection's thread tells.
+/// What a connection's thread reports.
 #[derive(Debug)]
 struct Told {
     bytes: AtomicU64,
@@ -90,7 +90,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Begins; every connection that has ended says so to `inputs`.
+    /// Starts; every connection reports its end to `inputs`.
     pub fn start(
         given: Vec<Given>,
         request: &Request,
@@ -153,7 +153,7 @@ impl Transfer {
                 worker.told.thread.store(this_thread(), Relaxed);
                 let done = if sends { worker.send(bytes, rate) } else { worker.receive() };
                 worker.end(done.err());
-                // Whoever no longer listens has ended already.
+                // A receiver that is gone has ended already.
                 let _ = inputs.send(Input::Ended);
             };
             running.thread = Some(thread::Builder::new().name(format!("flow {number}")).spawn(work)?);
@@ -172,7 +172,7 @@ impl Transfer {
         self.running.len()
     }
 
-    /// Where each connection is now.
+    /// The progress of each connection.
     pub fn flows(&self) -> Vec<Flow> {
         self.running
             .iter()
@@ -205,7 +205,7 @@ impl Transfer {
         self.running.iter().map(count).collect()
     }
 
-    /// Samples per block since the last time, and how many found no place.
+    /// Samples per block since the last call, and how many found no room.
     pub fn take_samples(&self) -> (Vec<BlockSample>, u64) {
         (std::mem::take(&mut *lock(&self.samples)), self.samples_lost.swap(0, Relaxed))
     }
@@ -215,7 +215,7 @@ impl Transfer {
         self.stop.store(true, Relaxed);
     }
 
-    /// Breaks every connection off.
+    /// Aborts every connection.
     pub fn abort(&self) {
         self.abort.store(true, Relaxed);
         for each in &self.running {
@@ -223,7 +223,7 @@ impl Transfer {
         }
     }
 
-    /// Where each connection was at its end; waits for it.
+    /// The final state of each connection; waits for it.
     pub fn totals(mut self) -> Vec<Total> {
         for each in &mut self.running {
             if let Some(thread) = each.thread.take() {
@@ -290,7 +290,7 @@ impl Worker {
         self.drain()
     }
 
-    /// Less than all of it only where the time is over.
+    /// Less than all of it only if the time is over.
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut written = 0;
         while written < bytes.len() {
@@ -359,11 +359,11 @@ impl Worker {
         if let Some(error) = failure {
             *lock(&self.told.failure) = error.to_string();
         }
-        // The other end is not to wait for what no longer comes.
+        // The other end must not wait for what will not come.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Counts bytes that were written or read just now; the time.
+    /// Counts bytes that were written or read just now; returns the time.
     fn count(&self, bytes: usize) -> u64 {
         let now = now_ns();
         if self.told.bytes.fetch_add(bytes as u64, Relaxed) == 0 {

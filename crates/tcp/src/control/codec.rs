@@ -9,10 +9,10 @@ use super::{MOST_CONNECTIONS, Message};
 
 const HEAD_BYTES: usize = 8;
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ProtocolError {
-    /// Somebody else's protocol.
+    /// Another protocol.
     #[error("these are not the first bytes of a Weir client")]
     Magic,
     /// Another version of this one.
@@ -21,15 +21,15 @@ pub enum ProtocolError {
     /// A kind that does not exist.
     #[error("message of the unknown kind {0}")]
     Kind(u8),
-    /// Longer than any.
+    /// Longer than any message.
     #[error("message of {bytes} bytes, {most} are allowed")]
     TooLong {
-        /// What it says.
+        /// Its claimed length.
         bytes: usize,
         /// What is allowed.
         most: usize,
     },
-    /// A body that ends early, goes on, or holds what cannot be.
+    /// A body that ends early, is too long, or has invalid contents.
     #[error("message that makes no sense: {0}")]
     Body(&'static str),
 }
@@ -56,7 +56,7 @@ impl Decoder {
     /// The next whole message, or `None` until more bytes have come.
     ///
     /// # Errors
-    /// [`ProtocolError`]; nothing that follows makes sense then.
+    /// [`ProtocolError`]; nothing that follows can be decoded then.
     pub fn next_message(&mut self) -> Result<Option<Message>, ProtocolError> {
         let Some(head) = self.bytes.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let [kind, a, b, c, len @ ..] = *head;

@@ -1,4 +1,4 @@
-//! A transfer between two servers: what a third host asks one of them for.
+//! A transfer between two servers: what a third host requests from one of them.
 
 use super::codec::{ProtocolError, Reader, Writer, short};
 use super::record::Wish;
@@ -18,7 +18,7 @@ pub struct Errand {
     pub clocks: bool,
     /// Record its own packets, as the client, too.
     pub capture: Wish,
-    /// The largest file of them that is taken.
+    /// The largest file of them that is accepted.
     pub capture_bytes: u64,
     /// The transfer; the client fills in its `host`. A capture of the other server is passed on.
     pub request: Request,

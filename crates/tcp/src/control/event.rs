@@ -1,4 +1,4 @@
-//! What happens to a client in the course of a transfer; a third host is told the same.
+//! Events of a client in the course of a transfer; a third host is told the same ones.
 
 use std::net::SocketAddr;
 
@@ -18,18 +18,18 @@ pub struct Joined {
     pub up: bool,
     /// Its congestion control at the client; empty if unknown.
     pub congestion: String,
-    /// What the client's kernel made of the settings, in their order; a third host has none, and is told none.
+    /// What the client's kernel made of the settings, in order; a third host has none, and is told none.
     pub settings: Vec<Option<Value>>,
 }
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// All connections are there.
+    /// All connections exist.
     Started {
-        /// They.
+        /// The connections.
         connections: Vec<Joined>,
-        /// Both ends have one clock, so that block latency can be told.
+        /// Both ends have one clock, so that block latency can be measured.
         same_clock: bool,
         /// The start, in ns since 1970.
         since_1970_ns: u64,
@@ -50,7 +50,7 @@ pub enum Event {
         /// When the client did, by its own.
         client_ns: u64,
     },
-    /// How far one end is.
+    /// The progress of one end.
     Interval {
         /// It is the server's view.
         of_server: bool,
@@ -71,7 +71,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Is it about so many connections, if it is about connections?
+    /// Whether it is about this many connections, if it is about connections.
     #[must_use]
     pub fn is_of(&self, connections: usize) -> bool {
         match self {

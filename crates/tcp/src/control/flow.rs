@@ -1,4 +1,4 @@
-//! What one end knows of its connections.
+//! What one end knows about its connections.
 
 use super::MOST_TEXT;
 use super::codec::{ProtocolError, Reader, Writer, short};
@@ -21,7 +21,7 @@ pub struct LatencyNs {
     pub max: u64,
 }
 
-/// What one end knows of one connection so far.
+/// What one end knows about one connection so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
     /// Bytes written or read.
@@ -30,9 +30,9 @@ pub struct Flow {
     pub blocks: u64,
     /// Since the last report, or for a total since the start; of a receiver on the sender's host.
     pub latency: Option<LatencyNs>,
-    /// The kernel's state; empty where the connection is gone.
+    /// The kernel's state; empty if the connection is gone.
     pub info: Info,
-    /// What else its host knows of it; empty where the connection is gone.
+    /// What else its host knows about it; empty if the connection is gone.
     pub queues: Queues,
 }
 

@@ -4,33 +4,33 @@ use super::codec::{ProtocolError, Reader, Writer, many, short};
 use super::record::{self, Record};
 use super::{Digest, Errand, Event, Flow, MOST_TEXT, PART_BYTES, Proof, Request, Session, Total};
 
-/// What is said on a control connection.
+/// A message on a control connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Server: prove that you know the token.
     Challenge {
-        /// Used once.
+        /// Used only once.
         nonce: Digest,
         /// There is a token.
         needs_token: bool,
     },
     /// Client: this is what I want.
     Request {
-        /// That the token is known.
+        /// Proof that the token is known.
         proof: Proof,
-        /// What is wanted.
+        /// The request.
         request: Request,
     },
     /// Server: make your data connections.
     Accept {
-        /// They belong to this.
+        /// Their session.
         session: Session,
-        /// Tells the server's host from others.
+        /// Identifies the server's host.
         host: Digest,
     },
-    /// No, or no longer.
+    /// Refusal, or abort.
     Refuse {
-        /// Why, for people.
+        /// Why, for people to read.
         why: String,
     },
     /// Server: all data connections are here.
@@ -42,9 +42,9 @@ pub enum Message {
         /// The client's `CLOCK_MONOTONIC`, to be sent back.
         sent_ns: u64,
     },
-    /// Server: this.
+    /// Server: the time.
     Clocked {
-        /// As it came.
+        /// Copied from the question.
         sent_ns: u64,
         /// The server's `CLOCK_MONOTONIC`.
         at_ns: u64,
@@ -61,24 +61,24 @@ pub enum Message {
         /// The connections.
         flows: Vec<Flow>,
     },
-    /// Client: end in good order.
+    /// Client: end properly.
     Stop,
     /// Server: its view of each connection at the end.
     Done {
         /// The connections.
         totals: Vec<Total>,
     },
-    /// Server: what it recorded for the client, or why it did not.
+    /// Server: what it recorded for the client, or why nothing was recorded.
     Recorded {
-        /// That.
+        /// The record.
         found: Result<Record, String>,
     },
-    /// Client: send a part of it.
+    /// Client: send a part of the capture.
     Fetch {
         /// From this byte on.
         from: u64,
     },
-    /// Server: this one.
+    /// Server: a part of the capture.
     Part {
         /// Its first byte.
         from: u64,
@@ -87,9 +87,9 @@ pub enum Message {
     },
     /// Third host: be the client of another server.
     Errand {
-        /// That the token is known.
+        /// Proof that the token is known.
         proof: Proof,
-        /// What is wanted.
+        /// The errand.
         errand: Box<Errand>,
     },
     /// Server, as the client of another one: prove to that one that you know its token.
@@ -98,15 +98,15 @@ pub enum Message {
         nonce: Digest,
         /// There is a token.
         needs_token: bool,
-        /// What the other one is asked for.
+        /// The request to the other one.
         request: Box<Request>,
     },
     /// Third host: here is the proof.
     Proven {
-        /// Of the other server's token.
+        /// For the other server's token.
         proof: Proof,
     },
-    /// Server, as the client of another one: this happened.
+    /// Server, as the client of another one: an event.
     Event(Event),
 }
 

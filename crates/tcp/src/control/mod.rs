@@ -1,7 +1,7 @@
-//! What client and server of a bulk transfer say to each other; bytes in, messages out, no I/O.
+//! What client and server of a bulk transfer send each other; bytes in, messages out, no I/O.
 //!
 //! A connection begins with a [`Preamble`] of the client. On a control connection the server answers with a
-//! [`Message::Challenge`]; the client's [`Request`] proves that it knows the token without telling it. Data
+//! [`Message::Challenge`]; the client's [`Request`] proves that it knows the token without revealing it. Data
 //! connections carry a preamble that names their session, then blocks of one direction only.
 //!
 //! ```text
@@ -14,16 +14,16 @@
 //! `Clocked`.
 //!
 //! A client that wants the server's packets ([`Wish`]) is told after `Done` what was recorded, and fetches it part by
-//! part. It asks for several parts before the first one has come; the last part ends it, and the file is gone.
+//! part. It requests several parts before the first one has come; the last part ends it, and the file is gone.
 //!
 //! ```text
 //! client                    Fetch*
 //! server   Done   Recorded         Part*
 //! ```
 //!
-//! A third host may ask a server to be the client of another one: an [`Errand`]. It proves to know the server's
-//! token, and by way of the server (`Prove`, `Proven`) the other one's, which the server never learns. What
-//! happens to the server as a client is told as it comes: an [`Event`].
+//! A third host may ask a server to be the client of another one: an [`Errand`]. It proves that it knows the server's
+//! token and, through the server (`Prove`, `Proven`), the other one's, which the server never learns. What
+//! happens to the server as a client is reported as it comes: an [`Event`].
 //!
 //! ```text
 //! third host  Preamble::Control            Errand         Proven                  Stop
@@ -31,7 +31,7 @@
 //! ```
 //!
 //! Captures that the third host wants follow as they do for a client: the server's own, which is the client's, then
-//! the other server's. A `Ready` says meanwhile that the server is still at it.
+//! the other server's. A `Ready` meanwhile means that the server is still busy.
 
 mod codec;
 mod errand;
@@ -53,13 +53,13 @@ pub use proof::{prove, prove_errand, verify, verify_errand};
 pub use record::{Record, Wish};
 pub use request::Request;
 
-/// Of SHA-256: a nonce, or what tells hosts apart.
+/// A SHA-256 digest: a nonce, or the identity of a host.
 pub type Digest = [u8; 32];
 
 /// HMAC-SHA256 of the token over the nonce and the request.
 pub type Proof = [u8; 32];
 
-/// Names a session; who knows it may join it.
+/// Identifies a session; a connection that knows it may join it.
 pub type Session = [u8; 16];
 
 /// Longest text in a message, in bytes.
@@ -89,7 +89,7 @@ pub const INTERVALS_NS: std::ops::RangeInclusive<u64> = 1_000_000..=3_600_000_00
 /// Bytes of a capture in one [`Message::Part`]; the last one may have less.
 pub const PART_BYTES: usize = 256 * 1024;
 
-/// Largest message that a server takes from a client, which may be anybody.
+/// Largest message that a server takes from a client, which may be anyone.
 pub const MOST_REQUEST_BYTES: usize = 512;
 
 /// Largest message that a client takes from a server: both ends of all connections.

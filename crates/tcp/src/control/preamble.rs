@@ -49,7 +49,7 @@ impl Preamble {
         let index = reader.u16()?;
         let session = reader.array()?;
         let found = if is_data { Self::Data { session, index } } else { Self::Control };
-        // Every byte that means nothing is 0: so it can mean something one day.
+        // Every byte without a meaning is 0, so that it can be given one.
         if found.emit() == *bytes { Ok(found) } else { Err(ProtocolError::Body("its preamble")) }
     }
 }

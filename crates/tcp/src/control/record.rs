@@ -12,7 +12,7 @@ pub enum Wish {
     /// No.
     #[default]
     None,
-    /// Yes, where the server allows it.
+    /// Yes, if the server allows it.
     IfAllowed,
     /// Yes, and no transfer without it.
     Must,

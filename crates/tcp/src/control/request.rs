@@ -1,12 +1,12 @@
-//! What a client wants.
+//! A client's request.
 
 use super::codec::{ProtocolError, Reader, Writer, short};
 use super::{Digest, INTERVALS_NS, MOST_BLOCK_BYTES, MOST_BUFFER_BYTES, MOST_CONNECTIONS, MOST_NAME, Wish};
 
-/// What a client wants.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Tells the client's host, and its clock, from others.
+    /// Identifies the client's host, and its clock.
     pub host: Digest,
     /// Connections on which the client sends.
     pub up: u16,
@@ -26,7 +26,7 @@ pub struct Request {
     pub congestion: String,
     /// Record the packets at the server.
     pub capture: Wish,
-    /// The largest file of them that the client takes.
+    /// The largest file of them that the client accepts.
     pub capture_bytes: u64,
 }
 
@@ -65,7 +65,7 @@ impl Request {
         }
     }
 
-    /// Why no server can do this, if so.
+    /// Why no server can do this, if that is so.
     #[must_use]
     pub fn problem(&self) -> Option<&'static str> {
         let flows = self.up.max(self.down);

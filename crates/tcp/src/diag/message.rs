@@ -29,10 +29,10 @@ const SKMEMINFO: u16 = 7;
 const DCTCPINFO: u16 = 9;
 const BBRINFO: u16 = 16;
 
-/// What is asked for beside the message itself. `VEGASINFO` stands for whatever the congestion control has.
+/// What is requested besides the message itself. `VEGASINFO` stands for whatever the congestion control has.
 const EXTENSIONS: u8 = 1 << (INFO - 1) | 1 << (VEGASINFO - 1) | 1 << (CONG - 1) | 1 << (SKMEMINFO - 1);
 
-/// An answer that is none.
+/// An invalid answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the kernel's answer cannot be understood at byte {at}")]
 pub struct Malformed {
@@ -51,7 +51,7 @@ pub enum Reply {
     Error(i32),
 }
 
-/// Asks for all connections of a family in `states` (a bit each) between these ports; 0 is any.
+/// Requests all connections of a family in `states` (a bit each) between these ports; 0 is any.
 #[must_use]
 pub fn request_all(ipv6: bool, states: u32, local_port: u16, remote_port: u16, sequence: u32) -> Vec<u8> {
     let mut request = head(ipv6, NLM_F_DUMP, states, sequence);
@@ -61,7 +61,7 @@ pub fn request_all(ipv6: bool, states: u32, local_port: u16, remote_port: u16, s
     request
 }
 
-/// Asks for one exact connection.
+/// Requests one exact connection.
 #[must_use]
 pub fn request_one(id: &Id, sequence: u32) -> Vec<u8> {
     let mut request = head(id.local.is_ipv6(), 0, u32::MAX, sequence);
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// The answer to `request_one`: the same identity, and `attributes` behind it.
+    /// The answer to `request_one`: the same identity, followed by `attributes`.
     fn answer(id: &Id, attributes: &[(u16, Vec<u8>)]) -> Vec<u8> {
         let mut body = vec![if id.local.is_ipv6() { 10 } else { 2 }, 1, 0, 0];
         body.extend(&request_one(id, SEQUENCE)[HEADER_BYTES + 8..]);

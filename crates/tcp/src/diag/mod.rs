@@ -67,7 +67,7 @@ pub struct Id {
     pub remote: SocketAddr,
     /// The interface that it is bound to, or 0.
     pub interface: u32,
-    /// Tells it from a later one between the same ends.
+    /// Distinguishes it from a later one between the same ends.
     pub cookie: u64,
 }
 
@@ -75,7 +75,7 @@ impl Id {
     /// Any cookie.
     pub const ANY_COOKIE: u64 = u64::MAX;
 
-    /// An end as people know it: an IPv4 address that an IPv6 socket maps is shown as what it is.
+    /// An end in its usual form: an IPv4 address mapped into IPv6 is shown as IPv4.
     #[must_use]
     pub fn plain(end: SocketAddr) -> (IpAddr, u16) {
         (end.ip().to_canonical(), end.port())
@@ -91,9 +91,9 @@ pub struct Connection {
     pub state: State,
     /// The user that owns it.
     pub uid: u32,
-    /// Its number in `/proc/PID/fd`; 0 where no process has it.
+    /// Its number in `/proc/PID/fd`; 0 if no process has it.
     pub inode: u32,
-    /// The congestion control; empty where the kernel does not tell.
+    /// The congestion control; empty if the kernel does not report it.
     pub congestion: String,
     /// All numbers.
     pub sample: Sample,

@@ -1,4 +1,4 @@
-//! The socket that asks the kernel.
+//! The socket that queries the kernel.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -10,24 +10,24 @@ use super::{Connection, Id, Malformed, Replies, Reply, request_all, request_one}
 /// More than one part of a list ever has (the kernel's skbs have at most 32 KiB).
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// A list that changes while it is read is read again so often.
+/// How often a list that changes while it is read is read again.
 const TRIES: usize = 3;
 
-/// Why the kernel did not tell.
+/// Why the kernel gave no answer.
 #[derive(Debug, Error)]
 pub enum DiagError {
     /// There is no such socket.
     #[error("the kernel cannot be asked about TCP connections (SOCK_DIAG)")]
     Open(#[source] io::Error),
-    /// A request could not be sent, or its answer not be received.
+    /// A request could not be sent, or its answer could not be received.
     #[error("asking the kernel about TCP connections failed")]
     Ask(#[source] io::Error),
-    /// The answer is none.
+    /// The answer is invalid.
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }
 
-/// Asks about the connections of the network namespace in which it was made.
+/// Queries the connections of the network namespace in which it was made.
 #[derive(Debug)]
 pub struct Diag {
     socket: OwnedFd,
@@ -39,7 +39,7 @@ impl Diag {
     /// Opens it; needs no privileges.
     ///
     /// # Errors
-    /// [`DiagError::Open`] where the kernel has no `SOCK_DIAG` (before Linux 3.3, or not built in).
+    /// [`DiagError::Open`] if the kernel has no `SOCK_DIAG` (before Linux 3.3, or not built in).
     pub fn open() -> Result<Self, DiagError> {
         // SAFETY: plain system call; the descriptor is owned by nobody else yet.
         let fd = unsafe {
@@ -53,7 +53,7 @@ impl Diag {
         Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// The connection `id`; `None` if there is none any more.
+    /// The connection `id`; `None` if it no longer exists.
     ///
     /// # Errors
     /// [`DiagError`].

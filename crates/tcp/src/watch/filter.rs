@@ -1,4 +1,4 @@
-//! Which connections are meant.
+//! Which connections are selected.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::diag::{Connection, Diag, DiagError, Id, State};
 use crate::process::{self, Process};
 
-/// An end of a connection; `None` and 0 are any.
+/// An end of a connection; `None` and 0 match any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct End {
     /// Its address.
@@ -23,10 +23,10 @@ impl End {
     }
 }
 
-/// What connections have in common; everything that is given must hold.
+/// What the connections have in common; every given condition must hold.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// The two ends; which of them is here does not matter.
+    /// The two ends; it does not matter which of them is local.
     pub ends: (End, End),
     /// Number of the process.
     pub pid: Option<u32>,
@@ -34,18 +34,18 @@ pub struct Filter {
     pub program: Option<String>,
 }
 
-/// Neither listeners nor what nobody has any more.
+/// Excludes listeners and sockets without an owner.
 const NOT_WATCHED: u32 = 1 << State::LISTEN.0 | 1 << State::TIME_WAIT.0 | 1 << State::CLOSE.0;
 
 impl Filter {
-    /// Do the ends fit?
+    /// Whether the ends match.
     #[must_use]
     pub fn fits(&self, id: &Id) -> bool {
         let (one, other) = &self.ends;
         (one.fits(id.local) && other.fits(id.remote)) || (one.fits(id.remote) && other.fits(id.local))
     }
 
-    /// The connections whose ends fit, each once. The kernel compares the ports.
+    /// The connections whose ends match, each once. The kernel compares the ports.
     ///
     /// # Errors
     /// [`DiagError`].
@@ -61,13 +61,13 @@ impl Filter {
         Ok(found)
     }
 
-    /// Is a process asked for?
+    /// Whether a process is selected.
     #[must_use]
     pub const fn has_process(&self) -> bool {
         self.pid.is_some() || self.program.is_some()
     }
 
-    /// The processes that can be meant, by the inodes of their sockets.
+    /// The processes that may match, by the inodes of their sockets.
     #[must_use]
     pub fn owners(&self) -> HashMap<u32, Process> {
         match self.pid {
@@ -79,7 +79,7 @@ impl Filter {
         }
     }
 
-    /// Does the owner fit?
+    /// Whether the owner matches.
     #[must_use]
     pub fn fits_owner(&self, owner: Option<&Process>) -> bool {
         self.pid.is_none_or(|pid| owner.is_some_and(|owner| owner.pid == pid))

@@ -1,4 +1,4 @@
-//! Connections that are meant, found as they come.
+//! Selected connections, found as they appear.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -13,7 +13,7 @@ use weir_clock::{now_ns, thread_cpu_ns};
 /// A connection by its number among those watched.
 pub type Found = Result<Vec<(u32, Id)>, DiagError>;
 
-/// Says how many connections have begun so far in this network namespace; `None` if that cannot be said.
+/// Returns how many connections have begun so far in this network namespace; `None` if that is not known.
 pub type Begun = Box<dyn Fn() -> Option<u64> + Send>;
 
 /// Pauses between two looks: while nothing was found, and just after something was.
@@ -21,22 +21,22 @@ const SOONEST_NS: u64 = 1_000_000;
 const SOON_NS: u64 = 10_000_000;
 /// The longest pause.
 const LATEST_NS: u64 = 1_000_000_000;
-/// What the longest pause is at least, where connections are counted: waking up costs more than that.
+/// Lower bound of the longest pause if connections are counted: waking up costs more than that.
 const COUNTED_NS: u64 = 100_000_000;
 /// After a find the pause is this part of the time since then: connections of one program come in groups.
 const SINCE: u64 = 4;
 /// It grows until looking takes this part of a CPU's time. The kernel walks its whole table of connections for each
-/// look, a millisecond or more, which what is watched would feel.
+/// look, a millisecond or more, which would affect what is watched.
 const COST: u64 = 500;
 
-/// Finds them, and gives them their numbers.
+/// Finds them, and numbers them.
 pub struct Finder<'a> {
     diag: Diag,
     options: &'a Options,
     shared: &'a Shared,
-    /// Cookies of connections that were found, or are not meant.
+    /// Cookies of connections that were found, or are not selected.
     judged: HashSet<u64>,
-    /// Some of those that were looked at may still turn out to be meant.
+    /// Some of those already examined may still turn out to be selected.
     is_undecided: bool,
     news: News,
     found_ns: Option<u64>,
@@ -55,7 +55,7 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// Looks again and again, until it is over or nobody listens.
+    /// Looks again and again, until it is over or the receiver is gone.
     pub fn keep_looking(&mut self, listener: &Sender<Found>, over: &AtomicBool) {
         let mut pause_ns = self.pause_ns(0, now_ns());
         loop {
@@ -97,7 +97,7 @@ impl<'a> Finder<'a> {
         for each in fresh {
             let owner = owners.get(&each.inode);
             if !filter.fits_owner(owner) {
-                // A connection that waits to be accepted belongs to nobody yet.
+                // A connection that waits to be accepted has no owner yet.
                 if each.inode != 0 {
                     self.judged.insert(each.id.cookie);
                 } else {
@@ -119,14 +119,14 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Whether connections have begun, where somebody counts them: each look costs much more than that.
+/// Whether connections have begun, if they are counted: each look costs much more than that.
 struct News {
     begun: Option<Begun>,
     counted: Option<u64>,
 }
 
 impl News {
-    /// Since the last time; always where nobody counts them.
+    /// Whether any have begun since the last time; always true if they are not counted.
     fn has_come(&mut self) -> bool {
         let before = self.counted;
         self.counted = self.begun.as_ref().and_then(|begun| begun());
@@ -134,8 +134,8 @@ impl News {
     }
 }
 
-/// Time until the next look, after one that took `cost_ns`; `since_ns` after the last find, if there was one. However
-/// cheap looks are, it grows to `least_ns`.
+/// Time until the next look, after one that took `cost_ns`; `since_ns` after the last find, if there was one.
+/// However cheap looks are, it grows to `least_ns`.
 fn pause_ns(cost_ns: u64, since_ns: Option<u64>, period_ns: u64, least_ns: u64) -> u64 {
     let Some(since_ns) = since_ns else { return period_ns.clamp(SOONEST_NS, SOON_NS) };
     let dearest = cost_ns.saturating_mul(COST).clamp(least_ns, LATEST_NS);

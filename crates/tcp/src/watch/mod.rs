@@ -1,4 +1,4 @@
-//! Connections sampled at a fixed period, and waited for where they do not exist yet.
+//! Connections sampled at a fixed period, including those that do not exist yet.
 
 mod filter;
 mod finder;
@@ -20,10 +20,10 @@ use crate::Sample;
 use crate::diag::{Diag, DiagError, Id};
 use crate::process::{self, Process};
 
-/// Samples that are kept until somebody takes them.
+/// Most samples that are kept until they are taken.
 pub const MOST_SAMPLES: usize = 1 << 16;
 
-/// Connections that are watched at once.
+/// Most connections that are watched at once.
 pub const MOST_CONNECTIONS: usize = 1024;
 
 /// What is watched, and how often.
@@ -33,7 +33,7 @@ pub struct Options {
     pub filter: Filter,
     /// Time between two samples of one connection.
     pub period_ns: u64,
-    /// Wait for connections that do not exist yet, and watch those that come later, too.
+    /// Wait for connections that do not exist yet, and also watch those that begin later.
     pub wait: bool,
 }
 
@@ -44,29 +44,29 @@ pub struct Watched {
     pub local: SocketAddr,
     /// The other end.
     pub remote: SocketAddr,
-    /// Its number in `/proc/PID/fd`; 0 until somebody has accepted it.
+    /// Its number in `/proc/PID/fd`; 0 until it has been accepted.
     pub inode: u32,
-    /// The process that has it, where this user may see it.
+    /// The process that owns it, if this user may see it.
     pub process: Option<Process>,
-    /// Nothing more will be known of the process.
+    /// Nothing more will become known about the process.
     pub is_named: bool,
     /// Its congestion control.
     pub congestion: String,
     /// When it was found, by `CLOCK_MONOTONIC`.
     pub found_ns: u64,
-    /// When it was no longer there.
+    /// When it no longer existed.
     pub ended_ns: Option<u64>,
     /// Samples taken.
     pub samples: u64,
-    /// Samples that should have been taken, and were not: the host was too late by a period or more, or there was
+    /// Samples that should have been taken but were not: the host was too late by a period or more, or there was
     /// no room.
     pub missed: u64,
-    /// Samples that were due and not taken because nothing happened to the connection; 0 where every one is taken.
+    /// Samples that were due and not taken because nothing happened to the connection; 0 if every one is taken.
     pub idle: u64,
 }
 
 impl Watched {
-    /// A connection that was found at this time, with its owner where that is known.
+    /// A connection that was found at this time, with its owner if that is known.
     #[must_use]
     pub fn found(id: &Id, inode: u32, congestion: String, owner: Option<&Process>, at_ns: u64) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Watched {
         }
     }
 
-    /// Some process has it, and nobody has looked which.
+    /// Some process owns it, and it is not yet known which.
     const fn is_unnamed(&self) -> bool {
         !self.is_named && self.inode != 0
     }
@@ -95,9 +95,9 @@ impl Watched {
 pub struct Row {
     /// Its number among those watched.
     pub connection: u32,
-    /// When the kernel was asked, by `CLOCK_MONOTONIC`.
+    /// When the kernel was queried, by `CLOCK_MONOTONIC`.
     pub at_ns: u64,
-    /// What it said.
+    /// The kernel's answer.
     pub sample: Sample,
 }
 
@@ -125,27 +125,27 @@ impl Lateness {
     }
 }
 
-/// How far a watch is.
+/// The progress of a watch.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// Every connection so far, by number.
     pub connections: Vec<Watched>,
-    /// Of all rounds.
+    /// Lateness of all rounds.
     pub lateness: Lateness,
-    /// Samples that nobody took in time.
+    /// Samples that were not taken in time.
     pub lost: u64,
     /// Connections beyond [`MOST_CONNECTIONS`].
     pub left_out: u64,
     /// Nothing more will come.
     pub ended: bool,
-    /// Why it broke off.
+    /// Why it ended early.
     pub failure: Option<String>,
 }
 
 impl Progress {
-    /// A copy, in which the process of each connection is named.
+    /// A copy in which the process of each connection is named.
     ///
-    /// For whoever asks, not for the thread that watches: all processes are looked at, which takes its time.
+    /// For the thread that asks, not for the one that watches: all processes are examined, which takes time.
     #[must_use]
     pub fn named(progress: &Mutex<Self>) -> Self {
         if lock(progress).connections.iter().any(Watched::is_unnamed) {
@@ -160,10 +160,10 @@ impl Progress {
 }
 
 impl Watcher {
-    /// Begins to sample, in the network namespace of the calling thread.
+    /// Starts sampling, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// [`DiagError`]; what goes wrong later is [`Progress::failure`].
+    /// [`DiagError`]; later errors are in [`Progress::failure`].
     pub fn start(options: Options) -> Result<Self, DiagError> {
         let mut sampler = sampler::Sampler::new(Diag::open()?, options.period_ns);
         let work = move |shared: &Shared| keep_sampling(&mut sampler, &options, shared);

@@ -1,18 +1,18 @@
 //! The CPU on which connections are sampled.
 //!
-//! The kernel reads a connection's state under its lock (`tcp_get_info`). A program that sends without pause has
-//! the lock nearly always. Whoever waits for it on another CPU is woken each time it is released, and comes too
+//! The kernel reads a connection's state under its lock (`tcp_get_info`). A program that sends without pause
+//! holds the lock nearly always. A thread that waits for it on another CPU is woken at each release, but too
 //! late: tens of switches for one sample, at the expense of both. On the program's own CPU the wait ends with its
-//! next system call. Which CPU that is the kernel does not tell, but the switches do.
+//! next system call. The kernel does not report which CPU that is, but the switches show it.
 
 use std::mem;
 
-/// Switches for one sample beyond which a CPU is the wrong one; on the right one there is one at most.
+/// Switches for one sample beyond which a CPU is the wrong one; on the right one there is at most one.
 const MOST_SWITCHES: u64 = 3;
-/// Rounds until CPUs are tried again of which none was right.
+/// Rounds until the CPUs are tried again if none was right.
 const PAUSE_ROUNDS: u32 = 100;
 
-/// Where the calling thread samples, and where else it might.
+/// Where the calling thread samples, and where else it could.
 pub struct Place {
     chooser: Chooser,
     before: u64,
@@ -29,7 +29,7 @@ impl Place {
         self.before = switches();
     }
 
-    /// It ended, with so many samples: moves the thread where they cost too much.
+    /// The round ended, with this many samples: moves the thread if they cost too much.
     pub fn end(&mut self, samples: usize) {
         let switches = switches() - self.before;
         if let Some(cpus) = self.chooser.judge(switches > samples as u64 * MOST_SWITCHES) {
@@ -51,7 +51,7 @@ impl Chooser {
         Self { cpus, next: 0, tried: 0, pause: 0 }
     }
 
-    /// The CPU to move to, if this one is the wrong one; all, where each of them was.
+    /// The CPU to move to, if this one is the wrong one; all of them, if each was wrong.
     fn judge(&mut self, is_wrong: bool) -> Option<&[usize]> {
         if !is_wrong {
             self.tried = 0;
@@ -72,7 +72,7 @@ impl Chooser {
     }
 }
 
-/// How often this thread had to wait so far.
+/// How often this thread has had to wait so far.
 fn switches() -> u64 {
     // SAFETY: all zeros is a valid rusage, and there is room for one.
     let usage = unsafe {
@@ -83,7 +83,7 @@ fn switches() -> u64 {
     u64::try_from(usage.ru_nvcsw).unwrap_or_default()
 }
 
-/// CPUs that this thread may use; none where the kernel has more than a set holds.
+/// CPUs that this thread may use; none if the kernel has more than a set holds.
 fn allowed() -> Vec<usize> {
     // SAFETY: all zeros is an empty set, and the kernel writes no more than its size.
     unsafe {
@@ -93,7 +93,7 @@ fn allowed() -> Vec<usize> {
     }
 }
 
-/// Has this thread run on one of them; where the kernel refuses, it stays.
+/// Restricts this thread to these CPUs; if the kernel refuses, it stays where it is.
 fn move_to(cpus: &[usize]) {
     // SAFETY: all zeros is an empty set; the CPUs are of another one.
     unsafe {

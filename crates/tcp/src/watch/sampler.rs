@@ -1,4 +1,4 @@
-//! The thread that samples the connections that another one finds.
+//! The thread that samples the connections that another thread finds.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -11,21 +11,21 @@ use super::{Options, Row, Shared};
 use crate::diag::{Diag, DiagError, Id, State};
 use weir_clock::{now_ns, sleep_until, wake_precisely};
 
-/// How long a stop may go unnoticed.
+/// Longest time for which a stop goes unnoticed.
 const NAP_NS: u64 = 100_000_000;
 
 /// A way to sample connections.
 pub trait Sampling {
-    /// Why it breaks off.
+    /// Why it ended early.
     type Error: From<DiagError>;
 
-    /// Samples these connections, too; they are in [`super::Progress::connections`] under these numbers.
+    /// Samples these connections too; they are in [`super::Progress::connections`] under these numbers.
     ///
     /// # Errors
-    /// Those of this way.
+    /// The errors of this way of sampling.
     fn add(&mut self, found: Vec<(u32, Id)>) -> Result<(), Self::Error>;
 
-    /// Counts the connections that begin, where this way can: then nobody looks for others while there are none.
+    /// Counts the connections that begin, if this way can: then nothing looks for others while none begin.
     fn begun(&self) -> Option<Begun> {
         None
     }
@@ -33,17 +33,17 @@ pub trait Sampling {
     /// Whether there is nothing to sample.
     fn is_idle(&self) -> bool;
 
-    /// Samples until all connections have ended, also those that `found` brings meanwhile, or until it is told to
-    /// stop. What is there is sampled once all the same.
+    /// Samples until all connections have ended, including those that `found` brings meanwhile, or until told to
+    /// stop. Existing connections are sampled once in any case.
     ///
     /// # Errors
-    /// Those of this way, and those of whoever finds connections.
+    /// The errors of this way of sampling, and of finding connections.
     fn sample(&mut self, found: Option<&Receiver<Found>>, shared: &Shared) -> Result<(), Self::Error>;
 
     /// Takes over what was found meanwhile.
     ///
     /// # Errors
-    /// As of [`Self::sample`].
+    /// As for [`Self::sample`].
     fn take(&mut self, found: Option<&Receiver<Found>>) -> Result<(), Self::Error> {
         for fresh in found.into_iter().flat_map(Receiver::try_iter) {
             self.add(fresh?)?;
@@ -52,17 +52,17 @@ pub trait Sampling {
     }
 }
 
-/// Finds connections and samples them, until it is told to stop or all have ended.
+/// Finds connections and samples them, until told to stop or until all have ended.
 ///
 /// # Errors
-/// Those of `sampler`; the connections cannot be found.
+/// The errors of `sampler`; the connections cannot be found.
 pub fn keep_sampling<S: Sampling>(
     sampler: &mut S,
     options: &Options,
     shared: &Shared,
 ) -> Result<(), S::Error> {
     let mut finder = Finder::new(options, shared, sampler.begun())?;
-    // However soon it is told to stop: what is there is sampled once.
+    // However soon it is told to stop, existing connections are sampled once.
     sampler.add(finder.look()?)?;
     if !options.wait {
         return if sampler.is_idle() { Ok(()) } else { sampler.sample(None, shared) };
@@ -119,7 +119,7 @@ impl Sampler {
         Self { diag, period_ns: period_ns.max(1), alive: Vec::new(), place: Place::new() }
     }
 
-    /// Samples every connection that is there.
+    /// Samples every existing connection.
     fn round(&mut self, late_ns: u64, missed: u64, shared: &Shared) -> Result<(), DiagError> {
         self.place.begin();
         let mut rows = Vec::with_capacity(self.alive.len());
@@ -145,7 +145,7 @@ impl Sampler {
         for (inode, row) in &rows {
             if let Some(each) = progress.connections.get_mut(row.connection as usize) {
                 each.samples += 1;
-                // When a connection ends it belongs to nobody again.
+                // When a connection ends, no process owns it any more.
                 each.inode = if each.inode == 0 { *inode } else { each.inode };
             }
         }
@@ -173,7 +173,7 @@ impl Sampling for Sampler {
     }
 
     fn sample(&mut self, found: Option<&Receiver<Found>>, shared: &Shared) -> Result<(), DiagError> {
-        // Not before: the thread that finds connections is not to inherit it.
+        // Not before: the thread that finds connections must not inherit it.
         wake_precisely();
         let mut due = now_ns();
         let mut sampled = false;

@@ -1,4 +1,4 @@
-//! A watch in a thread of its own, whatever it notes of connections.
+//! A watch in its own thread, whatever it records about connections.
 
 use std::error::Error;
 use std::io;
@@ -12,12 +12,12 @@ use hdrhistogram::Histogram;
 use super::{Lateness, MOST_SAMPLES, Progress, Row, lock};
 use crate::times::histogram;
 
-/// What the thread of a watch notes, and what it is told.
+/// What the thread of a watch records, and what it is told.
 #[derive(Debug)]
 pub struct Shared<R = Row> {
     rows: Mutex<Vec<R>>,
     progress: Mutex<Progress>,
-    /// None until something was sampled.
+    /// `None` until something was sampled.
     lateness: Mutex<Option<Histogram<u64>>>,
     stop: AtomicBool,
 }
@@ -34,22 +34,22 @@ impl<R> Default for Shared<R> {
 }
 
 impl<R> Shared<R> {
-    /// What was noted and nobody has taken.
+    /// What was recorded and not yet taken.
     pub fn rows(&self) -> MutexGuard<'_, Vec<R>> {
         lock(&self.rows)
     }
 
-    /// How far it is.
+    /// Its progress.
     pub fn progress(&self) -> MutexGuard<'_, Progress> {
         lock(&self.progress)
     }
 
-    /// Notes by how much a round of samples was late.
+    /// Records how late a round of samples was.
     pub fn note_late(&self, late_ns: u64) {
         lock(&self.lateness).get_or_insert_with(histogram).saturating_record(late_ns);
     }
 
-    /// Keeps rows for whoever takes them, as long as there is room; counts the others.
+    /// Keeps rows until they are taken, as long as there is room; counts the others.
     pub fn keep(&self, progress: &mut Progress, fresh: impl ExactSizeIterator<Item = R>) {
         let mut kept = self.rows();
         let room = MOST_SAMPLES.saturating_sub(kept.len());
@@ -63,7 +63,7 @@ impl<R> Shared<R> {
     }
 }
 
-/// A watch, in a thread of its own, that notes one `R` at a time.
+/// A watch, in its own thread, that records one `R` at a time.
 #[derive(Debug)]
 pub struct Watcher<R = Row> {
     shared: Arc<Shared<R>>,
@@ -74,7 +74,7 @@ impl<R: Send + 'static> Watcher<R> {
     /// Begins `work` in a thread of this name. Its error is [`Progress::failure`].
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// No thread can be started.
     pub fn run<E: Error>(
         name: &str,
         shared: Shared<R>,
@@ -96,20 +96,20 @@ impl<R: Send + 'static> Watcher<R> {
 }
 
 impl<R> Watcher<R> {
-    /// What was noted since the last time, in the order of its times.
+    /// What was recorded since the last call, in the order of its times.
     #[must_use]
     pub fn take(&self) -> Vec<R> {
         mem::take(&mut *self.shared.rows())
     }
 
-    /// How far it is. What is counted here, [`Self::take`] has had or still has.
+    /// Its progress. What is counted here has been taken by [`Self::take`], or still can be.
     #[must_use]
     pub fn progress(&self) -> Progress {
         let lateness = lock(&self.shared.lateness).as_ref().map(Lateness::of).unwrap_or_default();
         Progress { lateness, ..Progress::named(&self.shared.progress) }
     }
 
-    /// Ends it; what was noted last can be taken afterwards.
+    /// Ends it; what was recorded last can be taken afterwards.
     pub fn stop(&self) {
         self.shared.stop.store(true, SeqCst);
         if let Some(thread) = lock(&self.thread).take() {

@@ -1,6 +1,6 @@
-//! Which sequence numbers of a security association came, within a window as wide as receivers have at most.
+//! Which sequence numbers of a security association arrived, within a window as wide as any receiver's.
 
-/// Numbers of which is known whether they came; a host with many paths or queues is that far out of order.
+/// Width of the window in numbers; a host with many paths or queues is that far out of order.
 pub const WINDOW: i64 = 4_096;
 const WORDS: usize = WINDOW as usize / 64;
 
@@ -36,7 +36,7 @@ impl Numbers {
         if number > self.highest {
             self.pass(number);
         } else if self.highest - number >= WINDOW {
-            // Late, or a copy: no receiver takes it, and it fills no gap.
+            // Late, or a copy: no receiver accepts it, and it fills no gap.
             self.reordered += 1;
             return;
         } else if self.has(number) {
@@ -55,17 +55,17 @@ impl Numbers {
         self.highest
     }
 
-    /// Numbers between the lowest and the highest that never came.
+    /// Numbers between the lowest and the highest that never arrived.
     pub const fn lost(&self) -> u64 {
         (self.highest - self.lowest + 1).unsigned_abs().saturating_sub(self.received)
     }
 
-    /// Packets whose number had come before.
+    /// Packets whose number had arrived before.
     pub const fn copies(&self) -> u64 {
         self.copies
     }
 
-    /// Packets behind one with a higher number.
+    /// Packets after one with a higher number.
     pub const fn reordered(&self) -> u64 {
         self.reordered
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{Datagram, Tags, u32_at};
 
-/// Where ESP is sent in UDP.
+/// Port of ESP in UDP.
 const NATT_PORT: u16 = 4500;
 const HEADER_LEN: usize = 8;
 
@@ -34,14 +34,14 @@ pub enum Natt {
     Esp(Esp),
     /// Key exchange, behind the marker of four zero bytes.
     Ike,
-    /// One byte that keeps a translation alive.
+    /// One byte that keeps a NAT binding alive.
     KeepAlive,
-    /// Too short, or cut off, to tell.
+    /// Too short, or cut off, to be classified.
     Unclear,
 }
 
 impl Esp {
-    /// Of the header at the beginning of `data`, which was `len` bytes when sent; None where the capture cut
+    /// From the header at the beginning of `data`, which was `len` bytes when sent; `None` if the capture cut
     /// it off.
     pub(super) fn of(
         data: &[u8],
@@ -56,7 +56,7 @@ impl Esp {
 }
 
 impl Datagram<'_> {
-    /// What a UDP datagram is to the traversal of address translators; None on other ports than 4500.
+    /// What a UDP datagram is in NAT traversal; `None` on ports other than 4500.
     #[must_use]
     pub fn natt(&self) -> Option<Natt> {
         if self.src_port != NATT_PORT && self.dst_port != NATT_PORT {

@@ -1,4 +1,4 @@
-//! IPv4 and IPv6, and what is behind.
+//! IPv4 and IPv6, and what follows them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ const GRE: u8 = 47;
 const ESP: u8 = 50;
 const UDP_LEN: usize = 8;
 
-/// Extension headers in a row; more is no traffic but an attack.
+/// Most extension headers in a row; more is not traffic but an attack.
 const MAX_EXTENSIONS: usize = 16;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
@@ -26,16 +26,16 @@ const SHIM6: u8 = 140;
 /// What an IP packet turns out to be.
 #[derive(Debug)]
 pub enum Found<'a> {
-    /// Something whole, or beyond help.
+    /// Something complete, or undecodable.
     Whole(Decoded<'a>),
-    /// Part of something.
+    /// A fragment.
     Piece(Piece<'a>),
 }
 
 /// A packet that contradicts itself.
 pub const MALFORMED: Found<'static> = Found::Whole(Decoded::Malformed);
 
-/// What the header of an IP packet says.
+/// The header of an IP packet, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     pub src: IpAddr,
@@ -45,7 +45,7 @@ pub struct Head {
     pub ip_id: u16,
 }
 
-/// What is behind it.
+/// What follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest<'a> {
     pub protocol: u8,
@@ -55,7 +55,7 @@ pub struct Rest<'a> {
     pub len: usize,
 }
 
-/// A fragment: a part of what is behind a header.
+/// A fragment: a part of what follows a header.
 #[derive(Debug)]
 pub struct Piece<'a> {
     pub head: Head,
@@ -64,11 +64,11 @@ pub struct Piece<'a> {
     pub id: u32,
     /// In bytes.
     pub offset: usize,
-    /// Are there fragments behind it?
+    /// Whether more fragments follow.
     pub more: bool,
 }
 
-/// A TCP segment straight behind an IPv4 header without options, of which nothing is unusual: most packets.
+/// A TCP segment directly after a plain IPv4 header without options: most packets.
 #[inline(always)]
 pub fn segment(data: &[u8], tags: Tags, point: u32) -> Option<Datagram<'_>> {
     let head = data.first_chunk::<40>()?;
@@ -98,7 +98,7 @@ pub fn segment(data: &[u8], tags: Tags, point: u32) -> Option<Datagram<'_>> {
     })
 }
 
-/// Takes an IP packet apart.
+/// Decodes an IP packet.
 pub fn dissect<'a>(data: &'a [u8], way: &Way) -> Found<'a> {
     match data.first().map(|b| b >> 4) {
         Some(4) => match segment(data, way.tags, way.point) {
@@ -106,7 +106,7 @@ pub fn dissect<'a>(data: &'a [u8], way: &Way) -> Found<'a> {
             None => ipv4(data, way).unwrap_or(MALFORMED),
         },
         Some(6) => ipv6(data, way).unwrap_or(MALFORMED),
-        // A loopback header in front of something else than IP.
+        // A loopback header in front of something other than IP.
         Some(_) => Found::Whole(Decoded::NotIp),
         None => MALFORMED,
     }
@@ -154,7 +154,7 @@ fn ipv6<'a>(data: &'a [u8], way: &Way) -> Option<Found<'a>> {
     Some(payload(head, rest, way))
 }
 
-/// What is behind an IP header, or in fragments put together.
+/// What follows an IP header, or reassembled fragments.
 pub fn payload<'a>(head: Head, mut rest: Rest<'a>, way: &Way) -> Found<'a> {
     let is_v6 = head.src.is_ipv6();
     for _ in 0..=MAX_EXTENSIONS {
@@ -179,7 +179,7 @@ pub fn payload<'a>(head: Head, mut rest: Rest<'a>, way: &Way) -> Found<'a> {
                 units.map(|units| (units + 1) * 8)
             }
             FRAGMENT if is_v6 => match (u16_at(rest.data, 2), u32_at(rest.data, 4)) {
-                // An atomic fragment (RFC 6946): a whole packet all the same.
+                // An atomic fragment (RFC 6946): a whole packet nevertheless.
                 (Some(cut), Some(_)) if cut & 0xfff9 == 0 => Some(8),
                 (Some(cut), Some(id)) => {
                     let Some(rest) = behind(rest, 8) else { return MALFORMED };
@@ -196,7 +196,7 @@ pub fn payload<'a>(head: Head, mut rest: Rest<'a>, way: &Way) -> Found<'a> {
     MALFORMED
 }
 
-/// What is behind a header of this length, of which the first byte names what follows.
+/// What follows a header of this length, whose first byte names the next one.
 fn behind(rest: Rest<'_>, length: usize) -> Option<Rest<'_>> {
     let len = rest.len.checked_sub(length)?;
     Some(Rest { protocol: *rest.data.first()?, data: rest.data.get(length..)?, len })

@@ -26,12 +26,12 @@ const ETHERTYPE_PPPOE: u16 = 0x8864;
 const ETHERTYPE_MACSEC: u16 = 0x88e5;
 /// IEEE 802.1ah.
 const ETHERTYPE_BACKBONE: u16 = 0x88e7;
-/// What stands where an EtherType would is a length up to here (IEEE 802.3 clause 3.2.6).
+/// A value up to this, in the place of an EtherType, is a length (IEEE 802.3 clause 3.2.6).
 const LONGEST_FRAME: u16 = 1_500;
 
 const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;
-/// Headers as RFC 1144 shortens them, fragments (RFC 1990), and what is compressed or encrypted (RFC 1962, 1968).
+/// Headers compressed by RFC 1144, fragments (RFC 1990), and what is compressed or encrypted (RFC 1962, 1968).
 const PPP_VJ_COMPRESSED: u16 = 0x002d;
 const PPP_VJ_UNCOMPRESSED: u16 = 0x002f;
 const PPP_MULTILINK: u16 = 0x003d;
@@ -40,7 +40,7 @@ const PPP_COMPRESSED: u16 = 0x00fd;
 /// More labels than any network stacks.
 const MAX_LABELS: usize = 16;
 
-/// What is behind the link layer.
+/// What follows the link layer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Network<'a> {
     /// An IP packet of either version.
@@ -55,8 +55,8 @@ pub enum Network<'a> {
     Malformed,
 }
 
-/// Passes over the link layer; also the interface, where the link layer names it. None for one that is not
-/// known here.
+/// Skips the link layer; returns also the interface, if the link layer names it. `None` for an unknown
+/// one.
 pub fn network(link: LinkType, data: &[u8]) -> Option<(Network<'_>, u32)> {
     let tags = Tags::default();
     let ip = |skip: usize| match data.get(skip..) {
@@ -83,19 +83,19 @@ pub fn network(link: LinkType, data: &[u8]) -> Option<(Network<'_>, u32)> {
     ))
 }
 
-/// A frame, in front of which these tags have been passed.
+/// A frame, after these tags.
 pub fn ethernet(data: &[u8], tags: Tags) -> Network<'_> {
     u16_at(data, 12).map_or(Network::Malformed, |ethertype| behind(data, ethertype, 14, tags))
 }
 
-/// What follows an EtherType, tags and labels passed over.
+/// What follows an EtherType, after tags and labels.
 pub fn behind(data: &[u8], mut ethertype: u16, mut at: usize, mut tags: Tags) -> Network<'_> {
     loop {
         match ethertype {
             ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => {
                 return data.get(at..).map_or(Network::Malformed, |data| Network::Ip { data, tags });
             }
-            // 802.1Q, 802.1ad, and what was used before it.
+            // 802.1Q, 802.1ad, and their predecessors.
             0x8100 | 0x88a8 | 0x9100 | 0x9200 => {
                 let (Some(control), Some(next)) = (u16_at(data, at), u16_at(data, at + 2)) else {
                     return Network::Malformed;
@@ -120,7 +120,7 @@ pub fn behind(data: &[u8], mut ethertype: u16, mut at: usize, mut tags: Tags) ->
                 // LLC with a SNAP header (IEEE 802 clause 9, RFC 1042).
                 Some([0xaa, 0xaa, 3, 0, 0, 0 | 0xf8, high, low]) => {
                     ethertype = u16::from_be_bytes([*high, *low]);
-                    // One that says a length once more is none.
+                    // A length within a length is invalid.
                     if ethertype <= LONGEST_FRAME {
                         return Network::NotIp;
                     }

@@ -1,6 +1,6 @@
 //! From a captured packet to what it carries: link layer, tunnels, IP, then UDP, TCP or ESP, without copying.
 //!
-//! [`decode`] looks at one packet, [`Reassembly`] also puts fragments together.
+//! [`decode`] decodes one packet, [`Reassembly`] also reassembles fragments.
 
 mod esp;
 mod ip;
@@ -32,7 +32,7 @@ pub struct Datagram<'a> {
     pub dst_port: u16,
     /// VLAN tags.
     pub tags: Tags,
-    /// Which interface saw it, where the link layer tells (SLL2); 0 elsewhere.
+    /// The interface that saw it, if the link layer names it (SLL2); otherwise 0.
     pub point: u32,
     /// The two ECN bits of the IP header (RFC 3168).
     pub ecn: u8,
@@ -46,7 +46,7 @@ pub struct Datagram<'a> {
     pub payload_len: usize,
 }
 
-/// What a packet is.
+/// A packet, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
     /// A datagram.
@@ -59,13 +59,13 @@ pub enum Decoded<'a> {
     OtherIp,
     /// A fragment of a datagram that is not complete.
     Fragment,
-    /// No IP: ARP, spanning tree and the like.
+    /// Not IP: ARP, spanning tree and the like.
     NotIp,
-    /// What may have IP in it, but is not looked into.
+    /// A packet that may contain IP, but is not decoded.
     Opaque(Opaque),
-    /// A link layer that is not known here.
+    /// An unknown link layer.
     UnknownLink,
-    /// Headers that contradict themselves or that the capture cut off.
+    /// Headers that are contradictory or that the capture cut off.
     Malformed,
 }
 
@@ -80,7 +80,7 @@ struct Way {
     tunnels: u8,
 }
 
-/// Takes a packet apart; what is in a tunnel stands for the whole.
+/// Decodes a packet; a tunnel is represented by its contents.
 #[inline]
 #[must_use]
 pub fn decode<'a>(packet: &Packet<'a>) -> Decoded<'a> {
@@ -90,7 +90,7 @@ pub fn decode<'a>(packet: &Packet<'a>) -> Decoded<'a> {
     }
 }
 
-/// The segment in a packet of which nothing is unusual, as nearly all are.
+/// The segment in an ordinary packet, as nearly all are.
 #[inline(always)]
 fn plain<'a>(packet: &Packet<'a>) -> Option<Datagram<'a>> {
     match packet.data {
@@ -109,7 +109,7 @@ fn decode_any<'a>(packet: &Packet<'a>) -> Decoded<'a> {
     }
 }
 
-/// The same in all cases, the less usual ones too.
+/// The same for all cases, including the less usual ones.
 fn dissect<'a>(packet: &Packet<'a>) -> ip::Found<'a> {
     let Some((network, point)) = link::network(packet.link, packet.data) else {
         return ip::Found::Whole(Decoded::UnknownLink);

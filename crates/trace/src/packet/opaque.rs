@@ -1,10 +1,10 @@
-//! What may have IP in it, and is not looked into.
+//! Packets that may contain IP and are not decoded.
 
-/// Why a packet is not looked into.
+/// Why a packet is not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Opaque {
-    /// Behind the labels of MPLS is something else than IP, such as the frames of a pseudowire (RFC 3985), of
-    /// which the labels do not tell the kind.
+    /// The MPLS labels are followed by something other than IP, such as the frames of a pseudowire (RFC 3985),
+    /// whose kind the labels do not show.
     Mpls,
     /// Encrypted frames (IEEE 802.1AE).
     Macsec,

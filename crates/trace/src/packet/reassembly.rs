@@ -1,4 +1,4 @@
-//! Fragments of IPv4 (RFC 791) and IPv6 (RFC 8200 section 4.5) put together, within bounds.
+//! Reassembly of fragments of IPv4 (RFC 791) and IPv6 (RFC 8200 section 4.5), within bounds.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -7,14 +7,14 @@ use super::ip::{Found, Head, Piece, Rest};
 use super::{Decoded, Tags, Way, dissect, ip, plain};
 use crate::capture::Packet;
 
-/// How long a datagram may take to come; Linux waits 30 s for IPv4. Longer, and identifications are used
-/// again for other datagrams (RFC 4963).
+/// How long a datagram may take to arrive; Linux waits 30 s for IPv4. Beyond that, identifications are reused
+/// for other datagrams (RFC 4963).
 const MAX_AGE_NS: i64 = 30_000_000_000;
-/// Datagrams under way at a time.
+/// Most datagrams under way at a time.
 const MAX_OPEN: usize = 1 << 10;
-/// Bytes that they hold.
+/// Most bytes that they hold.
 const MAX_BYTES: usize = 4 << 20;
-/// Fragments of one, which is more than 64 KiB make on any link that IPv6 allows.
+/// Most fragments of one, which is more than 64 KiB need on any link that IPv6 allows.
 const MAX_PIECES: usize = 1 << 10;
 /// What a fragment costs besides its bytes.
 const PIECE_BYTES: usize = size_of::<Span>();
@@ -30,23 +30,23 @@ pub struct FragmentCounts {
     pub datagrams: u64,
     /// Fragments seen twice, of which one was used.
     pub duplicates: u64,
-    /// Datagrams thrown away since fragments overlap or contradict each other, which no sender does and
-    /// attackers do to be read differently here and there (RFC 1858, RFC 5722).
+    /// Datagrams discarded because fragments overlap or contradict each other, which no sender does and
+    /// attackers do to be read differently by different hosts (RFC 1858, RFC 5722).
     pub overlapping: u64,
     /// Datagrams that were not complete after 30 s.
     pub expired: u64,
-    /// Datagrams given up for want of room.
+    /// Datagrams given up for lack of room.
     pub crowded_out: u64,
     /// Fragments that cannot be part of a datagram: empty, beyond its greatest length, or no multiple of 8
     /// bytes long.
     pub malformed: u64,
 }
 
-/// Decodes packets and puts fragments together. Holds 4 MiB of them at most.
+/// Decodes packets and reassembles fragments. Holds at most 4 MiB of them.
 #[derive(Debug, Default)]
 pub struct Reassembly {
     open: HashMap<Key, Open>,
-    /// In the order of first fragments, with numbers of birth: who is gone may be here still.
+    /// In the order of first fragments, with numbers of birth: ones that are gone may still be here.
     order: VecDeque<(Key, u64)>,
     births: u64,
     bytes: usize,

@@ -1,15 +1,15 @@
-//! What has packets or frames of its own inside: IP in IP, GRE and ERSPAN, VXLAN, Geneve, GTP-U.
+//! Packets or frames inside packets: IP in IP, GRE and ERSPAN, VXLAN, Geneve, GTP-U.
 //!
 //! A header that says what follows it is believed only as far as its format allows: what is reserved must be
-//! zero where UDP ports are all that gives a tunnel away.
+//! zero if UDP ports are all that identifies a tunnel.
 
 use super::ip::{self, Found, MALFORMED, Rest};
 use super::link::{self, Network};
 use super::{Datagram, Decoded, Opaque, Way, u16_at};
 
-/// Tunnels in tunnels; more is a loop.
+/// Most tunnels in tunnels; more is a loop.
 const MAX_TUNNELS: u8 = 4;
-/// Extension headers of GTP-U in a row.
+/// Most extension headers of GTP-U in a row.
 const MAX_EXTENSIONS: usize = 16;
 
 const TRANSPARENT_ETHERNET: u16 = 0x6558;
@@ -33,11 +33,11 @@ enum Inside {
     Ip,
     /// A frame.
     Ethernet,
-    /// What this EtherType says.
+    /// The protocol of this EtherType.
     Ethertype(u16),
     /// PPP, its framing perhaps left out.
     Ppp,
-    /// Nothing to look into.
+    /// Nothing to decode.
     Opaque(Opaque),
 }
 
@@ -46,7 +46,7 @@ pub fn ip_in_ip<'a>(rest: Rest<'a>, way: &Way) -> Found<'a> {
     enter(rest, 0, Inside::Ip, way)
 }
 
-/// RFC 2784 and 2890; version 1 is that of RFC 2637. Source routes (RFC 1701) are left alone.
+/// RFC 2784 and 2890; version 1 is that of RFC 2637. Source routes (RFC 1701) are not decoded.
 pub fn gre<'a>(rest: Rest<'a>, way: &Way) -> Found<'a> {
     let (Some(flags), Some(kind)) = (u16_at(rest.data, 0), u16_at(rest.data, 2)) else { return MALFORMED };
     let is_numbered = flags & 0x1000 != 0;
@@ -82,7 +82,7 @@ const fn erspan_frame(bits: u16) -> Inside {
     }
 }
 
-/// What is in a datagram of UDP, if that is a tunnel.
+/// What is in a UDP datagram, if that is a tunnel.
 pub fn in_udp<'a>(datagram: &Datagram<'a>, way: &Way) -> Option<Found<'a>> {
     let payload = datagram.payload;
     let (header_len, inside) = match datagram.dst_port {
@@ -157,7 +157,7 @@ fn l2tp(payload: &[u8]) -> Option<(usize, Inside)> {
     Some((at + offset, Inside::Ppp))
 }
 
-/// Goes on behind `skip` bytes.
+/// Continues after `skip` bytes.
 fn enter<'a>(rest: Rest<'a>, skip: usize, inside: Inside, way: &Way) -> Found<'a> {
     if way.tunnels == MAX_TUNNELS {
         return Found::Whole(Decoded::Opaque(Opaque::Deep));
@@ -174,7 +174,7 @@ fn enter<'a>(rest: Rest<'a>, skip: usize, inside: Inside, way: &Way) -> Found<'a
     };
     match network {
         Network::Ip { data, tags } => ip::dissect(data, &Way { tags, ..way }),
-        // No EtherType that is known here.
+        // An unknown EtherType.
         Network::NotIp if matches!(inside, Inside::Ethertype(_)) => {
             Found::Whole(Decoded::Opaque(Opaque::Tunnel))
         }

@@ -10,15 +10,15 @@ use super::table::Table;
 use crate::capture::Packet;
 use crate::packet::Datagram;
 
-/// How often, by the capture's clock, it is looked for connections to give up.
+/// How often, by the capture's clock, connections to give up are looked for.
 const SWEEP_NS: u64 = 100_000_000;
 
-/// Who goes first where there is too little room: those that are over, then those that lead nowhere.
+/// Which connections are given up first when room runs out: those that are over, then those that lead nowhere.
 const ALL: [Phase; 5] = [Phase::Closed, Phase::Refused, Phase::Syn, Phase::HalfOpen, Phase::Open];
 /// The same, of connections with more than a SYN.
 const STATES: [Phase; 4] = [Phase::Closed, Phase::Refused, Phase::HalfOpen, Phase::Open];
 
-/// Follows all TCP connections of a capture. Memory grows with the connections that are open at a time.
+/// Follows all TCP connections of a capture. Memory grows with the number of open connections.
 pub struct Analyzer<S> {
     sink: S,
     options: Options,
@@ -29,12 +29,12 @@ pub struct Analyzer<S> {
     states: usize,
     outstanding: usize,
     swept_ns: i64,
-    /// The shortest of the time-outs.
+    /// The shortest time-out.
     shortest_ns: u64,
 }
 
 impl<S: Sink> Analyzer<S> {
-    /// An analysis that gives what it finds to `sink`.
+    /// An analysis that gives its findings to `sink`.
     #[must_use]
     pub fn new(options: Options, sink: S) -> Self {
         let Options { half_open_ns, idle_ns, closed_ns, refused_ns, .. } = options;
@@ -118,7 +118,7 @@ impl<S: Sink> Analyzer<S> {
         }
     }
 
-    /// Ends the capture: gives away what is open, and returns the sink.
+    /// Ends the capture: reports what is open, and returns the sink.
     pub fn finish(mut self) -> (S, Counts) {
         for at in self.table.all() {
             self.give_away(at, Reason::CaptureEnded);
@@ -126,11 +126,11 @@ impl<S: Sink> Analyzer<S> {
         (self.sink, self.counts)
     }
 
-    /// Is this packet of the connection at `at`, rather than of a later one between the same ports?
+    /// Whether this packet belongs to the connection at `at`, and not to a later one between the same ports.
     #[inline]
     fn goes_on(&mut self, at: u32, from: From, segment: &Segment<'_>) -> bool {
         let Some(open) = self.table.get(at) else { return false };
-        // What nearly every packet is.
+        // Nearly every packet is like this.
         if !segment.has(SYN) && elapsed(open.last_ns, segment.time_ns) <= self.shortest_ns {
             return true;
         }
@@ -178,7 +178,7 @@ impl<S: Sink> Analyzer<S> {
         if small {
             open = open.with_syn(segment);
         } else {
-            // Before it is put in: it must not be the one that goes.
+            // Before it is inserted: it must not be the one given up.
             self.states += 1;
             self.limit_states();
         }
@@ -203,7 +203,7 @@ impl<S: Sink> Analyzer<S> {
         while self.states > self.options.max_states.max(1) && self.evict(&STATES) {}
     }
 
-    /// Gives up the connection silent longest of the first phase that has one; false if none has.
+    /// Gives up the longest silent connection of the first phase that has one; false if none has.
     fn evict(&mut self, phases: &[Phase]) -> bool {
         let oldest = phases.iter().find_map(|phase| self.table.oldest(*phase as usize));
         if let Some(at) = oldest {

@@ -1,4 +1,4 @@
-//! What is told about a TCP connection when it is over.
+//! What is reported about a TCP connection when it is over.
 
 use std::net::IpAddr;
 
@@ -32,9 +32,9 @@ pub struct Connection {
     pub a: Endpoint,
     /// Its peer.
     pub b: Endpoint,
-    /// VLANs in which `a` and `b` were heard; None if they were not.
+    /// VLANs in which `a` and `b` were seen; `None` if they were not.
     pub tags: [Option<Tags>; 2],
-    /// Interface of the capture, and of its link layer where that names one.
+    /// Interface of the capture, and of its link layer if that names one.
     pub interface: (u32, u32),
     /// First packet, ns since 1970.
     pub first_ns: i64,
@@ -44,7 +44,7 @@ pub struct Connection {
     pub begin: Begin,
     /// How it ended.
     pub end: End,
-    /// SYN to SYN/ACK and SYN/ACK to the ACK that follows, ns; None where they were not captured or repeated.
+    /// SYN to SYN/ACK and SYN/ACK to the ACK that follows, ns; `None` if not captured or repeated.
     pub handshake_ns: (Option<u64>, Option<u64>),
     /// Longest time without a packet of either side, ns.
     pub idle_max_ns: u64,
@@ -61,7 +61,7 @@ pub enum Begin {
     Handshake,
     /// With the SYN of one end; that of the other was not captured.
     HalfHandshake,
-    /// With a SYN that nobody answered, or that was refused.
+    /// With a SYN that was not answered, or was refused.
     Syn,
     /// In the middle.
     Middle,
@@ -72,13 +72,13 @@ pub enum Begin {
 pub enum End {
     /// The capture ended first.
     Open,
-    /// Both ends said FIN.
+    /// Both ends sent FIN.
     Closed,
-    /// One end said FIN.
+    /// One end sent FIN.
     HalfClosed,
     /// With a RST.
     Reset,
-    /// Nothing came for so long that it was given up.
+    /// It was silent for so long that it was given up.
     Idle,
     /// Its ports were used again.
     Replaced,
@@ -87,7 +87,7 @@ pub enum End {
 /// Where on the path a connection was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// At, or right beside, the initiator.
+    /// At the initiator, or right next to it.
     AtA,
     /// At its peer.
     AtB,
@@ -122,13 +122,13 @@ pub struct Side {
     pub fins: u64,
     /// Packets with RST.
     pub resets: u64,
-    /// What its SYN offered; None where that was not captured.
+    /// What its SYN offered; `None` if it was not captured.
     pub options: Option<SynOptions>,
     /// Packets that were sent again.
     pub retransmissions: Retransmissions,
-    /// New data that came behind its place: reordered on the way to the point of capture.
+    /// New data that arrived out of place: reordered on the way to the point of capture.
     pub out_of_order: u64,
-    /// Data that the point of capture had seen before and that no sender would repeat: copies made on the way.
+    /// Data that had passed the point of capture and that no sender would repeat: copies made on the way.
     pub copies: u64,
     /// Bytes that were acknowledged and never seen: the capture missed them.
     pub unseen_bytes: u64,
@@ -150,7 +150,7 @@ pub struct Side {
     pub zero_window_ns: u64,
     /// Times that the peer filled this side's window.
     pub window_full: u64,
-    /// Round trips from this side's data to the ACK of it (Karn: of data sent once).
+    /// Round trips from this side's data to its ACK (Karn: only data sent once).
     pub rtt: Summary,
     /// Round trips by the time-stamp option (RFC 7323).
     pub rtt_timestamp: Summary,
@@ -179,9 +179,9 @@ pub struct Retransmissions {
     pub tail_probe: u64,
     /// SYN or SYN/ACK.
     pub handshake: u64,
-    /// For no reason that is visible here.
+    /// For no visible reason.
     pub unexplained: u64,
-    /// Among all of them, those that the receiver had already: reported by DSACK.
+    /// Of all these, packets that the receiver already had: reported by DSACK.
     pub spurious: u64,
 }
 
@@ -255,7 +255,7 @@ impl Place {
 }
 
 impl Connection {
-    /// Its VLAN: `10.100`; empty without one. Where each direction has its own: `10/20`, that of `a` first, and
+    /// Its VLAN: `10.100`; empty without one. If each direction has its own: `10/20`, that of `a` first, and
     /// `-` for none.
     #[must_use]
     pub fn vlan(&self) -> String {

@@ -2,7 +2,7 @@
 
 pub const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The halves of a product, one upon the other: every bit in has a say in every bit out.
+/// The XOR of a product's halves: every input bit affects every output bit.
 #[inline]
 pub fn fold(value: u64) -> u64 {
     let product = u128::from(value ^ 0x2545_f491_4f6c_dd1d) * u128::from(FACTOR);

@@ -1,6 +1,6 @@
-//! TCP connections: what each side sent, sent again, acknowledged, and how long that took.
+//! TCP connections: what each side sent, retransmitted and acknowledged, and how long that took.
 //!
-//! An [`Analyzer`] is fed with segments and gives [`Connection`]s, and rows if asked, to a [`Sink`]:
+//! An [`Analyzer`] is fed with segments and gives [`Connection`]s, and rows if requested, to a [`Sink`]:
 //!
 //! | file | question |
 //! |---|---|
@@ -14,25 +14,25 @@
 //! | `sender/missed` | does it stand behind its own ACK? |
 //! | `place` | where was this captured? |
 //!
-//! Sequence numbers are carried on beyond 32 bits from the first packet on. Flight size is what was sent and
+//! Sequence numbers are continued beyond 32 bits from the first packet on. Flight size is what was sent and
 //! not yet acknowledged by number; what SACK reported is part of it. A packet whose time lies before that of
-//! its predecessor is taken in the order of the file, and the time between them counts as nothing.
+//! its predecessor is taken in the order of the file, and the time between them counts as 0.
 //!
-//! What the counters mean where it could be understood in more than one way:
+//! Definitions of the counters that could be understood in more than one way:
 //!
-//! * `A` is who sent the SYN, or to whom the first packet is addressed if that is a SYN/ACK, or else who
-//!   sent the first packet.
+//! * `A` is the sender of the SYN, or the receiver of the first packet if that is a SYN/ACK, or else the
+//!   sender of the first packet.
 //! * A packet sent again counts with all of its payload, even if only a part of it was sent before. Text in
-//!   a RST is no data. A FIN sent again is a packet sent again, of 0 bytes.
-//! * One DSACK makes one packet of each range needless; it is looked for among the last 1,024 sent again.
-//! * An ACK is a duplicate by RFC 5681 section 2 to the letter, with the window as it was and data
-//!   outstanding as the capture saw it; an ACK with a new window is none, whatever SACK blocks it has.
-//! * Bytes are unseen if they were acknowledged and lie behind the first packet seen of their sender; if
-//!   there is none, behind the first ACK. What comes a moment behind its own ACK was seen after all.
+//!   a RST is not data. A FIN sent again is a packet sent again, of 0 bytes.
+//! * One DSACK makes one packet of each range needless; it is searched for among the last 1,024 sent again.
+//! * An ACK is a duplicate strictly by RFC 5681 section 2, with the window as it was and data
+//!   outstanding as the capture saw it; an ACK with a new window is not one, whatever SACK blocks it has.
+//! * Bytes are unseen if they were acknowledged and lie after the first packet seen of their sender; if
+//!   there is none, after the first ACK. Data that comes a moment after its own ACK was seen after all.
 //! * Windows are scaled if both SYNs were seen and offer it; without the SYNs they are as on the wire, and
-//!   `window_full` is not told. A window counts as full once when new data reaches its end.
-//! * Keep-alives and probes of a closed window are no data, whatever byte they have. One that is acknowledged
-//!   counts with the next data.
+//!   `window_full` is not reported. A window counts as full once when new data reaches its end.
+//! * Keep-alives and probes of a closed window are not data, whatever byte they carry. One that is
+//!   acknowledged counts with the next data.
 //! * A copy made on the way counts as a packet, and as data if it has some; nothing else that it says counts.
 //! * Flight size is 0 before the first ACK of the other end; round trips need both directions.
 //!

@@ -13,7 +13,7 @@
 //! nearer end is here. If neither is, and both round trips take more than 100 µs, the capture was taken
 //! between them. Anything else stays unknown: a single direction, or two ends that are both near.
 //!
-//! A switch beside a host looks like the host. What is counted does not ask for the place: order, options
+//! A switch next to a host looks like the host. The counters do not depend on the place: order, options
 //! and times of the packets decide (see `sender`), and these differ by themselves. At the sender a packet
 //! sent again was seen before; behind the loss it only fills a gap.
 
@@ -41,7 +41,7 @@ pub fn place(to_a_ns: Option<u64>, to_b_ns: Option<u64>, sides: &[Side; 2]) -> P
     }
 }
 
-/// Did `side` send, or was it seen to send, packets that no link carries?
+/// Whether `side` sent, or was seen to send, packets that no link carries.
 fn is_joined(side: &Side, peer: &Side) -> bool {
     let mss = peer.options.and_then(|options| options.mss).map_or(JUMBO_BYTES, u32::from);
     side.payload_max > mss

@@ -1,4 +1,4 @@
-//! The TCP header of a packet, with the options that tell something.
+//! The TCP header of a packet, with the options that matter.
 
 use super::facts::SynOptions;
 use crate::capture::Packet;
@@ -12,13 +12,13 @@ pub const ACK: u8 = 0x10;
 /// The IP header's codepoint "congestion experienced" (RFC 3168 section 5).
 const CE: u8 = 3;
 const FIXED_BYTES: usize = 20;
-/// As many as fit beside nothing else.
+/// As many as fit without other options.
 pub const MAX_BLOCKS: usize = 4;
 const BLOCK_BYTES: usize = 8;
-/// More shift than this is taken for this (RFC 7323 section 2.3).
+/// A larger shift is taken for this (RFC 7323 section 2.3).
 const MAX_SHIFT: u8 = 14;
 
-/// A segment with what the analysis wants of it.
+/// The parts of a segment that the analysis needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
     pub time_ns: i64,
@@ -40,7 +40,7 @@ pub struct Segment<'a> {
     sack: &'a [u8],
 }
 
-/// Which options there are, in one word: every packet has this, and few look at more than one bit of it.
+/// Which options are present, in one word: every packet has this, and few consumers look at more than one bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Offer(u32);
 
@@ -75,7 +75,7 @@ impl<'a> Segment<'a> {
             && options.len() == 12
             && words.starts_with(&[1, 1, 8, 10])
         {
-            // What nearly every segment has: two times "no operation", then time stamps.
+            // Nearly every segment has this: two times "no operation", then time stamps.
             let value = u32::from_be_bytes([words[4], words[5], words[6], words[7]]);
             let echo = u32::from_be_bytes([words[8], words[9], words[10], words[11]]);
             Found { timestamps: (value, echo), offer: Offer(Offer::TIMESTAMPS), sack: &[] }
@@ -127,7 +127,7 @@ impl<'a> Segment<'a> {
         self.payload == 0 && self.flags & (SYN | FIN | RST | ACK) == ACK
     }
 
-    /// What a SYN offers; None where the capture cut the list before the scale of the window, which other
+    /// What a SYN offers; `None` if the capture cut the list before the window scale, which other
     /// numbers depend on.
     pub fn offer(&self) -> Option<SynOptions> {
         let has = |bit| self.offer.has(bit);
@@ -152,7 +152,7 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// Reads options to their end, or to the first that lies about its length: what follows that cannot be told.
+/// Reads options to their end, or to the first with a wrong length: what follows that cannot be decoded.
 #[inline(never)]
 fn read(mut rest: &[u8]) -> Found<'_> {
     let (mut found, mut offer) = (Found::default(), 0);

@@ -1,4 +1,4 @@
-//! Rows of the time series, and who takes them.
+//! Rows of the time series, and the trait of their consumers.
 
 use super::facts::{Connection, From};
 
@@ -12,7 +12,7 @@ pub enum Meaning {
     Ack = 1,
     /// An ACK that repeats the last one.
     DuplicateAck = 2,
-    /// New data behind its place.
+    /// New data out of place.
     OutOfOrder = 3,
     /// Sent again after a time-out.
     Timeout = 4,
@@ -52,7 +52,7 @@ impl Meaning {
         "reset",
     ];
 
-    /// Was it sent again?
+    /// Whether it was sent again.
     #[must_use]
     pub const fn is_retransmission(self) -> bool {
         matches!(self, Self::Timeout | Self::Fast | Self::TailProbe | Self::Handshake | Self::Unexplained)
@@ -68,13 +68,13 @@ pub struct SegmentRow {
     pub from: From,
     /// Time, ns since 1970.
     pub time_ns: i64,
-    /// First sequence number, counted from the side's initial one (0: its SYN) and carried on beyond 32 bits;
-    /// from the first packet where the SYN was not captured.
+    /// First sequence number, counted from the side's initial one (0: its SYN) and continued beyond 32 bits;
+    /// from the first packet if the SYN was not captured.
     pub seq: i64,
     /// Payload, bytes.
     pub payload_bytes: u32,
-    /// Of these, bytes that were not seen before: all rows of a side add up to its `unique_bytes`. A window
-    /// probe's byte, once accepted, counts in the next packet with data or FIN.
+    /// Of these, bytes that were not seen before: all rows of a side add up to its `unique_bytes`. The byte of a
+    /// window probe, once accepted, counts in the next packet with data or FIN.
     pub new_bytes: u32,
     /// Acknowledgement, counted as the other side's `seq` is.
     pub ack: i64,
@@ -100,7 +100,7 @@ pub enum Method {
     Ack = 0,
     /// By the time-stamp option.
     Timestamp = 1,
-    /// By the time-stamp option, from an ACK without data to the data that it let out: where data is received,
+    /// By the time-stamp option, from an ACK without data to the data that it released: where data is received,
     /// the only way to see the path.
     Echo = 2,
 }
@@ -118,7 +118,7 @@ pub struct RttRow {
     pub rtt_ns: u64,
     /// End of the data answered, or of all data before the ACK echoed, as `SegmentRow::seq` counts.
     pub seq: i64,
-    /// How.
+    /// How it was measured.
     pub method: Method,
 }
 
@@ -127,21 +127,21 @@ pub struct RttRow {
 pub struct SackRow {
     /// Connection.
     pub connection: u32,
-    /// Sender of the block, who received the data.
+    /// Sender of the block, which received the data.
     pub from: From,
     /// Time, ns since 1970.
     pub time_ns: i64,
     /// First byte of the other side that it covers.
     pub left: i64,
-    /// First byte behind it.
+    /// First byte after it.
     pub right: i64,
-    /// Does it report a duplicate (RFC 2883)?
+    /// Whether it reports a duplicate (RFC 2883).
     pub duplicate: bool,
 }
 
-/// Takes what is found, as it is found.
+/// Takes findings as they are made.
 pub trait Sink {
-    /// Whether rows are wanted; without, only `connection` is called.
+    /// Whether rows are wanted; otherwise only `connection` is called.
     const ROWS: bool;
     /// A connection is over, or the capture is.
     fn connection(&mut self, connection: Connection);

@@ -1,24 +1,24 @@
-//! How long connections are kept, how much of them, and what had to be given up.
+//! How long connections are kept, how many of them, and what had to be given up.
 
 /// Bounds of an analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// A connection without a handshake is given up after this, ns.
     pub half_open_ns: i64,
-    /// An open connection is given up after this, ns; hosts ask after two hours of silence (RFC 9293 section
-    /// 3.8.4), and translators keep a connection as long as that takes (RFC 5382, requirement 5).
+    /// An open connection is given up after this, ns; hosts probe after two hours of silence (RFC 9293 section
+    /// 3.8.4), and translators keep a connection for as long (RFC 5382, requirement 5).
     pub idle_ns: i64,
     /// A connection that is over waits this long for late packets, ns: in TIME-WAIT hosts do so for two segment
-    /// lifetimes of two minutes (RFC 9293 sections 3.4.2 and 3.6.1), and an end that was not heard repeats its FIN
+    /// lifetimes of two minutes (RFC 9293 sections 3.4.2 and 3.6.1), and an end that was not seen repeats its FIN
     /// or its data after a minute or two (RFC 6298 section 2.5).
     pub closed_ns: i64,
-    /// The same of one that was refused, of which there may be many.
+    /// The same for one that was refused, of which there may be many.
     pub refused_ns: i64,
-    /// Open connections at a time, those with nothing but a SYN included.
+    /// Most open connections at a time, including those with nothing but a SYN.
     pub max_connections: usize,
     /// Of these, connections with more than a SYN: they take ten times the memory.
     pub max_states: usize,
-    /// Segments sent and not yet acknowledged that are remembered, all connections together.
+    /// Most segments sent and not yet acknowledged that are remembered, all connections together.
     pub max_outstanding: usize,
 }
 
@@ -37,7 +37,7 @@ impl Default for Options {
     }
 }
 
-/// What an analysis met and could not use in full.
+/// What an analysis saw and could not use in full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Segments analysed.
@@ -46,7 +46,7 @@ pub struct Counts {
     pub truncated: u64,
     /// Segments older than one before them of the same connection; times between them count as 0.
     pub backwards: u64,
-    /// ACKs of more than any window allows; not believed.
+    /// ACKs of more than any window allows; ignored.
     pub impossible_acks: u64,
     /// Connections given up before their time because too many were open.
     pub evicted: u64,

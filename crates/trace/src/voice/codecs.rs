@@ -3,7 +3,7 @@
 /// What a stream carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Nobody says.
+    /// Not known.
     #[default]
     Unknown,
     /// Sound.
@@ -24,7 +24,7 @@ pub struct Encoding {
 }
 
 impl Encoding {
-    /// Do its time stamps follow its packets? Those of comfort noise (RFC 3389) and of telephone events
+    /// Whether its time stamps follow its packets. Those of comfort noise (RFC 3389) and of telephone events
     /// (RFC 4733) do not: an event keeps the time at which it began.
     #[must_use]
     pub fn is_speech(&self) -> bool {
@@ -69,28 +69,28 @@ pub fn assigned(payload_type: u8) -> Option<Encoding> {
     Some(Encoding { name: name.to_owned(), clock_hz, kind })
 }
 
-/// What the user says that payload types stand for.
+/// What the user says payload types stand for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// By payload type; None: what a stream carries of which nobody else tells.
+    /// By payload type; `None`: what a stream carries about which nothing else is known.
     pub encodings: Vec<(Option<u8>, Encoding)>,
 }
 
 impl Told {
-    /// The meaning of a payload type, or of one that nobody knows.
+    /// The meaning of a payload type, or of an unknown one.
     #[must_use]
     pub fn encoding(&self, payload_type: Option<u8>) -> Option<&Encoding> {
         self.encodings.iter().find(|(number, _)| *number == payload_type).map(|(_, encoding)| encoding)
     }
 }
 
-/// Clock rates of speech and pictures, for streams of which nobody says it.
+/// Clock rates of speech and pictures, for streams whose rate is not known.
 pub(super) const CLOCKS_HZ: [u32; 9] =
     [8_000, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 90_000];
 /// Half the distance of the closest two, 44,100 and 48,000 Hz, is 4 %.
 const CLOCK_TOLERANCE: f64 = 0.04;
 
-/// The usual clock rate next to a measured one, if any is near.
+/// The usual clock rate next to a measured one, if there is one close by.
 #[must_use]
 pub fn usual_clock(measured_hz: f64) -> Option<u32> {
     let error = |clock: u32| (measured_hz / f64::from(clock) - 1.0).abs();

@@ -25,7 +25,7 @@ pub struct Collector {
     counts: Counts,
 }
 
-/// All packets of a stream, and what a meter would keep of them: whoever looks at the packets is to find the same.
+/// All packets of a stream, and what a meter would keep of them: both must give the same results.
 #[derive(Debug)]
 pub(super) struct Whole {
     rows: Vec<Row>,
@@ -112,7 +112,7 @@ impl Collector {
 }
 
 impl Stream {
-    /// Of what was found, its codecs as the user tells, else as the capture does.
+    /// The facts about the stream: codecs from the user, otherwise from the capture.
     fn of(track: Track<Whole>, told: &Told) -> Option<Self> {
         let Track { key, order, part, strays, codec, media, kept: Whole { mut rows, mut sums }, .. } = track;
         let media = match key.protocol {
@@ -156,7 +156,7 @@ impl Stream {
     }
 }
 
-/// What payload types stand for, and which of them the user told.
+/// What payload types stand for, and which of them the user gave.
 #[derive(Debug, Default)]
 struct Explained {
     media: Option<Media>,

@@ -6,7 +6,7 @@ use super::codecs::{Encoding, Kind, assigned, usual_clock};
 use super::sdp::Media;
 use super::{NO_CODEC, Row, iax2};
 
-/// Where codec or clock rate are known from.
+/// Source of the codec or clock rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownBy {
     /// Not known.
@@ -23,20 +23,20 @@ pub enum KnownBy {
     Estimated,
 }
 
-/// What the packets of a stream are.
+/// The contents of a stream's packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The usual payload type.
     pub payload_type: u8,
     /// Payload types, their packets and encoding names.
     pub payload_types: Vec<(u8, u64, String)>,
-    /// Of the time stamps; 0 where not known.
+    /// Rate of the time stamps, Hz; 0 if not known.
     pub clock_hz: u32,
-    /// Encoding name; empty where not known.
+    /// Encoding name; empty if not known.
     pub codec: String,
     /// Sound or pictures.
     pub kind: Kind,
-    /// How that is known.
+    /// Source of this knowledge.
     pub known_by: KnownBy,
 }
 
@@ -59,37 +59,37 @@ impl Types {
         types
     }
 
-    /// One more packet.
+    /// Counts one more packet.
     pub fn add(&mut self, payload_type: u8, media: Option<&Media>) {
         self.known.entry(payload_type).or_insert_with(|| (0, encoding_of(payload_type, media))).0 += 1;
     }
 
-    /// The same packets by what is known now.
+    /// The same packets with what is known now.
     pub fn told_by(&self, media: Option<&Media>) -> Self {
         let known =
             self.known.iter().map(|(number, (count, _))| (*number, (*count, encoding_of(*number, media))));
         Self { known: known.collect() }
     }
 
-    /// The type of most packets; speech before what is none.
+    /// The type of most packets; speech before other types.
     pub fn usual(&self) -> u8 {
         let is_speech = |known: &Known| known.as_ref().is_none_or(|(e, _)| e.is_speech());
         let usual = self.known.iter().max_by_key(|(_, (count, known))| (is_speech(known), *count));
         usual.map_or(0, |(payload_type, _)| *payload_type)
     }
 
-    /// What a type stands for, and who says it.
+    /// What a type stands for, and the source.
     pub fn encoding(&self, payload_type: u8) -> Option<&(Encoding, KnownBy)> {
         self.known.get(&payload_type).and_then(|(_, known)| known.as_ref())
     }
 
-    /// Clock rate of a type; 0 where nobody says it.
+    /// Clock rate of a type; 0 if not known.
     pub fn clock_hz(&self, payload_type: u8) -> u32 {
         self.encoding(payload_type).map_or(0, |(e, _)| e.clock_hz)
     }
 
-    /// Do the time stamps of this type follow the packets in a stream of mostly `usual`? A second type speaks
-    /// only if it is known to, by the same clock.
+    /// Whether the time stamps of this type follow the packets in one of mostly `usual`. A second type counts
+    /// as speech only if it is known to be, with the same clock.
     pub fn speaks(&self, payload_type: u8, usual: u8) -> bool {
         let clock = self.clock_hz(usual);
         match self.encoding(payload_type) {
@@ -98,7 +98,7 @@ impl Types {
         }
     }
 
-    /// The facts; `measured_hz` tells how fast time stamps run where nobody says it.
+    /// The facts; `measured_hz` returns how fast time stamps run if the rate is not known.
     pub fn facts(self, media: Option<&Media>, measured_hz: impl FnOnce() -> Option<f64>) -> Facts {
         let usual = self.usual();
         let (codec, clock_hz, kind, known_by) = match self.encoding(usual).cloned() {

@@ -1,4 +1,4 @@
-//! Packets in, streams out: who is a candidate, who is a stream, who is forgotten.
+//! Packets in, streams out: which are candidates, which are streams, which are forgotten.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use super::{Key, Options, Protocol, iax2, rtp, sdp};
 use crate::capture::Packet;
 use crate::packet::{Datagram, Decoded};
 
-/// Candidates at a time, and their packets: what a flood of nonsense can make this hold.
+/// Most candidates at a time, and their packets: the limit for a flood of nonsense.
 pub const MAX_CANDIDATES: usize = 1 << 16;
 const MAX_PENDING_ROWS: u64 = 1 << 20;
 
@@ -21,7 +21,7 @@ pub struct Others {
     pub sip: u64,
     /// IAX2's signalling.
     pub iax2: u64,
-    /// Datagrams that are none of these and no voice.
+    /// Datagrams that are none of these and not voice.
     pub udp: u64,
 }
 
@@ -64,17 +64,17 @@ impl<K: Keep> Finder<K> {
         self.others
     }
 
-    /// Streams and candidates that are held.
+    /// Number of streams and candidates.
     pub const fn open(&self) -> usize {
         self.tracks.len() - self.free.len()
     }
 
-    /// Streams that are held.
+    /// Number of streams.
     pub const fn streams(&self) -> usize {
         self.streams
     }
 
-    /// The next packet; true if it had to do with voice, as every datagram may.
+    /// The next packet; true if it may have to do with voice, as every datagram may.
     #[inline]
     pub fn put(&mut self, packet: &Packet<'_>, decoded: &Decoded<'_>) -> bool {
         self.packets += 1;
@@ -83,7 +83,7 @@ impl<K: Keep> Finder<K> {
                 self.datagram(packet, datagram);
                 true
             }
-            // A message that begins with its segment; what is spread over several is not put together.
+            // A message that begins with its segment; one spread over several is not reassembled.
             Decoded::Tcp(segment) if segment.payload.first().is_some_and(u8::is_ascii_uppercase) => {
                 self.message(segment.payload)
             }
@@ -91,7 +91,7 @@ impl<K: Keep> Finder<K> {
         }
     }
 
-    /// Takes out what `is_over`: streams go to `sink`, candidates are counted.
+    /// Removes what `is_over`: streams go to `sink`, candidates are counted.
     pub fn end(&mut self, is_over: impl Fn(&Track<K>) -> bool, mut sink: impl FnMut(Track<K>)) {
         for at in 0..self.tracks.len() {
             // A place without packets is free.
@@ -130,7 +130,7 @@ impl<K: Keep> Finder<K> {
         track
     }
 
-    /// What may be a message of SIP; true if it is.
+    /// Takes what may be a SIP message; true if it is one.
     #[inline(never)]
     fn message(&mut self, payload: &[u8]) -> bool {
         let is_sip = sdp::is_sip(payload);
@@ -200,7 +200,7 @@ impl<K: Keep> Finder<K> {
             }
             iax2::Look::New(call) => {
                 self.others.iax2 += 1;
-                // The number is used again: what comes is another call.
+                // The number is used again: what follows is another call.
                 self.index.remove(&key_of(packet, datagram, call.into(), Protocol::Iax2));
             }
             iax2::Look::Other => self.others.iax2 += 1,
@@ -241,7 +241,7 @@ impl<K: Keep> Finder<K> {
         if at == self.tracks.len() { self.tracks.push(track) } else { self.tracks[at] = track }
     }
 
-    /// Has the candidate become a stream?
+    /// Whether the candidate has become a stream.
     fn check(&mut self, at: usize) {
         let rows = self.tracks[at].kept.packets();
         if !self.tracks[at].is_proven() {
@@ -258,7 +258,7 @@ impl<K: Keep> Finder<K> {
         }
     }
 
-    /// Gives up the oldest candidates where there are too many.
+    /// Gives up the oldest candidates if there are too many.
     fn forget(&mut self) {
         while self.candidates.len() > MAX_CANDIDATES || self.pending_rows > MAX_PENDING_ROWS {
             let Some((at, birth)) = self.candidates.pop_front() else { return };

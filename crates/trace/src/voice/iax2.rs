@@ -26,11 +26,11 @@ pub struct Speech {
     pub stamp: u16,
     /// Speech in bytes, as sent.
     pub payload_bytes: u16,
-    /// Which codec, where the frame says so: the number of the bit in RFC 5456 section 8.7.
+    /// Which codec, if the frame says so: the number of the bit in RFC 5456 section 8.7.
     pub codec: Option<u8>,
 }
 
-/// What a datagram on IAX2's port is.
+/// The type of a datagram on IAX2's port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Speech of one call.
@@ -45,7 +45,7 @@ pub enum Look {
     Foreign,
 }
 
-/// Looks at one datagram, of which `len` bytes were sent and `payload` was captured.
+/// Decodes one datagram, of which `len` bytes were sent and `payload` was captured.
 #[must_use]
 pub fn look(payload: &[u8], len: usize) -> Look {
     let (Some(first), Some(second)) = (u16_at(payload, 0), u16_at(payload, 2)) else { return Look::Foreign };
@@ -59,7 +59,7 @@ pub fn look(payload: &[u8], len: usize) -> Look {
                 payload_bytes: clamp(len.saturating_sub(FULL_LEN)),
                 codec: Some(codec_bit(subclass)),
             }),
-            // Sent again it may come behind the first speech.
+            // If sent again, it may come after the first speech.
             CONTROL if matches!(subclass, CONTROL_NEW | CONTROL_ACCEPT) && second & RETRANSMITTED == 0 => {
                 Look::New(call)
             }
@@ -123,7 +123,7 @@ pub fn encoding(bit: u8) -> Option<Encoding> {
     Some(Encoding { name: name.to_owned(), clock_hz: CLOCK_HZ, kind: Kind::Audio })
 }
 
-/// Time stamps count milliseconds whatever the codec.
+/// Time stamps count milliseconds, whatever the codec.
 pub const CLOCK_HZ: u32 = 1_000;
 
 fn clamp(bytes: usize) -> u16 {

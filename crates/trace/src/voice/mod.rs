@@ -26,12 +26,12 @@ pub use meter::{Jitter, Loss, Measured, Meter};
 use crate::capture::{Compression, Format};
 use crate::packet::{Opaque, Tags};
 
-/// How to look.
+/// How to analyse.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// UDP ports whose packets need no proof to be RTP.
+    /// UDP ports whose packets are taken for RTP without proof.
     pub decode_as: Vec<RangeInclusive<u16>>,
-    /// What payload types stand for, before all that the capture says.
+    /// What payload types stand for; takes precedence over the capture.
     pub told: Told,
 }
 
@@ -47,21 +47,21 @@ pub enum Protocol {
 /// Packets of one key are one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// From here.
+    /// Source address.
     pub src: IpAddr,
-    /// To there.
+    /// Destination address.
     pub dst: IpAddr,
-    /// From this port.
+    /// Source port.
     pub src_port: u16,
-    /// To that port.
+    /// Destination port.
     pub dst_port: u16,
     /// SSRC, or IAX2's source call number.
     pub source: u32,
-    /// How it is sent.
+    /// Protocol.
     pub protocol: Protocol,
-    /// In this VLAN.
+    /// VLAN.
     pub tags: Tags,
-    /// Seen at this interface of the capture: a packet seen at two is not there twice.
+    /// Interface of the capture: a packet seen at two interfaces is not counted twice.
     pub interface: (u32, u32),
 }
 
@@ -70,9 +70,9 @@ pub struct Key {
 pub struct Row {
     /// When it was captured, ns since 1970.
     pub arrival_ns: i64,
-    /// Sequence number, carried on beyond 16 bits.
+    /// Sequence number, continued beyond 16 bits.
     pub seq: i64,
-    /// Time stamp, carried on beyond 32 bits.
+    /// Time stamp, continued beyond 32 bits.
     pub timestamp: i64,
     /// As sent.
     pub payload_bytes: u16,
@@ -80,9 +80,9 @@ pub struct Row {
     pub payload_type: u8,
     /// RTP's marker.
     pub marker: bool,
-    /// Does its time stamp follow the packets?
+    /// Whether its time stamp follows the packets.
     pub speech: bool,
-    /// How often the time stamps had begun anew before; delays of one stretch say nothing about those of another.
+    /// How often the time stamps have started anew; delays of one stretch say nothing about another.
     pub stretch: u32,
 }
 
@@ -117,7 +117,7 @@ impl Row {
 /// In IAX2's mini frames: the codec of the last full frame.
 const NO_CODEC: u8 = u8::MAX;
 
-/// What was read, and what was passed over.
+/// What was read, and what was skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets.
@@ -134,13 +134,13 @@ pub struct Counts {
     pub fragments: u64,
     /// ARP and the like.
     pub not_ip: u64,
-    /// What may have IP in it and is not looked into.
+    /// Packets that may contain IP and are not decoded.
     pub opaque: BTreeMap<Opaque, u64>,
     /// TCP, ICMP and the like.
     pub not_udp: u64,
-    /// Headers that contradict themselves.
+    /// Packets with contradictory headers.
     pub malformed: u64,
-    /// Of a link layer that is not known here.
+    /// Packets of an unknown link layer.
     pub unknown_link: u64,
     /// The numbers of such link layers, the first few.
     pub unknown_links: BTreeSet<u16>,
@@ -150,24 +150,24 @@ pub struct Counts {
     pub sip: u64,
     /// IAX2's signalling.
     pub iax2: u64,
-    /// Datagrams that are none of these and no voice.
+    /// Datagrams that are none of these and not voice.
     pub other_udp: u64,
     /// Packets without a time.
     pub timeless: u64,
-    /// Packets with a time that cannot be.
+    /// Packets with an impossible time.
     pub misdated: u64,
 }
 
 /// A stream with its packets.
 #[derive(Debug)]
 pub struct Stream {
-    /// All that is known about it.
+    /// Everything that is known about it.
     pub measured: Measured,
     /// Packets in order of arrival.
     pub rows: Vec<Row>,
 }
 
-/// What a capture holds.
+/// The contents of a capture.
 #[derive(Debug)]
 pub struct Voice {
     /// Streams in the order of their first packets.
@@ -178,7 +178,7 @@ pub struct Voice {
     pub format: Format,
     /// Around it.
     pub compression: Compression,
-    /// Does it end inside a packet?
+    /// Whether it ends inside a packet.
     pub cut_short: bool,
 }
 

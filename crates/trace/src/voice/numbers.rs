@@ -1,4 +1,4 @@
-//! Numbers of IAX2 frames, which have none (RFC 5456 section 8.1.2): their times tell, where they are those of
+//! Numbers of IAX2 frames, which have none (RFC 5456 section 8.1.2): derived from their times, if these are those of
 //! the speech.
 
 use super::{Row, iax2};
@@ -6,7 +6,7 @@ use super::{Row, iax2};
 /// Longest and shortest packet time of any codec, in ms.
 const LONGEST_PACKET_MS: usize = 200;
 const SHORTEST_PACKET_MS: usize = 5;
-/// Frames by which is told how a stream is to be numbered.
+/// Frames that decide how a stream is numbered.
 pub const LOOKED_AT: usize = 64;
 
 /// Where the numbers of a stream's packets come from.
@@ -21,16 +21,16 @@ pub enum Numbers {
         /// Time of the first.
         first: i64,
     },
-    /// Frames as they came: their times are those at which they were sent, and no frame is missed by them.
+    /// Frames as they came: their times are those of sending, and do not show missing frames.
     ByArrival {
-        /// Of the next one.
+        /// Number of the next one.
         next: i64,
     },
 }
 
 impl Numbers {
-    /// Of a stream over IAX2, by its first frames. Times that are locked to the speech step by the packet time,
-    /// or by a multiple of it where frames are missing. Senders that take theirs from a clock step as they please.
+    /// For a stream over IAX2, from its first frames. Times are those of the speech if they step by the packet time,
+    /// or by a multiple of it if frames are missing. Senders that take times from a clock have irregular steps.
     pub fn of_iax2(rows: &[Row]) -> Self {
         let rows = &rows[..rows.len().min(LOOKED_AT)];
         let steps = || rows.windows(2).filter_map(|pair| step(&pair[0], &pair[1]));
@@ -40,7 +40,7 @@ impl Numbers {
                 *count += 1;
             }
         }
-        // The most frequent one; the lesser of two.
+        // The most frequent one; of equals, the smaller.
         let usual =
             (1..counts.len()).max_by_key(|step| (counts[*step], std::cmp::Reverse(*step))).unwrap_or(1);
         let fitting = steps().filter(|step| step.is_multiple_of(usual)).count();
@@ -64,13 +64,13 @@ impl Numbers {
         }
     }
 
-    /// Rate of the time stamps of IAX2; 0 where they are not those of the speech.
+    /// Rate of the time stamps of IAX2; 0 if they are not those of the speech.
     pub const fn clock_hz(self) -> u32 {
         if matches!(self, Self::ByTime { .. }) { iax2::CLOCK_HZ } else { 0 }
     }
 }
 
-/// From one frame to the next in ms; None where that is no step ahead.
+/// From one frame to the next in ms; `None` if that is not a step ahead.
 fn step(one: &Row, next: &Row) -> Option<usize> {
     usize::try_from(next.timestamp - one.timestamp).ok().filter(|step| *step > 0)
 }

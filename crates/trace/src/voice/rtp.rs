@@ -1,11 +1,11 @@
-//! The RTP header (RFC 3550 section 5.1), and how it differs from what else runs over UDP.
+//! The RTP header (RFC 3550 section 5.1), and how it differs from other protocols over UDP.
 
 use crate::packet::{u16_at, u32_at};
 
 /// Length without contributing sources and extension.
 pub const HEADER_LEN: usize = 12;
 
-/// What an RTP header says.
+/// An RTP header, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// First packet after a pause, for speech.
@@ -18,7 +18,7 @@ pub struct Header {
     pub timestamp: u32,
     /// Synchronisation source.
     pub ssrc: u32,
-    /// Payload as sent, without padding where that was captured.
+    /// Payload as sent, without padding if that was captured.
     pub payload_bytes: u16,
 }
 
@@ -33,11 +33,11 @@ pub enum Look {
     Other,
 }
 
-/// Looks at one datagram, of which `len` bytes were sent and `payload` was captured.
+/// Decodes one datagram, of which `len` bytes were sent and `payload` was captured.
 ///
 /// Version 2 alone leaves a quarter of all random packets: RFC 7983 section 7 tells RTP and RTCP from
 /// STUN, DTLS, TURN and ZRTP by the first byte, RFC 5761 section 4 RTCP from RTP by the second, and
-/// lengths must agree. That the numbers go on from packet to packet is for the caller to see.
+/// lengths must agree. The caller checks that the numbers continue from packet to packet.
 #[must_use]
 pub fn look(payload: &[u8], len: usize) -> Look {
     let Some(head) = payload.first_chunk::<HEADER_LEN>() else {
@@ -55,7 +55,7 @@ pub fn look(payload: &[u8], len: usize) -> Look {
         return if first <= len { Look::Rtcp } else { Look::Other };
     }
     let payload_type = head[1] & 0x7f;
-    // 64 to 95 with the marker are RTCP's numbers: nobody uses them without it either.
+    // 64 to 95 with the marker are RTCP's numbers: they are not used without it either.
     if (64..=95).contains(&payload_type) {
         return Look::Other;
     }

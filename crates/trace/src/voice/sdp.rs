@@ -6,24 +6,24 @@ use std::rc::Rc;
 
 use super::codecs::{Encoding, Kind};
 
-/// Longest first line of a message that is looked at.
+/// Longest first line of a message that is examined.
 const MAX_LINE: usize = 1024;
 const MAX_MEDIA: usize = 32;
 const MAX_FORMATS: usize = 64;
 const MAX_NAME: usize = 32;
-/// Sessions remembered; some 20 MB.
+/// Most sessions remembered; some 20 MB.
 const MAX_ENDPOINTS: usize = 1 << 16;
 
-/// Who listens where, for what.
+/// A receiver of media, and the payload types it expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Media {
-    /// Where the stream is to be sent.
+    /// Where the stream is sent.
     pub address: IpAddr,
     /// To this port.
     pub port: u16,
     /// Sound or pictures.
     pub kind: Kind,
-    /// Payload types given a meaning.
+    /// Payload types with their meanings.
     pub formats: Vec<(u8, Encoding)>,
 }
 
@@ -35,11 +35,11 @@ impl Media {
     }
 }
 
-/// Is this the beginning of a SIP message (RFC 3261 section 7)?
+/// Whether this is the beginning of a SIP message (RFC 3261 section 7).
 #[inline]
 #[must_use]
 pub fn is_sip(payload: &[u8]) -> bool {
-    // Most payloads are none, which their first byte tells.
+    // Most payloads are not, as their first byte shows.
     payload.first().is_some_and(u8::is_ascii_uppercase)
         && (payload.starts_with(b"SIP/2.0 ") || is_request(payload))
 }
@@ -54,7 +54,7 @@ fn is_request(payload: &[u8]) -> bool {
     line.split(|b| *b == b' ').nth(1) == Some(b"SIP/2.0")
 }
 
-/// The media of the session description in a message; empty where there is none.
+/// The media of the session description in a message; empty if there is none.
 #[must_use]
 pub fn media_in(message: &[u8]) -> Vec<Media> {
     let Some(start) = message.windows(5).position(|w| matches!(w, b"\nv=0\r" | b"\nv=0\n")) else {
@@ -128,7 +128,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Takes up what a SIP message says.
+    /// Takes the session from a SIP message.
     pub fn learn(&mut self, message: &[u8]) {
         for media in media_in(message) {
             let at = (media.address, media.port);
@@ -139,7 +139,7 @@ impl Sessions {
     }
 
     /// The session of a stream: by where it goes (RFC 3264: payload types are the receiver's), else by where
-    /// it comes from, for what goes through address translation.
+    /// it comes from, for streams that pass through address translation.
     #[must_use]
     pub fn find(&self, src: (IpAddr, u16), dst: (IpAddr, u16)) -> Option<Rc<Media>> {
         self.media.get(&dst).or_else(|| self.media.get(&src)).cloned()

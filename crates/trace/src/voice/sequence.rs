@@ -1,12 +1,12 @@
-//! Sequence numbers and time stamps carried on beyond their 16 and 32 bits.
+//! Sequence numbers and time stamps continued beyond their 16 and 32 bits.
 
-/// RFC 3550 appendix A.1: a number so far ahead is no gap, one so far back is not late.
+/// RFC 3550 appendix A.1: a number this far ahead is not a gap, one this far back is not late.
 const MAX_DROPOUT: u16 = 3_000;
 const MAX_MISORDER: u16 = 100;
-/// Longer gaps are no loss: the stream ended and began again (23 hours of 50 packets/s).
+/// Longer gaps are not loss: the stream ended and began again (23 hours of 50 packets/s).
 const MAX_GAP: f64 = 4_194_304.0;
 
-/// The highest number until now.
+/// The highest number so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence {
     highest: i64,
@@ -19,7 +19,7 @@ impl Sequence {
         Self { highest: first.into() }
     }
 
-    /// Where a number belongs; None where it is too far away.
+    /// The place of a number; `None` if it is too far away.
     #[must_use]
     pub fn place(self, number: u16) -> Option<i64> {
         let ahead = number.wrapping_sub(self.highest as u16);
@@ -31,12 +31,12 @@ impl Sequence {
         }
     }
 
-    /// Takes a place as used.
+    /// Marks a place as used.
     pub fn advance(&mut self, place: i64) {
         self.highest = self.highest.max(place);
     }
 
-    /// Where a number belongs after a gap in which about `expected` packets passed; None if the gap does not
+    /// The place of a number after a gap in which about `expected` packets passed; `None` if the gap does not
     /// fit it.
     #[must_use]
     pub fn beyond(self, number: u16, expected: f64) -> Option<i64> {

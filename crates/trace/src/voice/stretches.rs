@@ -1,19 +1,19 @@
-//! Where time stamps begin anew in the middle of a stream, while its numbers go on: gateways do it where
+//! Where time stamps start anew in the middle of a stream, while its numbers continue: gateways do so when
 //! they switch from one source of sound to another.
 
 use super::Row;
 
 const NS: i64 = 1_000_000_000;
-/// A jump of the time stamps beyond this is none of the network's.
+/// A jump of the time stamps beyond this is not caused by the network.
 const JUMP_NS: i64 = NS;
-/// Where the marker ends a picture instead of beginning a talk spurt (RFC 3551 sections 4.1 and 5).
+/// Formats whose marker ends a picture instead of beginning a talk spurt (RFC 3551 sections 4.1 and 5).
 const PICTURES_HZ: u32 = 90_000;
 
 /// Follows the time stamps of one stream from stretch to stretch.
 ///
-/// They began anew where they go back although the numbers go on, where they run ahead of the clock here,
-/// and at the beginning of a talk spurt also where they fall behind it. Only there: later in a spurt, packets
-/// that come later than their stamps say were held up on the way.
+/// They started anew if they go back although the numbers continue, if they run ahead of the clock here,
+/// and at the beginning of a talk spurt also if they fall behind it. Only there: later in a spurt, packets
+/// that come later than their stamps say were delayed on the way.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretches {
     clock_hz: u32,
@@ -33,7 +33,7 @@ struct Newest {
 }
 
 impl Stretches {
-    /// Of a stream whose time stamps run at this rate, which is above 0.
+    /// For a stream whose time stamps run at this rate, which is above 0.
     pub const fn new(clock_hz: u32) -> Self {
         Self { clock_hz, number: 0, first_seq: i64::MIN, newest: None }
     }
@@ -70,8 +70,8 @@ impl Stretches {
     }
 }
 
-/// Media time; seconds apart, for a day of 90,000 ticks a second times 1e9 has more than 63 bits. What
-/// overflows all the same was no time stamp.
+/// Media time; for a day of 90,000 ticks a second, seconds times 1e9 has more than 63 bits. Anything that
+/// still overflows was not a time stamp.
 pub const fn media_ns(stamp: i64, clock_hz: i64) -> i64 {
     let (whole_s, ticks) = (stamp.div_euclid(clock_hz), stamp.rem_euclid(clock_hz));
     whole_s.wrapping_mul(NS).wrapping_add(ticks.wrapping_mul(NS) / clock_hz)

@@ -1,4 +1,4 @@
-//! One stream as it goes by: first a candidate that has to prove itself, then what is kept of its packets.
+//! One stream as it passes: first a candidate that has to prove itself, then what is kept of its packets.
 
 use std::rc::Rc;
 
@@ -6,27 +6,27 @@ use super::sdp::Media;
 use super::sequence::{Sequence, extend, extend16};
 use super::{Key, Protocol, Row, iax2, rtp};
 
-/// Steps forward in a row that make a candidate a stream; one is enough where SIP announced it
+/// Steps forward in a row that make a candidate a stream; one is enough if SIP announced it
 /// (RFC 3550 appendix A.1 takes two packets).
 const STEPS: u8 = 4;
 const STEPS_ANNOUNCED: u8 = 1;
-/// A candidate may lose so many packets at once, and pause so long in units of any clock (some minutes).
+/// A candidate may lose this many packets at once, and pause this long in units of any clock (some minutes).
 const LONGEST_STEP: i64 = 50;
 const LONGEST_PAUSE: i64 = 1 << 24;
-/// A candidate that has shown so much and proven nothing begins anew.
+/// A candidate that has had this many packets without proof starts anew.
 pub const MAX_CANDIDATE_ROWS: u64 = 512;
 /// The next mini frame of a call comes within this time, in ms.
 const LONGEST_MINI_STEP: i64 = 1_000;
-/// A stream that says nothing for an hour is over, a candidate after a minute.
+/// A stream without packets for an hour is over, a candidate after a minute.
 const LONGEST_SILENCE_NS: u64 = 3_600_000_000_000;
 const LONGEST_DOUBT_NS: u64 = 60_000_000_000;
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// A row, or held until the next one tells.
+    /// A row, or held until the next packet decides.
     Kept,
-    /// The candidate was none; this many packets belong to no stream, this one began a new candidate.
+    /// The candidate was not a stream; this many packets belong to no stream, this one began a new candidate.
     Refuted(u64),
     /// The source started anew with the packet before this one; here are both.
     Restart(Raw, Raw),
@@ -38,7 +38,7 @@ pub trait Keep {
     fn new(protocol: Protocol) -> Self;
     /// The next packet; `media` is what SIP said until now.
     fn push(&mut self, row: Row, media: Option<&Media>);
-    /// Packets pushed.
+    /// Packets added.
     fn packets(&self) -> u64;
     /// Number and arrival of the first.
     fn first(&self) -> Option<(i64, i64)>;
@@ -56,7 +56,7 @@ pub struct Raw {
 /// A stream or a candidate.
 #[derive(Debug)]
 pub struct Track<K> {
-    /// Which it is.
+    /// Its key.
     pub key: Key,
     /// Position of its first packet in the capture.
     pub order: u64,
@@ -64,17 +64,17 @@ pub struct Track<K> {
     pub birth: u64,
     /// How often the source started anew before.
     pub part: u32,
-    /// Its packets, or what is kept of them; a place that is free has none.
+    /// Its packets, or what is kept of them; a free place has none.
     pub kept: K,
     /// What SIP said about it until it was proven.
     pub media: Option<Rc<Media>>,
     /// IAX2: the codec of its full frames.
     pub codec: Option<u8>,
-    /// Packets of no place in the sequence.
+    /// Packets without a place in the sequence.
     pub strays: u64,
     /// Steps still missing; 0 for a stream.
     missing: u8,
-    /// Has the time stamp ever moved?
+    /// Whether the time stamp has ever moved.
     moved: bool,
     sequence: Sequence,
     pending: Option<Raw>,
@@ -123,17 +123,17 @@ impl<K: Keep> Track<K> {
         }
     }
 
-    /// Is this a stream?
+    /// Whether this is a stream.
     pub const fn is_proven(&self) -> bool {
         self.missing == 0
     }
 
-    /// Does what there is suffice, given that SIP announced the stream?
+    /// Whether the present proof is enough, given that SIP announced the stream.
     pub const fn is_proven_if_announced(&self) -> bool {
         self.missing <= STEPS - STEPS_ANNOUNCED
     }
 
-    /// SIP announced it: less proof will do.
+    /// SIP announced it: less proof is enough.
     pub fn announce(&mut self, media: Option<Rc<Media>>) {
         if media.is_some() && self.is_proven_if_announced() {
             self.missing = 0;
@@ -153,8 +153,8 @@ impl<K: Keep> Track<K> {
         Put::Kept
     }
 
-    /// Is a packet at this time part of it? Ports, SSRCs and call numbers are used again, and a candidate that
-    /// says nothing for long comes to nothing.
+    /// Whether a packet at this time is part of it. Ports, SSRCs and call numbers are used again, and a candidate
+    /// that is silent for long is given up.
     pub const fn goes_on(&self, time_ns: i64) -> bool {
         let longest_ns = if self.is_proven() { LONGEST_SILENCE_NS } else { LONGEST_DOUBT_NS };
         time_ns.abs_diff(self.newest.arrival_ns) < longest_ns
@@ -185,14 +185,14 @@ impl<K: Keep> Track<K> {
         self.newest.arrival_ns
     }
 
-    /// Takes the track out of its place, which is free then.
+    /// Removes the track from its place, which is free then.
     pub fn vacate(&mut self) -> Self {
         let nothing = K::new(self.key.protocol);
         let free = Self::with(nothing, self.key, self.order, self.part, self.newest, false);
         std::mem::replace(self, free)
     }
 
-    /// The end: what was held back came to nothing.
+    /// The end: what was held back is dropped.
     pub fn end(&mut self) {
         self.strays += u64::from(self.pending.take().is_some());
     }
@@ -253,7 +253,7 @@ impl<K: Keep> Track<K> {
         Put::Kept
     }
 
-    /// How many packets are sent in so many ns, by the stream until now; None where that is not known.
+    /// How many packets are sent in this many ns, by the stream so far; `None` if that is not known.
     fn packets_in(&self, elapsed_ns: i64) -> Option<f64> {
         let (first_seq, first_ns) = self.kept.first()?;
         let sent = self.newest.seq - first_seq;

@@ -32,16 +32,16 @@ pub struct File {
     pub last_ns: i64,
 }
 
-/// What the disk's thread leaves.
+/// What the disk's thread leaves behind.
 pub struct Written {
     /// Files that are there, in order.
     pub files: Vec<File>,
-    /// Those taken away because so many were to be kept.
+    /// Those removed because only a limited number is kept.
     pub removed: usize,
     pub gaps: Gaps,
 }
 
-/// What goes into every file, and under which name.
+/// What goes into every file, and the file's name.
 pub struct Layout {
     pub path: PathBuf,
     pub rotates: bool,
@@ -56,7 +56,7 @@ struct Open {
     file: File,
     /// Per interface.
     delivered: Vec<u64>,
-    /// Why it ends inside a block that could not be taken back: nothing may follow that.
+    /// Why it ends inside a block that could not be undone: nothing may follow that.
     broken: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub struct Disk {
     compressor: Option<zstd::bulk::Compressor<'static>>,
     compressed: Vec<u8>,
     open: Option<Open>,
-    /// Which file is to be open, from 1, when its first frame came, and the counts at that time.
+    /// Which file should be open, from 1, when its first frame came, and the counts at that time.
     number: usize,
     begin_ns: i64,
     since: Vec<Counts>,
@@ -84,7 +84,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens the file, unless its name is to tell the time of its first frame.
+    /// Opens the file, unless its name is to show the time of its first frame.
     pub fn new(
         layout: Layout,
         storage: Box<dyn Storage>,
@@ -118,7 +118,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Writes what comes until nobody can send any more.
+    /// Writes what comes until all senders are gone.
     pub fn run(mut self, filled: &Receiver<Chunk>, returned: &Sender<Chunk>) -> Written {
         while let Ok(mut chunk) = filled.recv() {
             self.take(&chunk);
@@ -163,7 +163,7 @@ impl Disk {
         let Some(open) = &mut self.open else { return Err(io::Error::other("no file is open")) };
         if let Some(why) = &open.broken {
             if let Err(e) = open.output.truncate(open.file.bytes) {
-                let message = format!("{why}, and what was written in part cannot be taken back: {e}");
+                let message = format!("{why}, and the partial write cannot be undone: {e}");
                 return Err(io::Error::new(e.kind(), message));
             }
             open.broken = None;
@@ -181,7 +181,7 @@ impl Disk {
         }
     }
 
-    /// Opens the file that is to be open and writes its head.
+    /// Opens the file that should be open and writes its head.
     fn open(&mut self) -> io::Result<()> {
         let path = self.path();
         self.board.set_file(path.clone());
@@ -199,7 +199,7 @@ impl Disk {
             && let Some(Open { file, .. }) = self.open.take()
             && self.layout.rotates
         {
-            // To be made again when there is room. Only what was made here under a name of its own is removed:
+            // It is made again when there is room. Only what was made here under its own name is removed:
             // a single file may be a device.
             let _ = self.storage.remove(&file.path);
         }
@@ -253,7 +253,7 @@ impl Disk {
         }
     }
 
-    /// Frames of an interface are in no file.
+    /// Counts frames of an interface that are in no file.
     fn miss(&mut self, interface: usize, span: &Span) {
         if span.frames > 0 {
             let missing = &mut self.missing[interface];
@@ -263,7 +263,7 @@ impl Disk {
         }
     }
 
-    /// Ends the open file with the account of its interfaces.
+    /// Closes the open file with the account of its interfaces.
     fn close(&mut self) {
         let Some(open) = &self.open else { return };
         let mut blocks = Vec::new();
@@ -279,7 +279,7 @@ impl Disk {
             };
             write::statistics(&mut blocks, interface as u32, &account);
         }
-        // On a full disk the file is whole without its account.
+        // On a full disk the file is complete without its account.
         let _ = self.write(&blocks);
         if let Some(mut open) = self.open.take() {
             if let Err(e) = open.output.sync() {
@@ -292,19 +292,19 @@ impl Disk {
         }
     }
 
-    /// Removes the oldest files, so that with the next one there are not too many.
+    /// Removes the oldest files, so that there are not too many with the next one.
     fn make_place(&mut self) {
         while self.layout.keep_files.is_some_and(|keep| self.closed.len() >= keep) {
             let Some(oldest) = self.closed.pop_front() else { return };
             self.removed += 1;
-            // Gone already, or its folder is: nothing that the record would miss.
+            // It, or its folder, is already gone: nothing that the record would miss.
             let _ = self.storage.remove(&oldest.path);
         }
     }
 
     fn finish(mut self) -> Written {
         if self.number == 0 {
-            // Nothing came: an empty capture, which says so.
+            // Nothing came: an empty capture, which shows that.
             self.number = 1;
             if let Err(e) = self.open() {
                 self.board.set_failure(format!("cannot write {}: {e}", self.path().display()));

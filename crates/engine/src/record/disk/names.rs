@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// What comes behind the stem: everything known of an extension, `.pcapng.zst` for instance.
+/// What follows the stem: everything known of an extension, `.pcapng.zst` for instance.
 fn split(name: &str) -> (&str, &str) {
     let bare = name.strip_suffix(".zst").unwrap_or(name);
     match bare.rfind('.') {

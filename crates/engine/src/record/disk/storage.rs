@@ -1,17 +1,17 @@
-//! The system calls on files, behind a trait so that a disk can be full when a test wants it to be.
+//! The system calls on files, behind a trait so that tests can make a disk full.
 
 use std::fs;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Written by one system call: a kernel that is not preemptible lets nobody else onto the CPU meanwhile, not even
-/// what forwards frames.
+/// Most bytes per system call: a kernel that is not preemptible runs nothing else on the CPU meanwhile, not
+/// even what forwards frames.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// A place for files.
 pub trait Storage: Send {
-    /// Makes a file, empty, in place of one that has this name.
+    /// Makes an empty file, in place of any with this name.
     fn create(&mut self, path: &Path) -> io::Result<Box<dyn Output>>;
 
     /// Removes one.
@@ -23,7 +23,7 @@ pub trait Output: Send {
     /// Appends all of `bytes`; after an error, part of them.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Takes away all behind `len` bytes, where writing goes on.
+    /// Removes everything after `len` bytes, where writing continues.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
 
     /// Waits until the disk has all of it.
@@ -46,7 +46,7 @@ impl Storage for Files {
         if !kind.is_file() {
             return Ok(Box::new(fs::File::options().write(true).custom_flags(libc::O_NOFOLLOW).open(path)?));
         }
-        // Another one in its place: the old one may be open to others, and theirs.
+        // A new file in its place: others may have the old one open, and keep it.
         fs::remove_file(path)?;
         Ok(Box::new(fresh(path)?))
     }
@@ -68,7 +68,7 @@ impl Output for fs::File {
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
         if !self.metadata()?.is_file() {
-            // A device or a pipe: what went there cannot be taken back.
+            // A device or a pipe: what went there cannot be undone.
             return Err(io::Error::from(io::ErrorKind::Unsupported));
         }
         self.set_len(len)?;

@@ -17,14 +17,14 @@ use ring::{Packet, Ring};
 /// What an interface carries.
 ///
 /// The filter stays in user space: it has to see VLAN tags, which the kernel takes out of a frame before it
-/// would run, and what it leaves out is to be counted.
+/// would run, and frames that it leaves out must be counted.
 pub struct InterfaceSource {
     socket: OwnedFd,
     ring: Ring,
     ifindex: u32,
     interfaces: [Interface; 1],
     lost: u64,
-    /// Of those lost, the ones not yet told with a frame.
+    /// Of those lost, the ones not yet reported with a frame.
     untold: u64,
     /// Something happened to the interface.
     is_in_doubt: bool,
@@ -34,7 +34,7 @@ impl InterfaceSource {
     /// Opens an interface, and makes it promiscuous. No frame is kept before [`InterfaceSource::listen`].
     ///
     /// # Errors
-    /// [`EngineError`] for a namespace or an interface that is not there, and without CAP_NET_RAW.
+    /// [`EngineError`] for a namespace or an interface that does not exist, and without CAP_NET_RAW.
     pub fn open(at: &Endpoint, ring_bytes: usize) -> Result<Self, EngineError> {
         let refuse = |source| EngineError::Socket { interface: at.interface.clone(), source };
         let path = at.netns.as_deref();
@@ -68,10 +68,10 @@ impl InterfaceSource {
         .map_err(|source| EngineError::Netns { place: place(path), source })?
     }
 
-    /// From now on frames are kept.
+    /// Keeps frames from now on.
     ///
     /// # Errors
-    /// What the kernel says; [`EngineError::Socket`].
+    /// The kernel's error; [`EngineError::Socket`].
     pub fn listen(&mut self) -> Result<(), EngineError> {
         packet::socket::bind(&self.socket, self.ifindex, libc::ETH_P_ALL as u16)
             .map_err(|source| EngineError::Socket { interface: self.interfaces[0].name.clone(), source })
@@ -84,7 +84,7 @@ impl InterfaceSource {
         Ok(())
     }
 
-    /// A link that is down is no end: it may come up again. An interface that is gone will not.
+    /// A link that is down is not the end: it may come up again. An interface that is gone will not.
     fn check(&self) -> io::Result<()> {
         // SAFETY: all zeros is a valid request; the kernel writes the name into it.
         unsafe {
@@ -109,7 +109,7 @@ impl Source for InterfaceSource {
     fn read(&mut self, wait: Duration, take: &mut dyn FnMut(Frame<'_>)) -> io::Result<usize> {
         if !self.ring.has_block() {
             if socket::wait_readable(&self.socket, wait)? {
-                // Told once: the link went down, or the interface went away. First what came before that.
+                // Reported once: the link went down, or the interface is gone. What came before is read first.
                 packet::socket::clear_error(&self.socket)?;
                 self.is_in_doubt = true;
                 std::thread::sleep(2 * ring::RETIRE_AFTER);

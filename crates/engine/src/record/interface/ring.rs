@@ -79,17 +79,17 @@ impl Ring {
         Ok(Self { start, blocks, next: 0 })
     }
 
-    /// Has the kernel handed over a block?
+    /// Whether the kernel has handed over a block.
     pub fn has_block(&self) -> bool {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Were packets lost before those of the block, since the count of them was read?
+    /// Whether packets were lost before those of the block, since the count was last read.
     pub fn is_losing(&self) -> bool {
         self.status().load(Ordering::Relaxed) & libc::TP_STATUS_LOSING != 0
     }
 
-    /// Takes the packets of the block in front, and gives it back.
+    /// Takes the packets of the front block, and gives it back.
     pub fn take_block(&mut self, take: &mut dyn FnMut(Packet<'_>)) -> io::Result<()> {
         debug_assert!(self.has_block());
         // SAFETY: the block is ours until its status says otherwise, and the union has one member.
@@ -106,7 +106,7 @@ impl Ring {
         Ok(())
     }
 
-    /// The packet at `at` of the block in front; how far the next one is. None beyond the block.
+    /// The packet at `at` of the front block, and the distance to the next one; `None` beyond the block.
     fn take_packet(&self, at: usize, take: &mut dyn FnMut(Packet<'_>)) -> Option<usize> {
         let fits = |end: usize| end <= BLOCK_BYTES;
         if !fits(at + ADDRESS_AT + size_of::<libc::sockaddr_ll>()) {
@@ -167,7 +167,7 @@ impl Drop for Ring {
     }
 }
 
-/// What the kernel wants to hear beside the number of blocks.
+/// What the kernel needs besides the number of blocks.
 const fn frames(blocks: usize) -> u32 {
     (blocks * (BLOCK_BYTES / FRAME_BYTES)) as u32
 }

@@ -23,7 +23,7 @@ pub fn drops(socket: &OwnedFd) -> io::Result<u64> {
     Ok(stats.tp_drops.into())
 }
 
-/// Waits until there is something to read or to complain about; true: to complain.
+/// Waits until there is something to read or an error; returns true for an error.
 pub fn wait_readable(socket: &OwnedFd, wait: Duration) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let ms = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX);

@@ -168,7 +168,7 @@ fn a_disk_that_stalls_makes_frames_wait_in_the_source_and_costs_none() {
     recorder.start_on(Box::new(disk.clone()), Box::new(source)).unwrap();
     disk.change(|state| state.stalls = true);
     feed.send(kilobytes(0..8_000)).unwrap();
-    wait_for(&recorder, |progress| progress.failure.contains("the disk stands still"));
+    wait_for(&recorder, |progress| progress.failure.contains("the disk has stalled"));
     assert_eq!(recorder.progress().interfaces[0].not_written, 0);
     disk.change(|state| state.stalls = false);
     wait_for(&recorder, |progress| progress.interfaces[0].seen == 8_000);
@@ -190,7 +190,7 @@ fn a_file_that_ends_inside_a_block_goes_on_once_that_can_be_taken_back() {
     let (feed, source) = fed();
     recorder.start_on(Box::new(disk.clone()), Box::new(source)).unwrap();
     feed.send(kilobytes(0..4_000)).unwrap();
-    wait_for(&recorder, |progress| progress.failure.contains("cannot be taken back"));
+    wait_for(&recorder, |progress| progress.failure.contains("cannot be undone"));
     // The first reason is told as well.
     assert!(recorder.progress().failure.contains("No space left on device"));
     disk.change(|state| (state.keeps, state.room) = (false, u64::MAX / 2));

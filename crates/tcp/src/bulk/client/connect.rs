@@ -1,4 +1,4 @@
-//! Connections to a server, with everything that the user wants of them.
+//! Connections to a server, with all options that the user wants.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -29,7 +29,7 @@ pub fn reach(host: &str, port: u16, local: Option<IpAddr>) -> Result<(TcpStream,
     Err(failure)
 }
 
-/// A data connection, with everything that the user wants of it.
+/// A data connection, with all options that the user wants.
 pub fn join(options: &ClientOptions, to: SocketAddr, index: u16) -> Result<(TcpStream, Joined), ClientError> {
     let port = options.local_port.map_or(0, |port| port.saturating_add(index));
     let stream = connect(to, options.local, port, &options.settings)?;
@@ -66,7 +66,7 @@ fn connect(
     Ok(socket.into())
 }
 
-/// A socket with everything that is to be set before it is connected.
+/// A socket with all options that must be set before it is connected.
 pub fn open(to: SocketAddr, settings: &[Setting]) -> Result<Socket, ClientError> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))
         .map_err(system("no socket can be made"))?;

@@ -1,4 +1,4 @@
-//! A transfer between two servers: one of them is asked to be the client, and tells what happens.
+//! A transfer between two servers: one of them is asked to be the client, and reports what happens.
 
 use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, Sender};
@@ -14,10 +14,10 @@ use crate::bulk::line::{Line, LineError, Writer};
 use crate::control::{Errand, Event, MOST_ANSWER_BYTES, Message, Preamble, Request, Wish, prove_errand};
 use weir_clock::now_ns;
 
-/// Beyond this it waits for nothing: it has connected, been proven to, and been joined.
+/// Longest wait: it has connected, been authenticated, and been joined.
 const BEGINNING_NS: u64 = 60_000_000_000;
 
-/// Asks `via` to be the client of the server that `options` name, and tells what it tells.
+/// Asks `via` to be the client of the server that `options` name, and passes its reports on.
 pub fn run(
     options: &ClientOptions,
     via: &Via,
@@ -89,7 +89,7 @@ pub fn run(
                 heard_ns = now_ns();
                 match message {
                     Message::Prove { nonce, needs_token, request } => {
-                        // Nobody gets a proof for anything else than what was asked for, and none gets two.
+                        // A proof is given only for what was requested, and only once.
                         let Some(prover) = prover.take().filter(|_| is_of(&request, &errand.request)) else {
                             return Err(refused("it wants a proof for something else".to_owned()));
                         };
@@ -110,7 +110,7 @@ pub fn run(
                             return Ok(());
                         }
                     }
-                    // It is still at it.
+                    // It is still busy.
                     Message::Ready => {}
                     Message::Refuse { why } => return Err(refused(why)),
                     _ => return Err(lost("it said what makes no sense here".to_owned())),
@@ -120,7 +120,7 @@ pub fn run(
     }
 }
 
-/// Whether `request` is what was `wanted`. Who passes no captures on, or smaller ones only, wants less of them.
+/// Whether `request` is what was `wanted`. A server that passes on no captures, or only smaller ones, wants less.
 fn is_of(request: &Request, wanted: &Request) -> bool {
     let Request { host, capture, capture_bytes, .. } = *request;
     (capture == wanted.capture || capture == Wish::None)

@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::bulk::line::LineError;
 use crate::option::OptionError;
 
-/// Why there was no transfer, or it broke off.
+/// Why there was no transfer, or why it ended early.
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// No such host.
@@ -19,7 +19,7 @@ pub enum ClientError {
         /// Why.
         source: io::Error,
     },
-    /// Nobody answers.
+    /// Nothing answers.
     #[error("cannot connect to {to}")]
     Connect {
         /// The last address that was tried.
@@ -27,10 +27,10 @@ pub enum ClientError {
         /// Why.
         source: io::Error,
     },
-    /// The local end cannot be had.
+    /// The local end cannot be used.
     #[error("the local end {local} cannot be used")]
     Local {
-        /// It.
+        /// The local end.
         local: SocketAddr,
         /// Why.
         source: io::Error,
@@ -38,12 +38,12 @@ pub enum ClientError {
     /// A socket option.
     #[error(transparent)]
     Option(#[from] OptionError),
-    /// Somebody answers, but no Weir server.
+    /// Something answers that is not a Weir server.
     #[error("{to} does not answer as a Weir server does")]
     NotWeir {
-        /// Who.
+        /// Its address.
         to: SocketAddr,
-        /// How.
+        /// How it answers.
         source: LineError,
     },
     /// A token is needed, and none was given.
@@ -55,10 +55,10 @@ pub enum ClientError {
         /// Its name.
         host: String,
     },
-    /// The server does not do it, or no longer.
+    /// The server refuses, or no longer accepts.
     #[error("the server refuses: {0}")]
     Refused(String),
-    /// The server that is to be the client does not do it, or no longer.
+    /// The server that is to be the client refuses, or no longer accepts.
     #[error("{host}, which is to be the client, says: {why}")]
     ViaRefused {
         /// Its name.
@@ -74,7 +74,7 @@ pub enum ClientError {
         /// Since the start.
         after_ns: u64,
     },
-    /// Something in this host.
+    /// A system error in this host.
     #[error("{what}")]
     System {
         /// What failed.

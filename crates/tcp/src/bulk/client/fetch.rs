@@ -11,27 +11,27 @@ use crate::bulk::end::{Incoming, Input};
 use crate::bulk::line::Writer;
 use crate::control::{Message, PART_BYTES, Record, Wish};
 
-/// Until the server has closed the file and summed it up.
+/// Time until the server has closed the file and computed its checksum.
 const RECORDED: Duration = Duration::from_secs(60);
-/// For the next part, and for all of them.
+/// Time for the next part, and for all of them.
 const NEXT: Duration = Duration::from_secs(15);
 const ALL: Duration = Duration::from_secs(600);
-/// Parts that are asked for ahead, so that a long round trip does not slow it down.
+/// Parts that are requested ahead, so that a long round trip does not slow it down.
 const AHEAD: u64 = 8;
 
-/// The server's capture, where a client wants it.
+/// The server's capture, if a client wants it.
 #[derive(Clone, Debug)]
 pub struct FetchOptions {
     /// A file that is made for it.
     pub file: PathBuf,
     /// No transfer without it.
     pub must: bool,
-    /// The largest that is taken.
+    /// The largest that is accepted.
     pub most_bytes: u64,
 }
 
 impl FetchOptions {
-    /// What a server is asked for.
+    /// What is requested from a server.
     pub(super) const fn wish(options: Option<&Self>) -> Wish {
         match options {
             None => Wish::None,
@@ -41,12 +41,12 @@ impl FetchOptions {
     }
 }
 
-/// Why a capture was not fetched, for people.
+/// Why a capture was not fetched, for people to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfetched {
-    /// There is none, or it is not taken; another one may follow.
+    /// There is none, or it is not accepted; another one may follow.
     Without(String),
-    /// It broke off: no other one follows, or it cannot be told from the rest of this one.
+    /// It ended early: no other one follows, or it cannot be told from the rest of this one.
     BrokenOff(String),
 }
 
@@ -59,9 +59,9 @@ impl Unfetched {
     }
 }
 
-/// Fetches it; `told` is what the server has said of it already.
+/// Fetches it; `told` is what the server has already said about it.
 ///
-/// Raises why there is none, for people.
+/// Returns why there is none, for people to read.
 pub fn fetch(
     options: &FetchOptions,
     told: Option<Result<Record, String>>,
@@ -95,7 +95,7 @@ pub fn fetch(
     let (mut have, mut asked) = (0, 0);
     while have < record.bytes {
         while asked < record.bytes && asked < have + AHEAD * PART_BYTES as u64 {
-            // Whoever takes no more questions may have said why.
+            // A server that takes no more questions may have said why.
             let is_asked = writer.send(&Message::Fetch { from: asked }).is_ok();
             asked = if is_asked { asked + PART_BYTES as u64 } else { record.bytes };
         }
@@ -118,11 +118,11 @@ pub fn fetch(
     }
 }
 
-/// Asks for what follows the end: then the server waits for no other question, and may go on to the next capture.
+/// Requests what follows the end: then the server waits for no other request, and may go on to the next capture.
 fn decline(record: &Record, writer: &mut Writer) {
-    // Of an empty one it waits for no question.
+    // Of an empty one it expects no request.
     if record.bytes > 0 {
-        // Where it is gone, that is found out by what comes next.
+        // If it is gone, the next step finds out.
         let _ = writer.send(&Message::Fetch { from: record.bytes });
     }
 }

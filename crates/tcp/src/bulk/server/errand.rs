@@ -18,28 +18,28 @@ use crate::control::{Digest, Errand, Event, Message, Proof, Record, Request, Wis
 use crate::option::Setting;
 use weir_clock::now_ns;
 
-/// How long the third host may take to prove something, and to be noticed at all.
+/// How long the third host may take for a proof, and to be noticed at all.
 const PROVING: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(20);
-/// Between two signs of life.
+/// Time between two signs of life.
 const ALIVE_NS: u64 = 5_000_000_000;
-/// Beyond a limit of time, for what is still on its way.
+/// Allowance beyond a limit of time, for what is still in transit.
 const GRACE_NS: u64 = 5_000_000_000;
 
 /// Why a third host does not get the other server's packets.
 pub const NOT_PASSED_ON: &str = "it passes no captures on; that needs weir tcp serve --allow-capture";
 
-/// Somebody who may have this done.
+/// A third host that may have this done.
 pub struct Principal {
-    /// Where it is talked to.
+    /// Its control connection.
     pub line: Line,
-    /// What it wants.
+    /// Its request.
     pub errand: Box<Errand>,
-    /// Who it is.
+    /// Its address.
     pub peer: SocketAddr,
 }
 
-/// The other server's question, and the ends of the connection by which it asks: its own, and this one.
+/// The other server's challenge, and the ends of the connection by which it came: its own, and this one.
 struct Question {
     nonce: Digest,
     needs_token: bool,
@@ -47,9 +47,9 @@ struct Question {
     ends: (SocketAddr, SocketAddr),
 }
 
-/// The other server's capture on its way; the file is gone when this is.
+/// The other server's capture in transit; dropping this removes the file.
 ///
-/// It has a folder of its own: whoever is still fetching it then cannot make it anew.
+/// It has its own folder: a thread that is still fetching it then cannot make it anew.
 struct Passed {
     folder: PathBuf,
     file: PathBuf,
@@ -59,12 +59,12 @@ struct Passed {
 
 impl Passed {
     fn new(folder: PathBuf, most_bytes: u64) -> Self {
-        // Where that fails, so does the file, and the third host is told.
+        // If that fails, so does the file, and the third host is told.
         let _ = fs::create_dir(&folder);
         Self { file: folder.join("capture.pcapng"), folder, most_bytes }
     }
 
-    /// What has come of it.
+    /// The result.
     fn taken(&self, found: Result<Box<Record>, String>) -> Taken {
         let record = found?;
         let file = File::open(&self.file).map_err(|e| format!("its capture cannot be read: {e}"))?;
@@ -117,7 +117,7 @@ struct Moved {
     recorded: Option<Result<Record, String>>,
 }
 
-/// Raises why it broke off; the third host is told.
+/// Returns why it ended early; the third host is told.
 fn carry(
     line: Line,
     errand: &Errand,
@@ -130,13 +130,13 @@ fn carry(
     let (inputs, incoming) = channel();
     listen(line, inputs.clone(), incoming.room(MOST_WAITING)).map_err(|e| e.to_string())?;
     lock(&house.stopping).insert(number, inputs.clone());
-    // Whoever stopped the server before that has not seen this transfer.
+    // A server that was stopped before this insertion has not told this transfer.
     if house.stop.load(SeqCst) {
         let _ = inputs.send(Input::Stop);
     }
     let told = go_between(errand, house, (&mut writer, &incoming), number, moved).and_then(|over| {
         let Over { last, ours, theirs } = over;
-        // Whoever hears that this one is over may begin another one at once, if no capture is on its way.
+        // A client that sees the end of this one may begin another one at once, if no capture is in transit.
         let is_taken = |taken: &Option<Taken>| matches!(taken, Some(Ok(_)));
         let mut place = (is_taken(&ours) || is_taken(&theirs)).then_some(place);
         writer.send(&Message::Event(last)).map_err(|e| e.to_string())?;
@@ -146,7 +146,7 @@ fn carry(
             moved.recorded = Some(hand_over(ours, then, &mut writer, &incoming).map_err(why)?);
         }
         if let Some(theirs) = theirs {
-            // Its own server tells what there is.
+            // Its own server reports the capture.
             let _told = hand_over(theirs, Then::Free(place), &mut writer, &incoming).map_err(why)?;
         }
         Ok(())
@@ -157,7 +157,7 @@ fn carry(
     told
 }
 
-/// A transfer at its end, which the third host is yet to be told.
+/// A transfer at its end, which has not been reported to the third host yet.
 struct Over {
     last: Event,
     /// This host's capture, if it is wanted.
@@ -242,7 +242,7 @@ fn go_between(
     }
 }
 
-/// How long a transfer lasts: a capture that is fetched when it is over takes none of its time.
+/// How long a transfer lasts: a capture that is fetched after it does not count.
 #[derive(Default)]
 struct Lasting {
     start_ns: Option<u64>,
@@ -306,7 +306,7 @@ fn begin(
     Client::start_with(options, Box::new(prover)).map_err(|e| e.to_string())
 }
 
-/// An error with what caused it.
+/// An error with its causes.
 fn said(error: &ClientError) -> String {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("{error}{cause}")

@@ -1,4 +1,4 @@
-//! Who has connected: a client, one of its data connections, or somebody else.
+//! Who has connected: a client, one of its data connections, or a stranger.
 
 use std::fs;
 use std::io;
@@ -17,10 +17,10 @@ use crate::control::{
     verify, verify_errand,
 };
 
-/// Until a stranger has said what he wants.
+/// Longest time until a stranger has identified itself.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// Listens to a new connection, and does what it is for; in a thread of its own.
+/// Reads from a new connection, and does what it is for; in a new thread.
 pub fn greet(stream: TcpStream, peer: SocketAddr, house: &Arc<House>) {
     let address = peer.ip().to_canonical();
     let known = recognise(stream, house);
@@ -33,7 +33,7 @@ pub fn greet(stream: TcpStream, peer: SocketAddr, house: &Arc<House>) {
         Err(Stranger::Unproven(why)) => {
             house.tell_once(address, why.clone(), ServerEvent::Refused { peer, why });
         }
-        // Who says nothing at all is a port scanner, or a check whether the server lives.
+        // A peer that sends nothing at all is a port scanner, or a check whether the server lives.
         Err(Stranger::Garbage(LineError::Closed | LineError::Io(_))) => {}
         Err(Stranger::Garbage(why)) => {
             let event = ServerEvent::Garbage { peer: address, why: why.to_string() };
@@ -51,7 +51,7 @@ enum Known {
 
 enum Stranger {
     Garbage(LineError),
-    /// A client that has not shown to know the token.
+    /// A client that has not proved that it knows the token.
     Unproven(String),
     Refused(String),
 }
@@ -79,7 +79,7 @@ fn recognise(mut stream: TcpStream, house: &House) -> Result<Known, Stranger> {
             }
             read => read?,
         };
-        // Whoever speaks another protocol may wait for an answer before it says 32 bytes.
+        // A peer with another protocol may wait for an answer before it sends 32 bytes.
         let known = have.min(MAGIC.len() - 1);
         if preamble[..known] != MAGIC[..known] {
             return Err(LineError::Protocol(ProtocolError::Magic).into());
@@ -88,7 +88,7 @@ fn recognise(mut stream: TcpStream, house: &House) -> Result<Known, Stranger> {
     match Preamble::parse(&preamble).map_err(LineError::from)? {
         Preamble::Data { session, index } => {
             stream.set_read_timeout(None)?;
-            // A session that nobody knows any more: the connection is closed, and the client will notice.
+            // An unknown session: the connection is closed, and the client will notice.
             if let Some(join) = lock(&house.sessions).get(&session) {
                 let _ = join.send((index, stream));
             }
@@ -148,7 +148,7 @@ enum Wanted {
     Errand(Box<Errand>),
 }
 
-/// Why this server does not do what is asked for, if so.
+/// Why this server refuses the request, if it does.
 fn refusal(request: &Request, house: &House) -> Option<String> {
     let options = &house.options;
     let most_s = options.most_ns.map(|most| format!("{} s", most as f64 / 1e9));

@@ -1,4 +1,4 @@
-//! The server: takes part in transfers that clients ask for, within limits, and survives everybody else.
+//! The server: takes part in transfers that clients request, within limits, and survives all other peers.
 
 mod errand;
 mod greeting;
@@ -23,11 +23,11 @@ use super::line::is_temporary;
 use crate::control::{Digest, Record, Request, Session};
 use crate::option::{OptionError, Setting};
 
-/// Connections that have not said who they are: more than a client makes at once.
+/// Most connections that have not identified themselves: more than a client makes at once.
 const MOST_STRANGERS: usize = 512;
-/// What strangers did wrong and is told once for each address: no more, as anybody can add to it.
+/// Most addresses of strangers whose errors are reported, once each: anyone could add to them.
 const MOST_TOLD: usize = 1024;
-/// How long the server may go without noticing that it is to stop.
+/// How long the server may take to notice that it should stop.
 const LOOK: Duration = Duration::from_millis(100);
 const BACKLOG: i32 = 256;
 
@@ -44,9 +44,9 @@ pub struct ServerOptions {
     pub most_bytes: Option<u64>,
     /// How many transfers there may be at once.
     pub most_clients: usize,
-    /// Be the client of other servers, for whoever knows the token; there must be one.
+    /// Be the client of other servers, for anyone who knows the token; there must be one.
     pub errands: bool,
-    /// Record packets for clients that ask for it.
+    /// Record packets for clients that request it.
     pub capture: Option<CaptureOptions>,
     /// Set on the listening socket, from which data connections inherit them.
     pub settings: Vec<Setting>,
@@ -55,16 +55,16 @@ pub struct ServerOptions {
 /// Why a server does not start.
 #[derive(Debug, Error)]
 pub enum ServerError {
-    /// Anybody could use it.
+    /// Anyone could use it.
     #[error("{0} can be reached from other hosts, and that needs a token")]
     TokenNeeded(IpAddr),
-    /// Anybody could make it send.
+    /// Anyone could make it send.
     #[error("who may have it send to other servers must know a token")]
     ErrandsNeedToken,
-    /// The address cannot be had.
+    /// The address cannot be used.
     #[error("cannot listen on {address}")]
     Listen {
-        /// It.
+        /// The address.
         address: SocketAddr,
         /// Why.
         source: io::Error,
@@ -72,7 +72,7 @@ pub enum ServerError {
     /// A socket option.
     #[error(transparent)]
     Option(#[from] OptionError),
-    /// Something in this host.
+    /// A system error in this host.
     #[error("{what}")]
     System {
         /// What failed.
@@ -85,16 +85,16 @@ pub enum ServerError {
 /// What happens to a server.
 #[derive(Clone, Debug)]
 pub enum ServerEvent {
-    /// Somebody sent what no client sends; told once per address.
+    /// A peer sent something that no client sends; reported once per address.
     Garbage {
-        /// Who.
+        /// Its address.
         peer: IpAddr,
         /// What is wrong with it.
         why: String,
     },
-    /// A client was sent away.
+    /// A client was refused.
     Refused {
-        /// Who.
+        /// Its address.
         peer: SocketAddr,
         /// Why.
         why: String,
@@ -103,27 +103,27 @@ pub enum ServerEvent {
     Began {
         /// Its number.
         number: u64,
-        /// Whose.
+        /// The client.
         peer: SocketAddr,
         /// What it is.
         request: Box<Request>,
-        /// The server with which this one has it, as its client; None: with whoever asked for it.
+        /// The server with which this one has it, as its client; `None`: with the client itself.
         with: Option<String>,
     },
     /// The packets of a transfer were recorded for its client, or could not be.
     Recorded {
         /// The transfer's number.
         number: u64,
-        /// Whose.
+        /// The client.
         peer: SocketAddr,
-        /// What there is, or why there is nothing.
+        /// The capture, or why there is none.
         found: Result<Box<Record>, String>,
     },
     /// A transfer ended.
     Ended {
         /// Its number.
         number: u64,
-        /// Whose.
+        /// The client.
         peer: SocketAddr,
         /// Bytes that came from the client.
         received: u64,
@@ -131,7 +131,7 @@ pub enum ServerEvent {
         sent: u64,
         /// How long it lasted.
         lasted_ns: u64,
-        /// Why it broke off; empty if it did not.
+        /// Why it ended early; empty if it did not.
         failure: String,
     },
 }
@@ -158,7 +158,7 @@ impl House {
         let _ = self.events.send(event);
     }
 
-    /// Tells what a stranger did, who may do it again as often as he likes: once for each address.
+    /// Reports what a stranger did, once for each address, however often it happens.
     fn tell_once(&self, peer: IpAddr, kind: String, event: ServerEvent) {
         let mut told = lock(&self.told);
         if told.len() < MOST_TOLD && told.insert((peer, kind)) {
@@ -167,7 +167,7 @@ impl House {
     }
 }
 
-/// A server at work, in threads of its own.
+/// A running server, in its own threads.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -177,7 +177,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins to listen.
+    /// Starts listening.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -247,7 +247,7 @@ impl Server {
         }
     }
 
-    /// Transfers that go on.
+    /// Transfers under way.
     #[must_use]
     pub fn clients(&self) -> usize {
         self.house.clients.load(SeqCst)
@@ -260,10 +260,10 @@ impl Drop for Server {
     }
 }
 
-/// Why a transfer broke off.
+/// Why a transfer ended early.
 #[derive(Debug, PartialEq, Eq)]
 enum Broken {
-    /// By the server; the client is yet to be told.
+    /// By the server; the client has not been told yet.
     Refused(String),
     /// By the client.
     Gone(String),

@@ -18,19 +18,19 @@ use crate::control::{Flow, Message, Request, Total};
 use crate::option::Setting;
 use weir_clock::{now_ns, realtime_to_monotonic_ns};
 
-/// Until all data connections are there, and until the client begins.
+/// Longest time until all data connections exist, and until the client begins.
 const JOINING: Duration = Duration::from_secs(10);
-/// Beyond a limit of time, for what is still on its way.
+/// Allowance beyond a limit of time, for what is still in transit.
 const GRACE_NS: u64 = 5_000_000_000;
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A client that may have its transfer.
 pub struct Client {
-    /// Where it is talked to.
+    /// Its control connection.
     pub line: Line,
-    /// What it wants.
+    /// Its request.
     pub request: Box<Request>,
-    /// Who it is.
+    /// Its address.
     pub peer: SocketAddr,
 }
 
@@ -124,13 +124,13 @@ fn transfer(
     moved.number = Some(number);
     house.tell(ServerEvent::Began { number, peer, request: Box::new(request.clone()), with: None });
     lock(&house.stopping).insert(number, inputs.clone());
-    // Whoever stopped the server before that has not seen this transfer.
+    // A server that was stopped before this insertion has not told this transfer.
     if house.stop.load(SeqCst) {
         let _ = inputs.send(Input::Stop);
     }
     let totals = carry(given, request, house, &mut writer, (&inputs, &incoming), moved, tape.as_mut());
     let done = totals.and_then(|totals| {
-        // Whoever hears that this one is over may begin another one at once, if no capture is on its way.
+        // A client that sees the end of this one may begin another one at once, if no capture is in transit.
         let place = tape.is_some().then_some(place);
         writer.send(&Message::Done { totals })?;
         if let Some(tape) = tape {
@@ -146,7 +146,7 @@ fn transfer(
     done
 }
 
-/// Waits for the client to begin, and tells it the time meanwhile.
+/// Waits for the client to begin, and answers its questions for the time meanwhile.
 fn await_go(writer: &mut Writer, incoming: &Incoming) -> Result<(), Broken> {
     let due = Instant::now() + JOINING;
     loop {
@@ -226,7 +226,7 @@ fn carry(
             tape.look(elapsed_ns);
         }
         let is_due = intervals.due();
-        // Latency since the last report belongs to the next one, so it is asked for only then.
+        // Latency since the last report belongs to the next one, so it is queried only then.
         if let Some(at_ns) = is_due {
             let flows = transfer.flows();
             moved.take(&flows, request.up, elapsed_ns);

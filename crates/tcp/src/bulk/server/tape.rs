@@ -1,4 +1,4 @@
-//! What is recorded of one transfer, and handed over when the transfer has ended.
+//! The capture of one transfer, handed over when the transfer has ended.
 
 use std::fs::File;
 use std::io;
@@ -14,17 +14,17 @@ use crate::bulk::end::{Incoming, Input, flooded};
 use crate::bulk::line::Writer;
 use crate::control::{Digest, Message, PART_BYTES, Record, Wish};
 
-/// How long a client may take to ask for the next part, and for all of them.
+/// How long a client may take to request the next part, and all of them.
 const NEXT: Duration = Duration::from_secs(15);
 const ALL: Duration = Duration::from_secs(600);
 
-/// Why a transfer, or what follows it, ends before its time.
+/// Why a transfer, or what follows it, ends early.
 pub const STOPPED: &str = "the server was stopped";
 
-/// A capture that has ended, or why there is none.
+/// A finished capture, or why there is none.
 pub type Taken = Result<(File, Record), String>;
 
-/// What somebody wants recorded: whether, how much at most, and at which end.
+/// What a client wants recorded: whether, how much at most, and at which end.
 #[derive(Clone, Copy)]
 pub struct Order {
     pub wish: Wish,
@@ -32,7 +32,7 @@ pub struct Order {
     pub here: Here,
 }
 
-/// What is recorded, or why it is not.
+/// What is recorded, or why nothing is.
 pub struct Tape {
     state: State,
     most_ns: u64,
@@ -47,7 +47,7 @@ enum State {
 }
 
 impl Tape {
-    /// Begins to record where `order` wants it; `None` where it does not.
+    /// Starts recording if `order` says so; `None` if it does not.
     ///
     /// `ends`: the server's and the client's of the control connection.
     ///
@@ -94,7 +94,7 @@ impl Tape {
         }
     }
 
-    /// Ends it; what there is, or why there is nothing.
+    /// Ends it; returns the capture, or why there is none.
     pub fn taken(mut self) -> Taken {
         self.stop();
         let (ended_early, since_1970_ns) = (self.ended_early, self.since_1970_ns);
@@ -112,14 +112,14 @@ impl Tape {
 pub enum Then<'a> {
     /// Another one.
     More,
-    /// Nothing: whoever has all of it may begin another transfer at once, in this place.
+    /// Nothing: a client that has all of it may begin another transfer at once, in this place.
     Free(Option<Place<'a>>),
 }
 
-/// Tells the client what was `taken`, and sends the parts that it asks for, until it has had the last one or goes
-/// away.
+/// Tells the client what was `taken`, and sends the parts that it requests, until it has had the last one or
+/// is gone.
 ///
-/// Returns what there is, or why there is nothing. The caller tells the client why it broke off.
+/// Returns the capture, or why there is none. The caller tells the client why it ended early.
 pub fn hand_over(
     taken: Taken,
     then: Then<'_>,
@@ -146,7 +146,7 @@ fn send_parts(
     incoming: &Incoming,
 ) -> Result<(), Broken> {
     if bytes == 0 {
-        // Nobody asks for nothing.
+        // Empty parts are never requested.
         return Ok(());
     }
     let due = Instant::now() + ALL;
@@ -168,17 +168,17 @@ fn send_parts(
                     return Ok(());
                 }
             }
-            // It may have asked for the time before it knew of the end.
+            // It may have asked for the time before it knew about the end.
             Ok(Input::Message(Message::Clock { .. } | Message::Stop) | Input::Ended) => {}
             Ok(Input::Flooded) => return Err(Broken::Refused(flooded())),
             Ok(Input::Stop | Input::Abort) => return Err(Broken::Refused(STOPPED.to_owned())),
-            // Nobody waits for an answer: it wants none of it, it has what it wants, or it is gone.
+            // No answer is expected: the client wants none of it, has what it wants, or is gone.
             Ok(_) | Err(_) => return Ok(()),
         }
     }
 }
 
-/// The size of a file, and what tells it from others.
+/// The size of a file, and its checksum.
 fn sum(file: &File) -> std::io::Result<(u64, Digest)> {
     let (mut hash, mut at, mut buffer) = (Sha256::new(), 0, vec![0; PART_BYTES]);
     loop {

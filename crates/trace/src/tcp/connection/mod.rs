@@ -10,7 +10,7 @@ use super::series::{Meaning, Sink};
 use crate::packet::Tags;
 use talk::{Row, Talk};
 
-/// An interface of the capture, and of its link layer where that names one.
+/// An interface of the capture, and of its link layer if that names one.
 pub type Interface = (u32, u32);
 
 /// Where packets of one direction come from.
@@ -20,13 +20,13 @@ pub struct Source {
     pub tags: Tags,
 }
 
-/// A connection that is open, or was until lately.
+/// A connection that is open, or was until recently.
 #[derive(Debug)]
 pub struct Open {
     pub id: u32,
     pub a: Endpoint,
     pub b: Endpoint,
-    /// Where packets of either end come from; None as long as none came.
+    /// Where packets of either end come from; `None` while none has come.
     pub sources: [Option<Source>; 2],
     pub first_from: From,
     pub first_ns: i64,
@@ -38,7 +38,7 @@ pub struct Open {
 
 #[derive(Debug)]
 enum State {
-    /// Nothing but a SYN of `a`: small, for there may be a million of them.
+    /// Nothing but a SYN of `a`: small, because there may be a million of them.
     Syn(Lone),
     Talk(Box<Talk>),
 }
@@ -57,13 +57,13 @@ pub enum Phase {
     Syn = 0,
     HalfOpen = 1,
     Open = 2,
-    /// Both ends said FIN, or one a RST.
+    /// Both ends sent FIN, or one sent RST.
     Closed = 3,
     /// A RST answered the handshake.
     Refused = 4,
 }
 
-/// Why a connection is given away.
+/// Why a connection is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     CaptureEnded,
@@ -130,8 +130,8 @@ impl Open {
         }
     }
 
-    /// Can this be the first packet heard of `from`, by its numbers? They tell it from packets between the same
-    /// addresses and ports of another network.
+    /// Whether this can be the first packet seen of `from`, by its numbers. They tell it from packets between
+    /// the same addresses and ports of another network.
     pub fn may_begin(&self, from: From, segment: &Segment<'_>) -> bool {
         match &self.state {
             State::Syn(lone) => segment.has(ACK) && segment.ack == lone.syn.seq.wrapping_add(1),
@@ -139,7 +139,7 @@ impl Open {
         }
     }
 
-    /// Does this packet belong to a later connection between the same ports?
+    /// Whether this packet belongs to a later connection between the same ports.
     #[inline]
     pub fn is_replaced_by(&self, from: From, segment: &Segment<'_>) -> bool {
         if segment.flags & (SYN | RST) != SYN {
@@ -167,7 +167,7 @@ impl Open {
         if let State::Syn(lone) = &mut self.state {
             let syn = lone.syn;
             let same = from == From::A && segment.is_first_syn() && segment.seq == syn.seq;
-            // It takes more to tell a copy.
+            // Recognising a copy needs more state.
             let behind_ns = elapsed(syn.time_ns, now);
             let copied = segment.ip_id == syn.ip_id && is_soon(segment.ip_id, behind_ns);
             if is_first || (same && segment.payload == 0 && !segment.has(FIN) && !copied) {
@@ -189,7 +189,7 @@ impl Open {
         }
     }
 
-    /// Gives it away.
+    /// Reports it.
     pub fn finish<S: Sink>(self, reason: Reason, cx: &mut Context<'_, S>) {
         let talk = match self.state {
             State::Talk(talk) => talk,

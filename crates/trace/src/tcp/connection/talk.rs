@@ -1,4 +1,4 @@
-//! Both directions of a connection on which more came than a SYN.
+//! Both directions of a connection with more than a SYN.
 
 use super::super::facts::{Begin, End, From};
 use super::super::segment::{ACK, FIN, RST, SYN, Segment};
@@ -10,15 +10,15 @@ use super::{Phase, Reason};
 #[derive(Debug, Default)]
 pub struct Talk {
     sides: [Sender; 2],
-    /// When they came, as long as they came once.
+    /// When they came, while they came once.
     syn_ns: Option<i64>,
     syn_ack_ns: Option<i64>,
     handshake_ns: (Option<u64>, Option<u64>),
-    /// The SYN was heard: something else than a RST followed.
+    /// The SYN was received: something other than a RST followed.
     answered: bool,
     /// A packet beyond the handshake came.
     open: bool,
-    /// Who sent a RST, and how far both had sent before.
+    /// Which end sent a RST, and how far both had sent before.
     resets: [bool; 2],
     reset_at: [i64; 2],
 }
@@ -36,7 +36,7 @@ pub struct Row {
 
 impl Talk {
     pub fn phase(&self) -> Phase {
-        // Of a direction that was not captured nothing will be heard.
+        // Nothing will be seen of a direction that was not captured.
         let is_over = |own: usize| self.sides[own].fin_seen && self.sides[1 - own].side.packets == 0;
         if self.is_closed() || is_over(0) || is_over(1) || (self.open && self.is_reset()) {
             Phase::Closed
@@ -76,27 +76,27 @@ impl Talk {
         self.resets[0] || self.resets[1]
     }
 
-    /// Can this be the first packet heard of `from`, by its numbers?
+    /// Whether this can be the first packet seen of `from`, by its numbers.
     pub fn may_begin(&self, from: From, segment: &Segment<'_>) -> bool {
         let (own, peer) = (&self.sides[from as usize], &self.sides[other(from) as usize]);
         segment.has(ACK) && peer.is_near(segment.ack) && (segment.has(SYN) || own.is_near(segment.seq))
     }
 
-    /// Is this SYN that of a later connection between the same ports?
+    /// Whether this SYN belongs to a later connection between the same ports.
     pub fn is_replaced_by(&self, from: From, segment: &Segment<'_>) -> bool {
         let (own, peer) = (&self.sides[from as usize], &self.sides[other(from) as usize]);
         let same = own.base() == Some(segment.seq);
         let over = self.is_closed() || self.is_reset();
-        // By what came behind it.
+        // By what came after it.
         let overtaken = !own.syn_seen && own.base() == Some(segment.seq.wrapping_add(1));
         if segment.has(ACK) {
             let answers = peer.syn_seen && !own.syn_seen && peer.accepts(segment);
-            // Of a connection seen in this direction only there is nothing else to tell it by.
+            // A connection seen only in this direction offers no other evidence.
             let used = !overtaken && (own.fin_seen || own.next() > 1);
             return !same && !answers && (over || used);
         }
         match (own.syn_seen, own.base()) {
-            // Behind a RST there is nothing left that the SYN could be sent again for.
+            // After a RST there is no reason left to send the SYN again.
             (true, _) => !same || (self.is_reset() && !own.has_passed(segment)),
             // Both ends open at the same time (RFC 9293 section 3.5).
             (false, None) => self.open || !peer.syn_seen,
@@ -125,7 +125,7 @@ impl Talk {
         }
     }
 
-    /// From the point of capture to `a` and to `b`. Where data was sent one way only, the handshake compares
+    /// From the point of capture to `a` and to `b`. If data was sent only one way, the handshake compares
     /// better: the least of many is less than one of the same kind.
     pub fn least_round_trips(&self) -> (Option<u64>, Option<u64>) {
         let by_data = [self.sides[1].rtt.min_ns(), self.sides[0].rtt.min_ns()];
@@ -137,7 +137,7 @@ impl Talk {
         (least(0), least(1))
     }
 
-    // Not part of its caller: the two together have more at hand than a processor has registers.
+    // Separate from its caller: the two together need more registers than a processor has.
     #[inline(never)]
     pub fn take<S: Sink>(&mut self, from: From, segment: &Segment<'_>, cx: &mut Context<'_, S>) {
         let [a, b] = &mut self.sides;
@@ -161,7 +161,7 @@ impl Talk {
         } else if is_syn && !is_first_syn {
             if is_foreign { Placed::plain(Meaning::New) } else { own.synchronise_again(segment) }
         } else if has_data {
-            // Behind the SYN's own number (RFC 7413).
+            // After the SYN's own number (RFC 7413).
             own.place(start + i64::from(is_syn), segment, closed, peer.smoothed, cx)
         } else if is_syn {
             Placed::plain(Meaning::New)
@@ -189,7 +189,7 @@ impl Talk {
         }
     }
 
-    /// A packet that was copied on the way: what it says was said.
+    /// A packet that was copied on the way: what it says has already been said.
     #[cold]
     fn take_copy<S: Sink>(
         own: &mut Sender,
@@ -232,7 +232,7 @@ impl Talk {
             }
             return;
         }
-        // Nobody acknowledges what comes behind a RST that was believed.
+        // No end acknowledges what comes after a RST that was believed.
         if ack.believed && self.is_reset() && ack.at > self.reset_at[peer] {
             self.resets = [false; 2];
         }

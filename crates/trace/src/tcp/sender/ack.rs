@@ -1,28 +1,28 @@
-//! What an ACK of the other end tells about the data sent.
+//! What an ACK of the other end says about the data sent.
 //!
 //! **Round trips.** An ACK gives a sample if the last segment that it acknowledges in full was sent once,
 //! had not been reported by SACK before, and was sent after (or together with) all others that the same ACK
 //! acknowledges: otherwise the ACK waited for a repeated or late segment, and the time would be that of the
 //! repair (Karn; RFC 6298 section 3). Data is sampled, SYN and FIN are not: an ACK of a bare FIN, or of data
-//! that was not captured, answers that and gives no sample for the data in front of it.
+//! that was not captured, answers that and gives no sample for the data before it.
 
 use super::super::facts::From;
 use super::super::segment::{ACK, MAX_BLOCKS, Segment};
 use super::super::series::{Method, RttRow, SackRow, Sink};
 use super::{Advertised, Context, KEPT_QUEUE, MAX_WINDOW, Sender, acknowledges, elapsed, other};
 
-/// ACKs in a row of more than any window allows, each behind the one before, that are believed: the capture
+/// Consecutive ACKs of more than any window allows, each after the one before, that are believed: the capture
 /// has a gap.
 const STRANGE: u8 = 3;
 
-/// What an ACK is.
+/// An ACK, decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledged {
     /// Its number.
     pub at: i64,
     /// It repeats the last one (RFC 5681 section 2).
     pub duplicate: bool,
-    /// It can be one of this connection.
+    /// It can belong to this connection.
     pub believed: bool,
     /// SACK blocks in it, if it can be believed, and whether the first reports a duplicate (RFC 2883).
     pub blocks: u64,
@@ -36,7 +36,7 @@ impl Acknowledged {
 }
 
 impl Sender {
-    /// Takes the ACK of a segment that the other end sent, and what that `advertised`; `from` is this end.
+    /// Takes the ACK of the other end's segment, and the window that it `advertised`; `from` is this end.
     #[inline]
     pub fn acknowledge<S: Sink>(
         &mut self,
@@ -55,10 +55,10 @@ impl Sender {
         if self.other_isn.is_some() {
             self.settle(segment.ack);
         }
-        // Behind a gap that no window spans, the new data is nearer.
+        // After a gap that no window spans, the new data is nearer.
         let near = self.acked.filter(|acked| self.next - acked <= MAX_WINDOW).unwrap_or(self.next);
         let mut at = self.unwrapped(near, segment.ack);
-        // An answer to the SYN by a host that has an older connection in mind (RFC 9293 section 3.5.1).
+        // An answer to the SYN by a host that remembers an older connection (RFC 9293 section 3.5.1).
         let stale = self.syn_seen && !advertised.syn_seen && self.acked.is_none() && !self.awaits(at);
         let strange = at - self.next > MAX_WINDOW || self.acked.is_some_and(|acked| at < acked - MAX_WINDOW);
         if stale || strange {
@@ -87,7 +87,7 @@ impl Sender {
             found.dsack = self.take_blocks(at, segment, from, cx);
         }
         if repeats {
-            // A window update with SACK blocks says as much, a report of what came twice does not (RFC 6675
+            // A window update with SACK blocks reports a loss, a report of a duplicate does not (RFC 6675
             // section 2).
             let reports = found.blocks > u64::from(found.dsack);
             self.duplicates += u32::from(reports || (duplicate && !found.dsack));
@@ -99,7 +99,7 @@ impl Sender {
         found
     }
 
-    /// Whether ACKs that cannot be go on for so long that the capture must have missed a window or more.
+    /// Whether impossible ACKs go on for so long that the capture must have missed a window or more.
     #[cold]
     fn is_gap(&mut self, ack: u32) -> bool {
         let ahead = i64::from(ack.wrapping_sub(self.strange_ack));
@@ -114,16 +114,16 @@ impl Sender {
         if at <= self.probe_end {
             self.owed += bytes as u32;
         } else if bytes > 1 || self.data_seen || self.syn_seen || !self.seen {
-            // Else only ACKs of it were seen, all a byte behind: keep-alives, and nothing is missing.
+            // Otherwise only ACKs of it were seen, all a byte behind: keep-alives, and nothing is missing.
             self.miss(self.next, at, now, cx);
         }
         self.next = at;
     }
 
-    /// What is in no packet that was seen, although an ACK at `now` covers it.
+    /// Bytes in no captured packet, although an ACK at `now` covers them.
     pub(super) fn miss<S>(&mut self, start: i64, end: i64, now: i64, cx: &mut Context<'_, S>) {
         self.side.unseen_bytes += start.abs_diff(end);
-        // The first packet of an end that was never seen begins anew.
+        // The first packet of an end that was never seen starts anew.
         if self.seen && self.missed.add(start, end, now) {
             cx.forget();
         }
@@ -157,7 +157,7 @@ impl Sender {
         if self.queue.capacity() > 2 * KEPT_QUEUE && self.queue.is_empty() {
             self.queue.shrink_to(KEPT_QUEUE);
         }
-        // Else it answers what came behind: a FIN, a probe, or data that the capture missed.
+        // Otherwise it answers what came after: a FIN, a probe, or data that the capture missed.
         let answers_data =
             last.is_none_or(|sent| sent.end == at || self.queue.front().is_some_and(|next| next.start < at));
         let sample = last.filter(|sent| {

@@ -1,11 +1,11 @@
 //! Why a packet was sent again.
 //!
-//! The sender does not say why; what it had heard and how long it had waited does:
+//! The sender does not say why; what it had received and how long it had waited does:
 //!
-//! * *fast*: the receiver had reported something behind the segment by SACK, or had sent three duplicate
-//!   ACKs, or the segment belongs to a loss episode that began so;
-//! * *time-out*: nothing of that, it is the first segment not yet acknowledged, and it had been on its way
-//!   as long as RFC 6298 asks for; also everything sent again after it up to what was sent when the timer
+//! * *fast*: the receiver had reported something after the segment by SACK, or had sent three duplicate
+//!   ACKs, or the segment belongs to a loss episode that began that way;
+//! * *time-out*: none of these, it is the first segment not yet acknowledged, and it had been on its way
+//!   as long as RFC 6298 requires; also everything sent again after it up to what was sent when the timer
 //!   ran out, since that is the same loss episode;
 //! * *tail probe*: the last segment sent, again after about two round trips of silence, without evidence of
 //!   a loss (RFC 8985 section 7). If it is also the first that is not acknowledged, a wait as long as a
@@ -45,7 +45,7 @@ impl Sender {
             || (self.duplicates >= DUPLICATES && is_first)
             || within(self.recovery_until);
         if evidence {
-            // A loss that repetition did not repair: the timer decides, or nothing was heard for its time.
+            // A loss that repetition did not repair: the timer decides, or nothing was received in its time.
             let silence_ns = elapsed(self.last_ack_ns, now);
             let timer = is_first && waited_ns >= timeout_ns && (repeated || silence_ns >= timeout_ns);
             return if timer { Meaning::Timeout } else { Meaning::Fast };
@@ -60,7 +60,7 @@ impl Sender {
         Meaning::Unexplained
     }
 
-    /// Counts a packet sent again, and what follows from it.
+    /// Counts a packet sent again, and the consequences.
     pub(super) fn count_repeat(&mut self, meaning: Meaning, payload: u32) {
         let repeats: &mut Retransmissions = &mut self.side.retransmissions;
         repeats.total += 1;

@@ -1,14 +1,14 @@
-//! What a segment with data, SYN or FIN means to its own direction.
+//! What a segment with data, SYN or FIN means for its own direction.
 //!
 //! **A gap that is filled later** is either repaired by its sender, who sent the data again after the first
-//! copy was lost before the point of capture, or was never lost: the packet was overtaken. In this order
-//! decides: the time-stamp option, if its clock ticked between the two packets; a wait as long as a time-out,
+//! copy was lost before the point of capture, or was never lost: the packet was overtaken. These decide, in
+//! this order: the time-stamp option, if its clock ticked between the two packets; a wait as long as a time-out,
 //! in which a packet was repaired, and a fast counter may have wrapped; the IP identification, if
-//! the sender counts it up; the time, less than a round trip (3 ms where that is unknown) and without three
-//! duplicate ACKs, which no sender can have repaired yet. Behind a loss of the last segments of a flight
+//! the sender counts it up; the time, less than a round trip (3 ms if that is unknown) and without three
+//! duplicate ACKs, in which no sender can have repaired it yet. After a loss of the last segments of a flight
 //! there is no gap: what is sent again then is new data there.
 //!
-//! **Data that stands behind its own ACK**, for the capture recorded the one direction a moment later than the
+//! **Data after its own ACK**, because the capture recorded one direction a moment later than the
 //! other, is seen for the first time: see `missed`.
 
 use super::super::segment::{FIN, SYN, Segment};
@@ -19,9 +19,9 @@ use super::{
     Smoothed, elapsed,
 };
 
-/// A gap closed faster than this was reordering, where the round trip is unknown.
+/// A gap closed faster than this was reordering, if the round trip is unknown.
 pub(super) const REORDERED_NS: u64 = 3_000_000;
-/// How far into the queue a late segment is sorted in; farther back its round trip is not measured.
+/// How far into the queue a late segment is sorted in; beyond that its round trip is not measured.
 const MAX_SHIFTED: usize = 4_096;
 /// Keep-alives come after a second of silence or more; the clocks of two machines differ a little.
 const QUIET_NS: u64 = 900_000_000;
@@ -43,7 +43,7 @@ impl Placed {
 }
 
 impl Sender {
-    /// Takes an ACK without data: a probe, or None for what the other direction decides. `closed` says that
+    /// Takes an ACK without data: a probe, or `None` for what the other direction decides. `closed` says that
     /// the other end's window is.
     #[inline]
     pub fn empty(&mut self, start: i64, segment: &Segment<'_>, closed: bool) -> Option<Meaning> {
@@ -58,7 +58,7 @@ impl Sender {
             self.side.window_probes += 1;
             return Some(Meaning::WindowProbe);
         }
-        // A keep-alive asks about a connection on which all is acknowledged.
+        // A keep-alive probes a connection on which everything is acknowledged.
         let all = before_acked && self.acked == Some(self.next);
         let idle = all && segment.is_pure_ack() && self.silence_ns(segment.time_ns) >= QUIET_NS;
         idle.then(|| self.keep_alive(segment.time_ns))
@@ -70,13 +70,13 @@ impl Sender {
         Meaning::KeepAlive
     }
 
-    /// How long this end has asked for no answer; ACKs that it gave meanwhile, be it to keep-alives of the other
-    /// end, break no silence.
+    /// How long this end has requested no answer; ACKs that it sent meanwhile, even to keep-alives of the other
+    /// end, do not break the silence.
     fn silence_ns(&self, now: i64) -> u64 {
         elapsed(self.last_data_ns.max(self.asked_ns), now)
     }
 
-    /// What a packet without data is that probes nothing; `duplicate` says that it repeats the last ACK.
+    /// The kind of a packet without data that is not a probe; `duplicate` says that it repeats the last ACK.
     #[inline]
     pub fn quiet(&mut self, duplicate: bool) -> Meaning {
         self.side.duplicate_acks += u64::from(duplicate);
@@ -114,7 +114,7 @@ impl Sender {
         Placed::plain(Meaning::Handshake)
     }
 
-    /// The first packet that tells where this end is, SYN apart.
+    /// The first packet that shows where this end is, apart from a SYN.
     fn first(&mut self, start: i64) {
         self.seen = true;
         // What was acknowledged before came before the capture, or before its first packet of this end.
@@ -183,7 +183,7 @@ impl Sender {
         found
     }
 
-    /// Is a single byte a question, rather than data?
+    /// Whether a single byte is a probe rather than data.
     #[cold]
     fn probe(&mut self, start: i64, segment: &Segment<'_>, closed: bool, there: Smoothed) -> Option<Meaning> {
         if segment.has(FIN | SYN) {
@@ -198,7 +198,7 @@ impl Sender {
             self.repeats.add_probe(start);
             return Some(Meaning::WindowProbe);
         }
-        // Sooner it is sent again, for its ACK was lost behind the point of capture.
+        // Sooner it is sent again, because its ACK was lost after the point of capture.
         let quiet_ns = QUIET_NS.max(Path::new(self.smoothed, there).timeout_ns());
         if again && self.silence_ns(segment.time_ns) >= quiet_ns {
             self.repeats.add_probe(start);
@@ -286,7 +286,7 @@ impl Sender {
         Placed { meaning, filled: false, fresh: u32::try_from(fresh).unwrap_or(u32::MAX) }
     }
 
-    /// Was new data behind its place only late?
+    /// Whether new data out of place was only late.
     fn was_overtaken(&self, behind: &Behind, segment: &Segment<'_>, path: Path) -> bool {
         if let (Some(there), Some((here, _))) = (behind.timestamp, segment.timestamps())
             && there != here
@@ -304,7 +304,7 @@ impl Sender {
         self.duplicates < 3 && behind_ns < limit_ns
     }
 
-    /// Whether the IP identification rises packet by packet, reordering apart.
+    /// Whether the IP identification rises packet by packet, apart from reordering.
     fn counts_ids(&self) -> bool {
         self.rising_ids >= RISING
     }
@@ -315,7 +315,7 @@ impl Sender {
         self.queue.get(at).filter(|sent| sent.start < end).map(|sent| (sent.time_ns, sent.repeated))
     }
 
-    /// Makes one of all segments that were `sent` again, so that the next time is as cheap, and with what was
+    /// Merges all segments that were `sent` again, so that the next time is as cheap, including what was
     /// not seen before if `with_new`. False if there are none.
     fn mark_repeated<S>(&mut self, sent: &mut Sent, with_new: bool, cx: &mut Context<'_, S>) -> bool {
         let from = self.queue.partition_point(|other| other.end <= sent.start);
@@ -345,7 +345,7 @@ impl Sender {
         *cx.outstanding += 1;
     }
 
-    /// Lets the oldest segment go if there are too many.
+    /// Drops the oldest segment if there are too many.
     #[inline]
     fn make_room<S: Sink>(&mut self, cx: &mut Context<'_, S>) {
         let most = if self.acked.is_some() { MAX_QUEUE } else { MAX_QUEUE_UNANSWERED };

@@ -1,14 +1,14 @@
 //! Data that was acknowledged before it was seen.
 //!
 //! A capture that takes the two directions from two queues (a mirror, two cards, a card that cuts and joins
-//! segments) may record data a moment behind its own ACK. Such data is seen for the first time: nobody sends
-//! again what was acknowledged a moment ago. What does not come within that moment the capture missed; if it
-//! comes later, its sender has not heard the ACK and sent it again.
+//! segments) may record data a moment after its own ACK. Such data is seen for the first time: no sender repeats
+//! what was acknowledged a moment ago. The capture missed data that does not come within that moment; if it
+//! comes later, its sender has not received the ACK and sent it again.
 
 use super::data::REORDERED_NS;
 use super::ranges::Ranges;
 
-/// Times are kept to this, so that ACK upon ACK without the data makes one range and not one each.
+/// Resolution of these times, so that many ACKs without the data make one range and not one each.
 const COARSE_NS: i64 = 1_000_000;
 
 /// What was acknowledged a moment ago and not seen, each with the time until which it may come.
@@ -25,24 +25,24 @@ impl Missed {
         self.ranges.add(start, end, until.saturating_add(COARSE_NS - until.rem_euclid(COARSE_NS)))
     }
 
-    /// Gives up what is not expected any more at `now`.
+    /// Gives up what is no longer expected at `now`.
     pub fn expire(&mut self, now: i64) {
         if !self.ranges.is_empty() {
             self.ranges.retain(|until| now <= until);
         }
     }
 
-    /// Is any of it expected?
+    /// Whether any of it is expected.
     pub fn overlaps(&self, start: i64, end: i64) -> bool {
         self.ranges.first_in(start, end).is_some()
     }
 
-    /// Is the byte at this place?
+    /// Whether the byte at this place is.
     pub fn contains(&self, at: i64) -> bool {
         self.ranges.contains(at)
     }
 
-    /// Takes out what came; how many bytes that was.
+    /// Removes what came; returns how many bytes that was.
     pub fn take(&mut self, start: i64, end: i64) -> u64 {
         self.ranges.cut(start, end)
     }

@@ -26,30 +26,30 @@ use super::facts::{From, Side};
 use super::segment::{ACK, FIN, RST, SYN, Segment};
 use super::settings::Counts;
 
-/// Segments of one direction that are remembered until they are acknowledged.
+/// Most segments of one direction that are remembered until they are acknowledged.
 const MAX_QUEUE: usize = 1 << 16;
-/// The same as long as the other direction was not seen: nothing will ever be acknowledged, perhaps.
+/// The same while the other direction has not been seen: perhaps nothing will ever be acknowledged.
 const MAX_QUEUE_UNANSWERED: usize = 64;
-/// A queue that is empty keeps room for so many.
+/// Room that an empty queue keeps.
 const KEPT_QUEUE: usize = 1 << 10;
-/// Packets in a row with rising IP identification that make it a counter.
+/// Consecutive packets with rising IP identification that make it a counter.
 const RISING: u8 = 3;
-/// What no window reaches (RFC 7323 section 2.3).
+/// Larger than any window (RFC 7323 section 2.3).
 const MAX_WINDOW: i64 = 1 << 30;
 /// The same without the option.
 const MAX_UNSCALED: i64 = 1 << 16;
 
-/// Where findings go, and what is known about the packet at hand.
+/// Where findings go, and what is known about the current packet.
 pub struct Context<'a, S> {
     pub sink: &'a mut S,
     pub counts: &'a mut Counts,
-    /// Segments that all connections remember, and how many may be.
+    /// Segments that all connections remember, and the limit.
     pub outstanding: &'a mut usize,
     pub max_outstanding: usize,
     pub connection: u32,
 }
 
-/// A segment with data on its way.
+/// A segment with data in flight.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     start: i64,
@@ -59,7 +59,7 @@ struct Sent {
     repeated: bool,
 }
 
-/// What was sent behind a gap when that was first seen.
+/// What was sent after a gap when that was first seen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Behind {
     time_ns: i64,
@@ -69,7 +69,7 @@ struct Behind {
 
 /// One end as a sender. Sequence numbers are carried on beyond 32 bits and counted from its SYN.
 ///
-/// In the order of use: what every packet touches lies together.
+/// In the order of use: the fields that every packet touches lie together.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Sender {
@@ -78,9 +78,9 @@ pub struct Sender {
     /// Number of a later SYN that differs, until it turns out which of them counts.
     other_isn: Option<u32>,
     window: Option<u32>,
-    /// Behind the last byte sent.
+    /// After the last byte sent.
     next: i64,
-    /// Behind the last byte that was seen; more may have been acknowledged.
+    /// After the last byte that was seen; more may have been acknowledged.
     seen_end: i64,
     /// What the other end acknowledged; nothing before its first ACK.
     acked: Option<i64>,
@@ -90,24 +90,24 @@ pub struct Sender {
     zero_since: Option<i64>,
     pub syn_seen: bool,
     pub fin_seen: bool,
-    /// Whether a packet of it was seen that tells where it is.
+    /// Whether a packet of it was seen that shows where it is.
     seen: bool,
     /// Whether data or FIN of it was seen.
     data_seen: bool,
     /// Shift of the window it advertises.
     pub shift: u8,
-    /// The shift is known, be it 0.
+    /// The shift is known, even if it is 0.
     pub shift_known: bool,
-    /// Packets in a row whose IP identification rises by a few, up to those that make it a counter.
+    /// Consecutive packets whose IP identification rises by a few, up to the number that makes it a counter.
     rising_ids: u8,
-    /// ACKs in a row that cannot be, and the last of them.
+    /// Consecutive impossible ACKs, and the last of them.
     strange: u8,
     strange_ack: u32,
     last_id: u16,
-    /// Duplicate ACKs in a row, and others that report a loss.
+    /// Consecutive duplicate ACKs, and others that report a loss.
     duplicates: u32,
     last_data_ns: i64,
-    /// When it last sent a SYN or a keep-alive, which are no data and want an answer.
+    /// When it last sent a SYN or a keep-alive, which carry no data and want an answer.
     asked_ns: i64,
     /// When the other end last acknowledged or repeated itself.
     last_ack_ns: i64,
@@ -125,7 +125,7 @@ pub struct Sender {
     pub smoothed: Smoothed,
     pub rtt: Sums,
     rtt_timestamp: Sums,
-    /// What was passed over and may still come.
+    /// What was skipped and may still come.
     holes: Ranges<Behind>,
     /// What was acknowledged a moment ago and not seen.
     missed: Missed,
@@ -180,19 +180,19 @@ impl Sender {
         self.base
     }
 
-    /// Counts from `base`, near `near`.
+    /// Counts from `base`, close to `near`.
     #[inline]
     fn unwrapped(&self, near: i64, number: u32) -> i64 {
         let at = self.base.unwrap_or(number).wrapping_add(near as u32);
         near + i64::from(number.wrapping_sub(at) as i32)
     }
 
-    /// Where an ACK of the other end lies.
+    /// Where an ACK of the other end belongs.
     pub fn position_of_ack(&self, segment: &Segment<'_>) -> i64 {
         if segment.has(ACK) { self.unwrapped(self.acked.unwrap_or(self.next), segment.ack) } else { 0 }
     }
 
-    /// Where a segment's sequence number lies.
+    /// Where a segment's sequence number belongs.
     #[inline]
     pub fn position(&mut self, segment: &Segment<'_>) -> i64 {
         if self.other_isn.is_some() && !segment.has(SYN) {
@@ -201,10 +201,10 @@ impl Sender {
         match self.base {
             Some(_) => {
                 let start = self.unwrapped(self.next, segment.seq);
-                // So far back nothing is sent again: it is the next round, and the capture has a gap.
+                // Nothing is sent again from so far back: it is the next round, and the capture has a gap.
                 if start < self.next - MAX_WINDOW && self.seen { start + (1 << 32) } else { start }
             }
-            // A RST may carry any number: it does not tell where its sender is.
+            // A RST may carry any number: it does not show where its sender is.
             None if segment.has(RST) => 0,
             None => {
                 self.base = Some(segment.seq);
@@ -263,10 +263,10 @@ impl Sender {
         }
     }
 
-    /// Was this packet copied on the way? `start` is its place.
+    /// Whether this packet was copied on the way. `start` is its place.
     #[inline]
     pub fn is_copy(&self, start: i64, segment: &Segment<'_>, is_first_syn: bool, peer: &Self) -> bool {
-        // What brings something new is none, and need not be looked for.
+        // A packet that brings something new is not a copy, and need not be looked for.
         let again = if segment.has(RST) {
             false
         } else if segment.has(SYN) {
@@ -274,30 +274,30 @@ impl Sender {
         } else if segment.payload > 0 || segment.has(FIN) {
             start < self.next.max(self.probe_end)
         } else {
-            // Real duplicate ACKs differ in their identification only, and come close together.
+            // Real duplicate ACKs differ only in their identification, and come close together.
             segment.ip_id != 0 && peer.has_acknowledged(segment.ack)
         };
         again && self.recent.has(segment)
     }
 
-    /// Was this ACK of the other end, or a later one, seen before?
+    /// Whether this ACK of the other end, or a later one, was seen before.
     #[inline]
     fn has_acknowledged(&self, ack: u32) -> bool {
         self.acked.is_some_and(|acked| self.unwrapped(acked, ack) <= acked)
     }
 
-    /// Keeps what tells this packet from a copy of it.
+    /// Keeps what distinguishes this packet from a copy of it.
     #[inline]
     pub fn passed(&mut self, segment: &Segment<'_>) {
         self.recent.add(segment);
     }
 
-    /// Did this very packet pass just before?
+    /// Whether this very packet passed just before.
     pub fn has_passed(&self, segment: &Segment<'_>) -> bool {
         self.recent.has(segment)
     }
 
-    /// Data sent and not yet acknowledged; 0 before the other end acknowledged anything, and behind a gap of the
+    /// Data sent and not yet acknowledged; 0 before the other end acknowledged anything, and after a gap of the
     /// capture that no window spans.
     #[inline]
     pub fn flight(&self) -> u64 {
@@ -305,36 +305,36 @@ impl Sender {
         if flight > MAX_WINDOW { 0 } else { flight.unsigned_abs() }
     }
 
-    /// Behind the last byte sent.
+    /// After the last byte sent.
     #[inline]
     pub fn next(&self) -> i64 {
         self.next
     }
 
-    /// Does `number` lie where this end may be, as far as that is known?
+    /// Whether `number` lies where this end may be, as far as that is known.
     pub fn is_near(&self, number: u32) -> bool {
         (self.next - MAX_WINDOW..=self.next + MAX_WINDOW).contains(&self.unwrapped(self.next, number))
     }
 
-    /// Can this SYN of the other end answer that of this one?
+    /// Whether this SYN of the other end can answer that of this one.
     pub fn accepts(&self, segment: &Segment<'_>) -> bool {
         !self.syn_seen || !segment.has(ACK) || self.awaits(self.unwrapped(self.next, segment.ack))
     }
 
-    /// Can `at` answer its SYN? As long as it waits for the other end's, it believes nothing else, and no RST
+    /// Whether `at` can answer its SYN. While it waits for the other end's SYN, it believes nothing else and no RST
     /// (RFC 9293 section 3.10.7.3).
     pub fn awaits(&self, at: i64) -> bool {
         (1..=self.next).contains(&at)
     }
 
-    /// May a RST at `start` be one that the other end believes (RFC 5961 section 3)? `peer` is that end.
+    /// Whether the other end, `peer`, believes a RST at `start` (RFC 5961 section 3).
     pub fn may_reset_at(&self, start: i64, peer: &Self) -> bool {
         let acked = match self.acked {
             Some(acked) if self.seen => acked,
             None if self.syn_seen => 0,
             _ => return true,
         };
-        // Before the handshake is over no window is scaled.
+        // No window is scaled before the handshake is over.
         let is_opening = self.acked.is_none() || (peer.syn_seen && peer.side.window.is_none());
         let window = match peer.side.window {
             _ if is_opening => MAX_UNSCALED,

@@ -1,6 +1,6 @@
 //! Few ranges of sequence numbers, in order and apart from each other.
 
-/// More than this is no traffic but an attack, or a capture with little of it.
+/// More than this is not traffic but an attack, or a capture that missed most of it.
 const MAX_RANGES: usize = 256;
 
 /// Ranges `start..end`, each with what is known about it.
@@ -34,8 +34,8 @@ impl<T: Copy + PartialEq> Ranges<T> {
         self.list.iter().find(|range| range.0 < end && start < range.1).map(|range| range.2)
     }
 
-    /// Adds one, melting it with those that it overlaps, and with those that it touches of which the same is
-    /// known; true if the first had to go for it.
+    /// Adds one, merging it with those that it overlaps, and with those that it touches if the same is
+    /// known about them; true if the first had to be dropped for it.
     pub fn add(&mut self, start: i64, end: i64, known: T) -> bool {
         if start >= end {
             return false;
@@ -59,7 +59,7 @@ impl<T: Copy + PartialEq> Ranges<T> {
         false
     }
 
-    /// Takes out what lies in `start..end`; how many bytes that was.
+    /// Removes what lies in `start..end`; returns how many bytes that was.
     pub fn cut(&mut self, start: i64, end: i64) -> u64 {
         let mut taken = 0;
         let mut at = self.list.partition_point(|range| range.1 <= start);
@@ -85,7 +85,7 @@ impl<T: Copy + PartialEq> Ranges<T> {
         taken
     }
 
-    /// Takes out what lies before `end`.
+    /// Removes what lies before `end`.
     #[inline]
     pub fn cut_below(&mut self, end: i64) {
         if self.reaches_below(end) {
@@ -93,13 +93,13 @@ impl<T: Copy + PartialEq> Ranges<T> {
         }
     }
 
-    /// Does some of it lie before `end`?
+    /// Whether some of it lies before `end`.
     #[inline]
     pub fn reaches_below(&self, end: i64) -> bool {
         self.list.first().is_some_and(|range| range.0 < end)
     }
 
-    /// Takes out the first of what lies before `end`.
+    /// Removes the first of what lies before `end`.
     pub fn take_below(&mut self, end: i64) -> Option<(i64, i64)> {
         let &(start, stop, _) = self.list.first().filter(|range| range.0 < end)?;
         let stop = stop.min(end);

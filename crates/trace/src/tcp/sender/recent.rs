@@ -1,11 +1,11 @@
-//! The last packets of a side, to which a copy is compared: it comes close behind.
+//! The last packets of a side, to which copies are compared: a copy follows closely.
 //!
-//! What was seen before in a packet that is the same in every field, its IP identification included, was copied
-//! on the way. Identification 0 tells nothing; then only a copy within 0.1 ms counts, and none of an ACK without
-//! data, of which there are many alike. It is looked for before anything else: what a copy says was said.
+//! A packet that equals an earlier one in every field, including its IP identification, was copied
+//! on the way. Identification 0 says nothing; then only a copy within 0.1 ms counts, and none of an ACK without
+//! data, of which many are alike. Copies are looked for first: what a copy says has already been said.
 //!
-//! Most connections have no copies, and those of most others come at once: few packets are remembered. A side of
-//! which a packet came again, be it a copy or not, remembers more from then on.
+//! Most connections have no copies, and those of most others come at once: few packets are remembered. A side
+//! with a repeated packet, copy or not, remembers more from then on.
 
 use super::super::fold::fold;
 use super::super::segment::Segment;
@@ -16,23 +16,23 @@ const FEW: usize = 8;
 const MANY: usize = 1 << u8::BITS;
 /// A packet that went another way comes soon, or as long as its detour takes.
 const SOON_NS: u64 = 50_000_000;
-/// Without an identification nothing but the time tells a copy from a packet sent again.
+/// Without an identification only the time distinguishes a copy from a packet sent again.
 const AT_ONCE_NS: u64 = 100_000;
 
 /// Marks of the last packets, and where the next one goes.
 #[derive(Debug, Default)]
 pub struct Recent {
     few: [Mark; FEW],
-    /// Instead of these, once there was reason.
+    /// Used instead of these once there was reason.
     many: Vec<Mark>,
     at: u8,
 }
 
-/// What tells a packet from another with the same data.
+/// What distinguishes a packet from another with the same data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Mark {
     time_ns: i64,
-    /// Of all that a copy has in common with its like; that others have the same is one chance in 2^64.
+    /// Hash of all that a copy shares with its original; collisions have a chance of one in 2^64.
     fields: u64,
 }
 
@@ -60,7 +60,7 @@ impl Recent {
         self.at = self.at.wrapping_add(1);
     }
 
-    /// Is this a packet that was seen just before?
+    /// Whether this is a packet that was seen just before.
     pub fn has(&self, segment: &Segment<'_>) -> bool {
         let mark = Mark::new(segment);
         let marks = if self.many.is_empty() { &self.few[..] } else { &self.many[..] };
@@ -76,8 +76,8 @@ impl Recent {
 }
 
 impl Sender {
-    /// Remembers more packets from now on, unless all connections together remember too much: those count as
-    /// segments that are outstanding do.
+    /// Remembers more packets from now on, unless all connections together remember too much: they count like
+    /// outstanding segments.
     #[cold]
     pub fn remember_more<S>(&mut self, cx: &mut Context<'_, S>) {
         let recent = &mut self.recent;
@@ -90,7 +90,7 @@ impl Sender {
     }
 }
 
-/// May a packet with this identification, so long behind its like, be a copy of it?
+/// Whether a packet with this identification, this long after its like, may be a copy of it.
 pub fn is_soon(ip_id: u16, behind_ns: u64) -> bool {
     behind_ns < if ip_id == 0 { AT_ONCE_NS } else { SOON_NS }
 }

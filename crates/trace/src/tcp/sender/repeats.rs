@@ -37,8 +37,8 @@ impl Repeats {
         self.probe = at;
     }
 
-    /// A DSACK for `start..end`: how many packets it calls needless. A range that was sent again twice and
-    /// came three times is reported twice, so that one DSACK takes one packet of each range.
+    /// A DSACK for `start..end`: returns how many packets it makes needless. A range that was sent again twice and
+    /// arrived three times is reported twice, so that one DSACK takes one packet of each range.
     pub fn report(&mut self, start: i64, end: i64) -> u64 {
         if self.probes > 0 && (start, end) == (self.probe, self.probe + 1) {
             self.probes -= 1;

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use crate::tcp::facts::Summary;
 
-/// Ticks of a time-stamp clock that wait for their echo; at 1 ms a tick, two seconds.
+/// Most ticks of a time-stamp clock that wait for their echo; at 1 ms a tick, two seconds.
 const MAX_TICKS: usize = 2_048;
-/// The same as long as none was echoed.
+/// The same while none has been echoed.
 const MAX_TICKS_UNANSWERED: usize = 16;
-/// A list that is empty keeps room for so many.
+/// Room that an empty list keeps.
 const KEPT_TICKS: usize = 64;
 /// Greatest time that is summed up, some 78 hours: squares then fit.
 const MAX_NS: u64 = 1 << 48;
@@ -96,7 +96,7 @@ impl Path {
         Self { srtt_ns: there.srtt_ns + here.srtt_ns, var_ns: there.var_ns + here.var_ns }
     }
 
-    /// None as long as nothing was measured.
+    /// `None` while nothing has been measured.
     #[inline]
     pub fn rtt_ns(&self) -> Option<u64> {
         (self.srtt_ns > 0).then_some(self.srtt_ns)
@@ -107,7 +107,7 @@ impl Path {
         self.rtt_ns().map(|rtt| rtt + 4 * self.var_ns)
     }
 
-    /// When a time-out comes as Linux counts, a tenth off for what was not measured exactly.
+    /// When a time-out comes by Linux's rule, less a tenth for what was not measured exactly.
     #[inline]
     pub fn timeout_ns(&self) -> u64 {
         (self.srtt_ns + (4 * self.var_ns).max(LEAST_WAIT_NS)) / 10 * 9
@@ -169,7 +169,7 @@ impl Ticks {
     }
 }
 
-/// Is `a` before `b`, on a clock that wraps?
+/// Whether `a` is before `b`, on a clock that wraps.
 #[inline]
 pub fn is_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0

@@ -10,7 +10,7 @@ pub struct Advertised {
     pub window: u32,
     /// As it was before.
     pub unchanged: bool,
-    /// The SYN of who advertises it was seen.
+    /// The SYN of the advertising end was seen.
     pub syn_seen: bool,
 }
 

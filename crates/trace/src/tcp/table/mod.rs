@@ -12,16 +12,16 @@ use super::segment::Segment;
 use crate::packet::Datagram;
 use wire::{Wire, hash};
 
-/// Slots per page; pages never move, so that growing needs no second copy.
+/// Slots per page; pages never move, so growing needs no second copy.
 const PAGE: usize = 1 << 10;
-/// Connections of one hash; more is an attack.
+/// Most connections with one hash; more is an attack.
 const MAX_CHAIN: usize = 32;
 const NONE: u32 = u32::MAX;
 const QUEUES: usize = 5;
-/// Order within a queue is kept to this.
+/// Resolution of the order within a queue.
 const COARSE_NS: u64 = 1_000_000_000;
 
-/// Hands on a hash that was made already.
+/// Passes on a hash that was already computed.
 #[derive(Default)]
 pub struct Ready(u64);
 
@@ -48,7 +48,7 @@ pub struct Slot {
     hash: u64,
     /// When it was put at the end of its queue.
     queued_ns: i64,
-    /// Next of the same hash, or next free slot.
+    /// Next with the same hash, or next free slot.
     chain: u32,
     older: u32,
     newer: u32,
@@ -91,8 +91,8 @@ pub struct Table {
     lately: Box<[Lately; LATELY]>,
 }
 
-/// A connection, and what its packets look like that were found last. Where it is does not depend on the packet
-/// at hand: the processor looks there before it is done with comparing.
+/// A connection, and the look of the packets last found for it. Its place does not depend on the current
+/// packet: the processor looks there before it has finished comparing.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     at: u32,
@@ -103,7 +103,7 @@ impl Last {
     const NONE: Self = Self { at: NONE, wires: [Wire::NONE; 2] };
 }
 
-/// Places for what was found lately: some 100 KiB, which a processor keeps at hand.
+/// Places of what was found lately: some 100 KiB, which stay in the processor's cache.
 const LATELY: usize = 2_048;
 
 /// A direction of a connection that had a packet a short while ago.
@@ -178,7 +178,7 @@ impl Table {
         self.find_again(interface, datagram, segment, wire)
     }
 
-    /// Is a packet that looks so of this connection?
+    /// Whether a packet that looks like this belongs to this connection.
     #[inline]
     fn is_of(&self, at: u32, from: From, wire: &Wire, datagram: &Datagram<'_>) -> bool {
         wire.is_exact() || self.get(at).is_some_and(|open| sender_in(open, datagram) == Some(from))
@@ -211,8 +211,8 @@ impl Table {
         Some((at, from))
     }
 
-    /// Each direction of a connection has one source. One that was not heard yet may have another than its peer;
-    /// the connection of which the peer has the same comes first.
+    /// Each direction of a connection has one source. One that was not seen yet may have another than its peer;
+    /// the connection whose peer has the same one comes first.
     fn search(
         &mut self,
         interface: Interface,
@@ -246,7 +246,7 @@ impl Table {
         Some((at, from))
     }
 
-    /// One of the same hash that must go before another is put in.
+    /// One with the same hash that must be removed before another is inserted.
     pub fn crowded(&self, datagram: &Datagram<'_>) -> Option<u32> {
         let mut at = *self.heads.get(&hash(datagram))?;
         for _ in 1..MAX_CHAIN {
@@ -258,7 +258,7 @@ impl Table {
         Some(at)
     }
 
-    /// Puts in the connection of `datagram`.
+    /// Inserts the connection of `datagram`.
     pub fn put(&mut self, open: Open, datagram: &Datagram<'_>) -> u32 {
         let hash = hash(datagram);
         let (queue, queued_ns) = (open.phase() as u8, open.last_ns);
@@ -271,7 +271,7 @@ impl Table {
         at
     }
 
-    /// Takes a connection out.
+    /// Removes a connection.
     pub fn take(&mut self, at: u32) -> Option<Open> {
         let (hash, next) = (self.slot(at).hash, self.slot(at).chain);
         let open = self.slot_mut(at).open.take()?;
@@ -300,7 +300,7 @@ impl Table {
         Some(open)
     }
 
-    /// Puts a connection that had a packet behind the others of its phase.
+    /// Moves a connection that had a packet behind the others of its phase.
     pub fn touch(&mut self, at: u32) {
         let Some(open) = &self.slot(at).open else { return };
         let (queue, last_ns) = (open.phase() as u8, open.last_ns);
@@ -380,7 +380,7 @@ impl Table {
     }
 }
 
-/// Which end of `open` sent a packet, if it is of this connection at all.
+/// Which end of `open` sent a packet, if it belongs to it at all.
 #[inline]
 fn sender_in(open: &Open, datagram: &Datagram<'_>) -> Option<From> {
     let is = |end: &Endpoint, addr: IpAddr, port: u16| end.port == port && end.addr == addr;

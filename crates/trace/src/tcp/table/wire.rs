@@ -1,4 +1,4 @@
-//! What the ends of a packet look like, made to be compared and hashed at little cost.
+//! What the ends of a packet look like, in a form that is cheap to compare and hash.
 
 use std::net::IpAddr;
 
@@ -6,8 +6,8 @@ use super::super::fold::{FACTOR, fold};
 use super::Interface;
 use crate::packet::Datagram;
 
-/// What tells packets of one direction of a connection from others, made to be compared at once. Of IPv6 the
-/// addresses are mixed, so that packets of others may look the same.
+/// What distinguishes packets of one direction of a connection from others, compared in one go. The
+/// addresses of IPv6 are mixed, so that packets of others may look the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Wire {
     ends: u64,
@@ -29,13 +29,13 @@ impl Wire {
             }
             (src, dst) => (fold(end(src, 0)).wrapping_add(end(dst, 0)), Self::IPV6),
         };
-        // Apart from each other: side by side they would be read as one, and that waits until both are written.
+        // Written apart: side by side they would be read as one, which waits until both are written.
         let ports = u64::from(datagram.src_port) << 20 | u64::from(datagram.dst_port);
         let rest = ports | u64::from(datagram.tags.bits()) << 36 | version;
         Self { ends, rest, interface: u64::from(of_file) << 32 | u64::from(of_link) }
     }
 
-    /// No other packets look the same.
+    /// Whether no other packets look the same.
     #[inline]
     pub fn is_exact(&self) -> bool {
         self.rest & Self::IPV6 == 0
@@ -53,7 +53,7 @@ impl Wire {
     }
 }
 
-/// Hash of a packet's ends, the same for both directions, which may have a VLAN each.
+/// Hash of a packet's ends, the same for both directions, which may have different VLANs.
 pub fn hash(datagram: &Datagram<'_>) -> u64 {
     fold(end(datagram.src, datagram.src_port).wrapping_add(end(datagram.dst, datagram.dst_port)))
 }

@@ -1,4 +1,4 @@
-//! Jitter while packets come in, also where the clock rate will only be known in the end.
+//! Jitter while packets come in, even if the clock rate is known only at the end.
 
 use super::super::Row;
 use super::super::codecs::CLOCKS_HZ;
@@ -20,7 +20,7 @@ struct Estimate {
     stretches: Stretches,
     /// Stretch of the last packet, and its arrival less its media time.
     last: Option<(u32, i64)>,
-    /// Differences between two packets that went in.
+    /// Number of differences between two packets that were added.
     known: u64,
     now_ns: f64,
     sum_ns: f64,
@@ -50,12 +50,12 @@ impl Estimates {
         Self { each, packets: 0 }
     }
 
-    /// Where time stamps tell nothing.
+    /// If time stamps mean nothing.
     pub const fn none() -> Self {
         Self { each: Vec::new(), packets: 0 }
     }
 
-    /// The next packet, its time stamp counted from the stream's first. Where time stamps begin anew nothing is
+    /// The next packet, its time stamp counted from the stream's first. When time stamps start anew, nothing is
     /// known of the time between two packets.
     pub fn put(&mut self, row: &Row) {
         for estimate in &mut self.each {
@@ -64,12 +64,12 @@ impl Estimates {
         self.packets += 1;
     }
 
-    /// Packets put in.
+    /// Packets added.
     pub const fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// By this clock; None without two packets, or where nobody expected the clock.
+    /// With this clock; `None` without two packets, or if the clock was not expected.
     pub fn by(&self, clock_hz: u32) -> Option<Jitter> {
         let estimate = self.each.iter().find(|estimate| estimate.clock_hz == clock_hz)?;
         let known = Some(estimate.known).filter(|known| *known > 0)?;

@@ -1,7 +1,7 @@
-//! Which numbers came, counted as they go by: a packet belongs close to the highest number or starts anew
-//! (RFC 3550 appendix A.1), so that a short window tells copies, order and losses.
+//! Which numbers came, counted on the fly: a packet belongs close to the highest number or starts anew
+//! (RFC 3550 appendix A.1), so a short window shows copies, order and losses.
 
-/// Numbers of which is known whether they came; those of RTP come at most 100 late.
+/// Width of the window in numbers; those of RTP come at most 100 late.
 const WINDOW: i64 = 128;
 
 /// What became of a packet's number.
@@ -56,7 +56,7 @@ impl Losses {
         }
         let back = self.highest - number;
         if back >= WINDOW {
-            // Whether it came before is forgotten. IAX2 makes numbers of times, which have no limit of their own.
+            // Whether it came before is forgotten. IAX2 derives numbers from times, which have no limit.
             self.lowest = self.lowest.min(number);
             self.received += 1;
             self.reordered += 1;
@@ -67,7 +67,7 @@ impl Losses {
             return Place::Copy;
         }
         if number < self.lowest {
-            // Between here and what was the first, numbers are missing.
+            // From here to the former first one, numbers are missing.
             for missing in number + 1..self.lowest {
                 self.came &= !(1 << (self.highest - missing));
             }
@@ -94,7 +94,7 @@ impl Losses {
         self.copies
     }
 
-    /// Packets behind one with a higher number (RFC 4737 section 3.3), first copies only.
+    /// Packets after one with a higher number (RFC 4737 section 3.3), first copies only.
     pub const fn reordered(&self) -> u64 {
         self.reordered
     }
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// The same by looking at everything.
+    /// The same by checking every number.
     fn slowly(numbers: &[i64]) -> (u64, u64, u64, u64, (u64, u64)) {
         let (mut seen, mut copies, mut reordered) = (std::collections::BTreeSet::new(), 0, 0);
         for number in numbers {

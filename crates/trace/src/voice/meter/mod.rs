@@ -1,4 +1,4 @@
-//! Streams measured while they go by: memory grows with the streams that are open and not with their packets.
+//! Streams measured on the fly: memory grows with the open streams and not with their packets.
 
 mod jitter;
 mod losses;
@@ -19,15 +19,15 @@ pub(super) use sums::{Running, Sums};
 
 /// How often streams that are over are looked for, in time of the capture.
 const SWEEP_NS: u64 = 10_000_000_000;
-/// Streams at a time; beyond, the older half of them is over.
+/// Most streams at a time; beyond that, the older half of them is ended.
 pub const MAX_STREAMS: usize = 1 << 15;
 
-/// Where a stream's losses are known from.
+/// Source of a stream's losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Sequence numbers.
     Counted,
-    /// Time stamps, over IAX2: what was not said in silence counts as lost.
+    /// Time stamps, over IAX2: frames not sent in silence count as lost.
     Estimated,
     /// Nothing: over IAX2, from senders whose time stamps are not those of the speech.
     Unknown,
@@ -36,13 +36,13 @@ pub enum Loss {
 /// What is known about a stream that is over. Definitions are those of docs/quality.md.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Which it is.
+    /// Its key.
     pub key: Key,
     /// Position of its first packet in the capture, from 1.
     pub order: u64,
     /// How often the source had started anew before.
     pub part: u32,
-    /// What its packets are.
+    /// The contents of its packets.
     pub facts: Facts,
     /// Packets, copies included.
     pub packets: u64,
@@ -54,7 +54,7 @@ pub struct Measured {
     pub last_ns: i64,
     /// Numbers from the first to the last.
     pub expected: u64,
-    /// Numbers that never came; 0 where that cannot be told.
+    /// Numbers that never came; 0 if that cannot be determined.
     pub lost: u64,
     /// How far to trust that.
     pub loss: Loss,
@@ -64,15 +64,15 @@ pub struct Measured {
     pub longest_run: u64,
     /// Packets whose number had come before.
     pub copies: u64,
-    /// Packets behind one with a higher number.
+    /// Packets after one with a higher number.
     pub reordered: u64,
-    /// Packets that belong to no place in the sequence, left out.
+    /// Packets without a place in the sequence, left out.
     pub strays: u64,
     /// Packets with RTP's marker.
     pub markers: u64,
-    /// Longest time between two arrivals, ns; None with less than two.
+    /// Longest time between two arrivals, ns; `None` with fewer than two.
     pub gap_max_ns: Option<i64>,
-    /// Of the packets whose time stamps follow them; None with less than two, or without a known clock.
+    /// Of the packets whose time stamps follow them; `None` with fewer than two, or without a known clock.
     pub jitter: Option<Jitter>,
 }
 
@@ -81,7 +81,7 @@ pub struct Measured {
 pub struct Meter {
     finder: Finder<Sums>,
     swept_ns: i64,
-    /// Packets until streams are looked through again, so that times which jump cost little.
+    /// Packets until streams are checked again, so that jumping times cost little.
     rest: usize,
 }
 
@@ -92,7 +92,7 @@ impl Meter {
         Self { finder: Finder::new(options), swept_ns: i64::MIN, rest: 0 }
     }
 
-    /// The next packet, and what it was taken for; `sink` is given the streams that are over.
+    /// The next packet, decoded; `sink` is given the streams that are over.
     #[inline]
     pub fn put(&mut self, packet: &Packet<'_>, decoded: &Decoded<'_>, sink: impl FnMut(Measured)) {
         self.finder.put(packet, decoded);
@@ -107,7 +107,7 @@ impl Meter {
         }
     }
 
-    /// The streams that are left.
+    /// The remaining streams.
     pub fn finish(&mut self, sink: impl FnMut(Measured)) {
         self.end(|_| true, sink);
     }
@@ -146,7 +146,7 @@ impl Meter {
     }
 }
 
-/// What the finder says of a stream that is over.
+/// The finder's facts about a stream that is over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a> {
     pub key: Key,

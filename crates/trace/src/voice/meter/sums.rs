@@ -19,7 +19,7 @@ pub struct Sums {
     running: Option<Box<Running>>,
 }
 
-/// Sums behind the first packets.
+/// Sums after the first packets.
 #[derive(Clone, Debug)]
 pub struct Running {
     types: Types,
@@ -33,7 +33,7 @@ pub struct Running {
     pub markers: u64,
     pub first_ns: i64,
     pub last_ns: i64,
-    /// Arrival of the last packet that was no copy.
+    /// Arrival of the last packet that was not a copy.
     arrived_ns: i64,
     pub gap_max_ns: Option<i64>,
     jitter: Estimates,
@@ -142,11 +142,11 @@ impl Running {
         self.last_ns = self.last_ns.max(row.arrival_ns);
     }
 
-    /// Only of first copies anybody hears the delay.
+    /// Only the delay of first copies is heard.
     fn hear(&mut self, row: &Row, is_first: bool) {
         if self.numbers == Numbers::Given {
             if row.payload_type != self.usual && self.jitter.packets() == 0 {
-                // Comfort noise alone until now: who speaks begins here.
+                // Only comfort noise so far: speech begins here.
                 self.usual = self.types.usual();
                 self.jitter = Estimates::new(self.types.clock_hz(self.usual));
             }
