@@ -55,7 +55,7 @@ impl Given {
 }
 
 fn address(text: &str) -> PyResult<IpAddr> {
-    text.parse().map_err(|_| PyValueError::new_err(format!("{text:?} is no IP address")))
+    text.parse().map_err(|_| PyValueError::new_err(format!("{text:?} is not an IP address")))
 }
 
 pub fn refusal(error: impl std::error::Error) -> PyErr {

@@ -192,7 +192,7 @@ def test_more_flows_than_a_rule_has_room_for_are_refused() -> None:
         "-A FORWARD -s 10.0.0.1/32 -d 10.0.0.2/32 -p udp --sport 7 --dport 53 -j ACCEPT\nCOMMIT\n"
     )
     endpoints = aimed(iptables_path(text), "my.rules", None, Flows()).endpoints
-    with pytest.raises(InputError, match="room for 1 different"):
+    with pytest.raises(InputError, match="room for only 1 different"):
         table(Flows(count=2), endpoints=endpoints)
 
 

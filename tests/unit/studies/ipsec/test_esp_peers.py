@@ -233,7 +233,7 @@ def test_what_is_refused_says_why() -> None:
         EspOutbound(iv_key=IV_KEY, **{**suite, "suite": "des"})
     with pytest.raises(ValueError, match="20 or 36 bytes"):
         EspInbound(**{**suite, "encryption_key": bytes(16)})
-    with pytest.raises(ValueError, match="is no IP address"):
+    with pytest.raises(ValueError, match="is not an IP address"):
         EspInbound(**suite, tunnel=("here", "there"))
     sender = EspOutbound(iv_key=IV_KEY, **suite)
     with pytest.raises(ValueError, match="no IP packet"):

@@ -295,7 +295,7 @@ def test_an_application_can_wait_for_one_descriptor() -> None:
         (("--bytes", "1kB", "--block", "1MiB"), "--block 1MiB: 1 to 65,536 bytes"),
         (("--bytes", "1kB", "--memory", "1kB"), "--memory 1kB: 4,096 to"),
         (("--bytes", "1kB", "--path", ","), "names no address"),
-        (("--bytes", "1kB", "--path", "nowhere"), "no IP address"),
+        (("--bytes", "1kB", "--path", "nowhere"), "is not an IP address"),
         (("--bytes", "1kB", "--path", "192.0.2.1,2001:db8::1"), "one end is IPv4 and the other IPv6"),
         (("--bytes", "1kB", "--path", "2001:db8::1"), "has no IPv6 address"),
         (("--bytes", "1kB", "--path", "192.0.2.1"), "the local address 192.0.2.1 cannot be used"),

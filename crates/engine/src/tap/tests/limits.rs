@@ -154,7 +154,10 @@ fn a_batch_that_the_kernel_refuses_does_not_end_the_mirror() {
 fn a_small_share_of_the_ring_is_said_with_the_remedy() {
     assert_eq!(small_share(64 << 20, 16 << 20, 4), None);
     let said = small_share(64 << 20, 1 << 20, 64).expect("a sixty-fourth");
-    assert!(said.contains("64 possible CPUs") && said.contains("1024 KiB") && said.contains("--ring"), "{said}");
+    assert!(
+        said.contains("64 possible CPUs") && said.contains("1024 KiB") && said.contains("--ring"),
+        "{said}"
+    );
 }
 
 #[test]
