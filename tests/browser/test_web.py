@@ -164,7 +164,7 @@ def test_a_capture_is_uploaded_drawn_and_opened_elsewhere_by_its_data_id(
         assert re.search(r"of the time ", page.evaluate("document.querySelector('#why + p').innerText"))
     assert nameless(page) == []
     photograph(page, shots, f"capture-{kind}")
-    # A look closer, by the keyboard: what is shown is fetched anew.
+    # Zoom in by the keyboard: what is shown is fetched again.
     page.evaluate("document.querySelector('.graphs').focus()")
     for _ in range(3):
         page.press("+")

@@ -107,13 +107,11 @@ class LogSettings:
 
 
 def parse_mac(text: str, option: str = "--logger-mac") -> bytes:
-    """Six bytes of ``02:00:00:00:00:01`` or ``02-00-00-00-00-01``; all zeros are refused."""
+    """Six bytes of ``02:00:00:00:00:01`` or ``02-00-00-00-00-01``; refused if no station can have the address."""
     if not _MAC.fullmatch(text.strip()):
-        raise InputError(
-            f"{option} {quoted(text)} is no MAC address; six pairs are needed, e.g. 02:00:00:00:00:01"
-        )
+        raise InputError(f"{option} {quoted(text)} is not a MAC address such as 02:00:00:00:00:01")
     mac = bytes.fromhex(re.sub("[:-]", "", text.strip()))
-    if not any(mac):
+    if not any(mac) or mac[0] & 1:
         raise InputError(f"{option} {text}: no station has this address; give the logger's own")
     return mac
 

@@ -97,7 +97,7 @@ def test_the_end_shows_every_stage_and_what_is_missing(weir: Weir, asked: list[A
     ("options", "reason"),
     [
         (["--write", "a.pcapng", "--mirror", "c"], "needs --logger-mac"),
-        (["--write", "a.pcapng", "--mirror", "c", "--logger-mac", "1:2"], "is no MAC address"),
+        (["--write", "a.pcapng", "--mirror", "c", "--logger-mac", "1:2"], "is not a MAC address"),
         (["--write", "a.pcapng", "--keep", "2"], "--rotate-size"),
         (["--write", "a.pcapng", "--duration", "soon"], "--duration 'soon' is no time"),
         (["--write", "a.pcapng", "--rotate-size", "big"], "--rotate-size 'big' is no size"),

@@ -41,7 +41,15 @@ def test_addresses_are_read_with_colons_and_dashes(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "02:00:00:00:00", "02:00:00:00:00:0g", "02:00-00:00:00:09", "00:00:00:00:00:00"]
+    "text",
+    [
+        "",
+        "02:00:00:00:00",
+        "02:00:00:00:00:0g",
+        "02:00-00:00:00:09",
+        "00:00:00:00:00:00",
+        "ff:ff:ff:ff:ff:ff",
+    ],
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="--logger-mac"):

@@ -1,4 +1,4 @@
-/** Several graphs over one axis of time, with linked cursors; a look closer fetches that part anew. */
+/** Several graphs over one time axis, with linked cursors; zooming in fetches that part again. */
 import uPlot from "uplot";
 import { ask, type Connection, type PackedLayer, type Side } from "../api";
 import { digitsFor, exactDigits, moment, short } from "../format";

@@ -78,7 +78,7 @@ def doctor(ctx: typer.Context, store: StoreOption = None, json: JsonOption = Fal
         findings += [finding for study in studies().values() for finding in _checks(study)]
         missing = (*broken(), *app.broken())
         findings += [
-            Finding("studies", False, why, "mend or reinstall that package", False) for why in missing
+            Finding("studies", False, why, "repair or reinstall that package", False) for why in missing
         ]
         sound = all(finding.ok for finding in findings if finding.essential)
         heard = None
@@ -110,7 +110,7 @@ def _checks(study: Study[Any, Any, Any]) -> Sequence[Finding]:
         if study.key in own():
             raise
         detail = f"its checks failed: {type(error).__name__}: {error}"
-        return (Finding(study.key, False, detail, "mend or reinstall that package", False),)
+        return (Finding(study.key, False, detail, "repair or reinstall that package", False),)
 
 
 def clean(ctx: typer.Context, json: JsonOption = False) -> None:

@@ -52,8 +52,8 @@ def statement(text: str) -> Statement:
     numbers = {name: int(match[1]) for name, match in found.items() if match is not None}
     if len(numbers) < len(_SAYS):
         raise LabError(
-            "tcpdump ended without saying how many packets it captured, received and dropped; its last "
-            f"words: {_last_line(text)}"
+            "tcpdump ended without saying how many packets it captured, received and dropped; it "
+            f"printed last: {_last_line(text)}"
         )
     return Statement(**numbers)
 

@@ -36,9 +36,3 @@ def packets(rows: Sequence[DeviceRow], what: str, titles: Mapping[int, str], dev
         if row.index in titles
     ]
     return Table(f"Packets through {device}", columns, cells, details=True) if cells else None
-
-
-def _silence(row: DeviceRow) -> str:
-    if math.isnan(row.silence_ms):
-        return ""
-    return f"{'at least ' if row.ends_silent else ''}{row.silence_ms:,.0f} ms"

@@ -28,7 +28,7 @@ def test_one_packet_is_not_many() -> None:
 
 
 def test_an_end_without_numbers_is_told_with_what_was_said_instead() -> None:
-    with pytest.raises(LabError, match=r"its last words: tcpdump: in0: That device is not up"):
+    with pytest.raises(LabError, match=r"it printed last: tcpdump: in0: That device is not up"):
         statement("tcpdump: in0: That device is not up\n")
 
 
