@@ -22,7 +22,7 @@ LONG = frozenset({"wheel", "browser", "fuzz", "web", "jobs", "recorded", "bench"
 """Folders of tests that take long: they begin first, or a worker would wait for them in the end."""
 
 
-# Modules and collected tests stay until the end: a collector that looked through them all along would take a seventh
+# Modules and collected tests stay until the end. Looking through them again and again would take a seventh
 # of the time.
 gc.disable()
 

@@ -29,15 +29,16 @@ ALONE = {
 KILLING = "test_whatever_ends_the_owner"
 """Begins the names of tests that kill a lab's owner and clean up after it: nobody else may do that first."""
 
+VOICE = {"test_voice", "test_voice_gateways", "test_voice_mistakes", "test_voice_numbers"}
+"""Files of voice networks of their own, which wait for most of their time: they run beside all others."""
+
 BESIDE = {
     "test_emulator", "test_full_store", "test_netem", "test_psock", "test_psock_run", "test_psock_run_ends",
     "test_record", "test_tap", "test_tcp", "test_tcp_between", "test_tcp_events", "test_tcp_samples",
-    "test_trace_real", "test_voice", "test_voice_gateways", "test_voice_mistakes", "test_voice_numbers",
-    "test_voice_through",
+    "test_trace_real", "test_voice_through",
 }  # fmt: skip
-"""Files without a test bed, which would claim the measuring CPUs: they wait for most of their time. They run
-beside those with one, but one after another, since some look at every tap and emulated link of this machine,
-or clean up after them."""
+"""Files without a test bed, which would claim the measuring CPUs. They run beside those with one, but one
+after another, since some look at every tap and emulated link of this machine, or clean up after them."""
 
 DEADLINE_S = 60.0
 """How long something that is sure to happen may take on a busy machine."""
@@ -52,7 +53,7 @@ PORT = 7
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Two workers: one for the test beds, one for what runs beside them."""
+    """Three workers: one for the test beds, two for what runs beside them."""
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
     class Sides(LoadScopeScheduling):
@@ -60,6 +61,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             path = Path(nodeid.partition("::")[0])
             if path.parent.name != "netns":
                 return str(path)
+            if path.stem in VOICE:
+                return "voice"
             return "beside" if path.stem in BESIDE else "beds"
 
     return Sides(config, log)
