@@ -107,7 +107,7 @@ class LogSettings:
 
 
 def parse_mac(text: str, option: str = "--logger-mac") -> bytes:
-    """Six bytes of ``02:00:00:00:00:01`` or ``02-00-00-00-00-01``; refused if no station can have the address."""
+    """Six bytes of ``02:00:00:00:00:01`` or ``02-00-00-00-00-01``; refused if it can be no station's."""
     if not _MAC.fullmatch(text.strip()):
         raise InputError(f"{option} {quoted(text)} is not a MAC address such as 02:00:00:00:00:01")
     mac = bytes.fromhex(re.sub("[:-]", "", text.strip()))
