@@ -94,7 +94,7 @@ def apart(quiet: Profiled, disturbed: Profiled) -> dict[str, tuple[float, float]
 
     def measured(one: Profiled) -> tuple[pl.DataFrame, pl.DataFrame]:
         found = thresholds(one.trials).select(*setup, "threshold_pps")
-        share = pl.col("offered_pps") / pl.col("threshold_pps")
+        share = pl.col("achieved_pps") / pl.col("threshold_pps")
         below = (
             one.trials.filter("valid")
             .join(found, on=setup)
