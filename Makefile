@@ -19,7 +19,8 @@ help: ## List the targets
 demo: build ## Measure a firewall, model it, predict, verify, report (a simulated one without root)
 	@weir run firewall-rules
 
-test: build ## Run every test that this machine can run
+test: ## Run every test that this machine can run
+	@scripts/bootstrap --test
 	@scripts/test
 
 kills: build ## Kill every long-running command and check what is left (root; ARGS="--kills 20")
@@ -49,13 +50,14 @@ bench-tap: build ## What copying costs a link, and what is lost, compared with t
 bench-opening: build ## What opening a large capture in weir web costs (ARGS="--packets 9000000")
 	@python bench/opening.py $(ARGS)
 
-bench-trace: build ## Time the trace analysis against tcptrace and tshark (ARGS=capture.pcap)
+bench-trace: ## Time the trace analysis against tcptrace and tshark (ARGS=capture.pcap)
+	@scripts/bootstrap --bench
 	@python bench/trace.py $(ARGS)
 
 bench-esp: build ## What ESP costs per packet; published findings checked, gateways compared (root for these)
 	@python bench/esp.py $(ARGS)
 
-bench-tcp: build ## Bulk transfers compared with iperf3, and what watching connections costs (root)
+bench-tcp: ## Bulk transfers compared with iperf3, and what watching connections costs (root)
 	@scripts/bootstrap --bench
 	@python bench/tcp.py $(ARGS)
 

@@ -17,12 +17,6 @@ from . import devtools
 from .devtools import Inside
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if devtools.chromium() is None:
-        for item in items:
-            item.add_marker(pytest.mark.skip(reason="needs Debian's chromium"))
-
-
 @dataclass(frozen=True)
 class Served:
     """``weir web`` at work; ``url`` is where."""
@@ -68,6 +62,8 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[devtools.Browser]:
     """Starts once: that takes longer than most tests."""
+    if devtools.chromium() is None:
+        pytest.skip("needs Debian's chromium")
     with devtools.browser(tmp_path_factory.mktemp("profile")) as made:
         yield made
 
