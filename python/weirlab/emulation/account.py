@@ -80,8 +80,7 @@ class Direction:
 
     def late_ns(self, q: float) -> float:
         """Quantile ``q`` of the frames' lateness; NaN if none were sent."""
-        # Buckets have a width, but nothing was later than the maximum.
-        return min(self.late.quantile_ns(q), float(self.late_max_ns)) if self.sent else math.nan
+        return self.late.quantile_ns(q)
 
     @property
     def carried_bps(self) -> float:
@@ -148,7 +147,7 @@ def read_account(raw: Mapping[str, Any], ends: Sequence[str], rates_bps: Sequenc
             rate_bps=rate_bps,
             **{name: found[name] for name in COUNTED},
             refused_reason=found["refused_reason"],
-            late=Histogram(**found["late"]),
+            late=Histogram(**found["late"]).within(0, found["late_max_ns"]),
             late_max_ns=found["late_max_ns"],
             paced_bits=found["paced_bits"],
             paced_ns=found["paced_ns"],

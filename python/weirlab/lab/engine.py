@@ -29,6 +29,8 @@ def to_result(raw: Mapping[str, Any], plan: Plan) -> EngineResult:
     ipdv_count = int(flows["ipdv_count"].sum())
     arrived = received > 0
     nan = float("nan")
+    delay_min_ns = float(flows["delay_min_ns"][arrived].min()) if n else nan
+    delay_max_ns = float(flows["delay_max_ns"].max()) if n else nan
     return EngineResult(
         backend=raw["backend"],
         xdp_mode=raw["xdp_mode"],
@@ -48,14 +50,14 @@ def to_result(raw: Mapping[str, Any], plan: Plan) -> EngineResult:
         stray=raw["stray"],
         arrived=raw["arrived"],
         receiver_dropped=raw["receiver_dropped"],
-        delay_min_ns=float(flows["delay_min_ns"][arrived].min()) if n else nan,
+        delay_min_ns=delay_min_ns,
         delay_mean_ns=delay_sum / n if n else nan,
-        delay_max_ns=float(flows["delay_max_ns"].max()) if n else nan,
+        delay_max_ns=delay_max_ns,
         jitter_ns=float(flows["ipdv_sum_ns"].sum()) / ipdv_count if ipdv_count else nan,
         longest_gap_ns=float(raw["longest_gap_ns"]) if n > 1 else nan,
         first_arrival_ns=raw["first_arrival_ns"],
         last_arrival_ns=raw["last_arrival_ns"],
-        histogram=Histogram(**raw["histogram"]),
+        histogram=Histogram(**raw["histogram"]).within(delay_min_ns, delay_max_ns),
         series=_series(raw["series"], plan.bin_ns),
         flows=_flows(flows),
         packets=_packets(raw, plan),

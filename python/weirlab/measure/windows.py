@@ -153,17 +153,19 @@ def without(result: EngineResult, spans: tuple[Span, ...]) -> EngineResult:
     pairs = kept & _kept_before(kept, _lag(result))
     ipdv_count = int(windows.ipdv_count[pairs].sum())
     nan = float("nan")
+    delay_min_ns = float(windows.delay_min_ns[arrived].min()) if received else nan
+    delay_max_ns = float(series.delay_max_ns[arrived].max()) if received else nan
     return replace(
         result,
         sent=sent,
         received=received,
         lost=sent - received,
-        delay_min_ns=float(windows.delay_min_ns[arrived].min()) if received else nan,
+        delay_min_ns=delay_min_ns,
         delay_mean_ns=float(windows.delay_sum_ns[kept].sum()) / received if received else nan,
-        delay_max_ns=float(series.delay_max_ns[arrived].max()) if received else nan,
+        delay_max_ns=delay_max_ns,
         jitter_ns=float(windows.ipdv_sum_ns[pairs].sum()) / ipdv_count if ipdv_count else nan,
         late_max_ns=int(windows.late_max_ns[kept].max()) if kept.any() else 0,
-        histogram=_histogram(windows, kept),
+        histogram=_histogram(windows, kept).within(delay_min_ns, delay_max_ns),
         left_out=spans,
     )
 

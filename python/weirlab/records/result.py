@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -126,6 +127,15 @@ class Histogram:
     lower_ns: U64
     upper_ns: U64
     count: U64
+
+    def within(self, least_ns: float, greatest_ns: float) -> Histogram:
+        """The same counts, the outermost buckets cut off at the least and the greatest delay in ns, both
+        whole numbers: no quantile lies beyond them. NaN is no limit, as when nothing arrived."""
+        lower_ns, upper_ns = self.lower_ns.copy(), self.upper_ns.copy()
+        if len(self.count) and not math.isnan(least_ns + greatest_ns):
+            lower_ns[0] = max(int(lower_ns[0]), int(least_ns))
+            upper_ns[-1] = min(int(upper_ns[-1]), int(greatest_ns) + 1)
+        return replace(self, lower_ns=lower_ns, upper_ns=upper_ns)
 
     def quantile_ns(self, q: float) -> float:
         """Delay in ns at quantile ``q`` (0-1), interpolated inside its bucket; NaN when empty."""

@@ -1,0 +1,37 @@
+"""The delay histogram of a trial."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from weirlab.records import Histogram
+
+WIDE = Histogram(*(np.array(values, np.uint64) for values in ([96, 128], [128, 256], [1, 3])))
+"""Two buckets that are much wider than what they hold."""
+
+
+def test_no_quantile_lies_beyond_the_extremes() -> None:
+    histogram = WIDE.within(100.0, 150.0)
+    quantiles = [histogram.quantile_ns(q) for q in np.linspace(0, 1, 21)]
+    assert min(quantiles) == 100
+    assert max(quantiles) <= 151
+    assert quantiles == sorted(quantiles)
+    assert list(WIDE.upper_ns) == [128, 256]
+
+
+def test_all_packets_in_one_bucket_lie_between_the_extremes() -> None:
+    one = Histogram(*(np.array([value], np.uint64) for value in (128, 256, 7))).within(140.0, 140.0)
+    assert (one.quantile_ns(0.01), one.quantile_ns(0.99)) == (pytest.approx(140, abs=1),) * 2
+
+
+def test_extremes_outside_the_buckets_change_nothing() -> None:
+    # The last bucket also holds everything longer.
+    assert list(WIDE.within(50.0, 9999.0).upper_ns) == [128, 256]
+
+
+def test_without_packets_there_is_nothing_to_cut() -> None:
+    nothing = np.empty(0, np.uint64)
+    assert math.isnan(Histogram(nothing, nothing, nothing).within(math.nan, math.nan).quantile_ns(0.5))
