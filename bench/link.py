@@ -156,7 +156,7 @@ class Bench:
             tx_netns=tx, tx_if=TX.name, rx_netns=rx, rx_if=ear.name, tx_cpu=0, backend="af_packet"
         )
         try:
-            raw = engine.run(plan, _mac(TX), _mac(RX), _mac(RX), _mac(TX))
+            raw = engine.run(plan, (_mac(TX), _mac(RX)), (_mac(RX), _mac(TX)))
         finally:
             engine.close()
         return to_result(raw, plan)

@@ -89,14 +89,18 @@ class Engine:
     def run(
         self,
         plan: Plan,
-        src_mac: bytes,
-        dst_mac: bytes,
-        back_src_mac: bytes | None = None,
-        back_dst_mac: bytes | None = None,
+        macs: tuple[bytes, bytes],
+        back_macs: tuple[bytes, bytes] | None = None,
+        *,
+        holds: Callable[[], bool | None] | None = None,
     ) -> dict[str, Any]:
         """Play ``plan``; blocks. Ctrl-C raises ``KeyboardInterrupt`` within some 20 ms.
 
-        The addresses ``back_...`` are for flows that are sent from the receiver's side. The answer to
+        When no more packets arrive, ``holds`` is asked whether the device still holds some (None: not known);
+        as long as it does, they are waited for. What it raises ends the trial.
+
+        ``macs`` are source and destination; ``back_macs`` are for flows that are sent from the receiver's
+        side. The answer to
         a plan with ``media`` has every arrival under ``packets``, and ``first_seq`` among ``flows``.
         Raises ``InputError`` for a plan that cannot be sent; it names the packet.
         """
@@ -237,11 +241,7 @@ def run_esp_gateway(
     """
 
 def frames(
-    plan: Plan,
-    src_mac: bytes,
-    dst_mac: bytes,
-    back_src_mac: bytes | None = None,
-    back_dst_mac: bytes | None = None,
+    plan: Plan, macs: tuple[bytes, bytes], back_macs: tuple[bytes, bytes] | None = None
 ) -> dict[str, Any]:
     """Every frame of ``plan`` as it would be sent, without sending: what a capture of it shows.
 

@@ -146,7 +146,8 @@ def test_packets_of_calls_are_on_the_wire_as_planned() -> None:
         with device.call(lambda: _tap("in0")) as near, device.call(lambda: _tap("out0")) as far:
             result = lab.play(plan)
             seen = _read(near), _read(far)
-    expected = frames(plan, *(_mac(p) for p in (wiring.TX0, wiring.IN0, wiring.RX0, wiring.OUT0)))
+    macs, back_macs = ((_mac(a), _mac(b)) for a, b in ((wiring.TX0, wiring.IN0), (wiring.RX0, wiring.OUT0)))
+    expected = frames(plan, macs, back_macs)
     ends = np.cumsum(expected["length"], dtype=np.int64)
     built = [bytes(f) for f in np.split(expected["bytes"], ends[:-1])]
     assert sum(map(len, seen)) == result.sent > 0

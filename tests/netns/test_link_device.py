@@ -68,6 +68,19 @@ def test_a_queue_that_is_full_drops_the_rest(made: Any) -> None:
     assert made.left() == []
 
 
+@pytest.mark.parametrize(
+    "link",
+    # A delay longer than the trial, and a queue that sends a packet every 205 ms.
+    ["link:delay=300ms", "link:up.rate=5kbps:up.queue=5pkts"],
+)
+def test_packets_that_stay_long_on_the_link_are_waited_for(made: Any, link: str) -> None:
+    with NetnsLab(make(link)) as lab:
+        result = lab.run(Traffic(Rate(500), Constant(128), warmup_s=0.0, duration_s=0.01))
+        assert (result.sent, result.lost) == (5, 0)
+        assert result.delay_max_ns >= 300_000_000
+    assert made.left() == []
+
+
 def test_a_link_that_ends_is_told_with_its_name(made: Any) -> None:
     with NetnsLab(make("link:delay=1ms")) as lab:
         driver = lab._driver

@@ -27,7 +27,7 @@ mod thread;
 mod window;
 mod xdp;
 
-pub use engine::{BackendChoice, Endpoint, Engine, EngineError, Options};
+pub use engine::{BackendChoice, Caller, Endpoint, Engine, EngineError, Options};
 pub use frames::{Frames, frames};
 pub use histogram::{BUCKETS, bounds_ns, bucket};
 pub use layout::{Look, TaskTime, WATCHED};

@@ -107,28 +107,21 @@ impl Engine {
     }
 
     /// Plays a plan; see `weirlab.lab.engine`.
-    #[pyo3(signature = (plan, src_mac, dst_mac, back_src_mac=None, back_dst_mac=None))]
+    #[pyo3(signature = (plan, macs, back_macs=None, *, holds=None))]
     fn run<'py>(
         &mut self,
         py: Python<'py>,
         plan: &Bound<'py, PyAny>,
-        src_mac: [u8; 6],
-        dst_mac: [u8; 6],
-        back_src_mac: Option<[u8; 6]>,
-        back_dst_mac: Option<[u8; 6]>,
+        macs: Pair,
+        back_macs: Option<Pair>,
+        holds: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let plan = plan::extract(plan)?;
-        let (macs, back) = macs(src_mac, dst_mac, back_src_mac, back_dst_mac);
         let inner = self.inner.as_mut().ok_or_else(closed)?;
-        let mut signal = None;
-        let result = py.detach(|| {
-            inner.run(&plan, macs, back, &mut || {
-                signal = Python::attach(|py| py.check_signals()).err();
-                signal.is_some()
-            })
-        });
-        match (result, signal) {
-            (Err(EngineError::Interrupted), Some(signal)) => Err(signal),
+        let mut caller = Caller { holds, raised: None };
+        let result = py.detach(|| inner.run(&plan, from_to(macs), back_macs.map(from_to), &mut caller));
+        match (result, caller.raised) {
+            (Err(EngineError::Interrupted), Some(raised)) => Err(raised),
             (Err(e), _) => Err(errors::translate(py, &e)),
             (Ok(result), _) => outcome::to_dict(py, result),
         }
@@ -146,34 +139,53 @@ impl Engine {
     }
 }
 
+/// Python during a trial.
+struct Caller {
+    /// Tells whether the device holds packets.
+    holds: Option<Py<PyAny>>,
+    /// A signal, or what `holds` raised: ends the trial.
+    raised: Option<PyErr>,
+}
+
+impl weir_engine::Caller for Caller {
+    fn interrupted(&mut self) -> bool {
+        if self.raised.is_none() {
+            self.raised = Python::attach(|py| py.check_signals()).err();
+        }
+        self.raised.is_some()
+    }
+
+    fn holds(&mut self) -> Option<bool> {
+        let holds = self.holds.as_ref()?;
+        Python::attach(|py| holds.call0(py)?.extract(py)).unwrap_or_else(|error| {
+            self.raised = Some(error);
+            Some(true) // wait until `interrupted` is asked
+        })
+    }
+}
+
 fn closed() -> PyErr {
     PyValueError::new_err("this engine is closed")
 }
 
-fn macs(
-    src: [u8; 6],
-    dst: [u8; 6],
-    back_src: Option<[u8; 6]>,
-    back_dst: Option<[u8; 6]>,
-) -> (Macs, Option<Macs>) {
-    let back = back_src.zip(back_dst).map(|(src, dst)| Macs { src, dst });
-    (Macs { src, dst }, back)
+/// Source and destination.
+type Pair = ([u8; 6], [u8; 6]);
+
+fn from_to((src, dst): Pair) -> Macs {
+    Macs { src, dst }
 }
 
 /// Every frame of a plan as it would be sent; see `weirlab.lab.capture`.
 #[pyfunction]
-#[pyo3(signature = (plan, src_mac, dst_mac, back_src_mac=None, back_dst_mac=None))]
+#[pyo3(signature = (plan, macs, back_macs=None))]
 fn frames<'py>(
     py: Python<'py>,
     plan: &Bound<'py, PyAny>,
-    src_mac: [u8; 6],
-    dst_mac: [u8; 6],
-    back_src_mac: Option<[u8; 6]>,
-    back_dst_mac: Option<[u8; 6]>,
+    macs: Pair,
+    back_macs: Option<Pair>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let plan = plan::extract(plan)?;
-    let (macs, back) = macs(src_mac, dst_mac, back_src_mac, back_dst_mac);
-    let made = py.detach(|| weir_engine::frames(&plan, macs, back));
+    let made = py.detach(|| weir_engine::frames(&plan, from_to(macs), back_macs.map(from_to)));
     outcome::frames_to_dict(py, made.map_err(|e| PyValueError::new_err(e.to_string()))?)
 }
 

@@ -13,7 +13,7 @@ use crate::media;
 const FCS_BYTES: u16 = 4;
 /// A sender at most this late makes up for it at once; at 1 Mpps that is a burst of 50 packets.
 const CATCH_UP_NS: u64 = 50_000;
-/// A device that still holds packets sends one at least this often.
+/// A device that still holds packets sends one at least this often, or says that it holds some.
 const QUIET_NS: u64 = 100_000_000;
 const STRAGGLER_NS: u64 = 10_000_000_000;
 

@@ -169,6 +169,13 @@ class DutDriver(Protocol):
     def check_alive(self) -> None:
         """Raise ``LabError`` with its last output if what :meth:`start` started has ended by itself."""
 
+    def holds(self) -> bool | None:
+        """Whether packets are in the device; None if that is not known.
+
+        Asked at the end of a trial when no more packets arrive: those that the device still holds are waited
+        for. A device of unknown content that sends nothing for 100 ms counts as empty.
+        """
+
     def settle(self) -> None:
         """Wait until nothing of an earlier trial is left in the device; ``LabError`` if it never drains."""
 
@@ -233,6 +240,9 @@ class Driver(ABC):
 
     def check_alive(self) -> None:  # noqa: B027
         pass
+
+    def holds(self) -> bool | None:
+        return None
 
     def settle(self) -> None:  # noqa: B027
         pass

@@ -61,7 +61,7 @@ def write_plan(path: Path, plan: Plan, faults: Impairments | None = None) -> tup
         from weirlab import _engine
     tx, rx = wiring.mac_bytes(wiring.TX0.mac), wiring.mac_bytes(wiring.RX0.mac)
     try:
-        raw = _engine.frames(plan, tx, rx, rx, tx)
+        raw = _engine.frames(plan, (tx, rx), (rx, tx))
     except ValueError as error:
         raise InputError(f"this traffic cannot be written as a capture: {error}") from error
     due_ns, length, content = raw["due_ns"], raw["length"], raw["bytes"]

@@ -80,13 +80,19 @@ class NamespaceBed(ABC):
 
     @property
     def facts(self) -> Mapping[str, object]:
+        engine, isolation = self._engine, self._claim.isolation
+        unusual = {
+            "fallback_reason": None if engine is None else engine.fallback_reason,
+            "real_time_refused": None if engine is None else engine.real_time_refused,
+            "isolation": None if isolation is None else isolation.words,
+        }
         return {
             "kernel": platform.release(),
             "sender_cpu": self._cores.sender,
             "dut_cpu": self._cores.dut,
             "cpus_share_a_core": share_a_core(self._cores),
             "mtu_bytes": wiring.MTU_BYTES,
-            **what_was_had(self._engine, self._claim),
+            **{name: fact for name, fact in unusual.items() if fact},
         }
 
     @property
@@ -105,10 +111,9 @@ class NamespaceBed(ABC):
         with self._host.polling(), aside((self._cores.sender, self._cores.dut)):
             raw = engine.run(
                 plan,
-                wiring.mac_bytes(wiring.TX0.mac),
-                wiring.mac_bytes(self._destination.mac),
-                wiring.mac_bytes(wiring.RX0.mac),
-                wiring.mac_bytes(self._back_destination.mac),
+                _macs(wiring.TX0.mac, self._destination.mac),
+                _macs(wiring.RX0.mac, self._back_destination.mac),
+                holds=self._holds,
             )
         return to_result(raw, plan)
 
@@ -142,6 +147,10 @@ class NamespaceBed(ABC):
     def _build(self) -> None:
         """Create and connect the namespaces."""
 
+    def _holds(self) -> bool | None:
+        """Whether the device still holds packets; None if that is not known."""
+        return None
+
     def _spared(self) -> Sequence[int]:
         """Further CPUs, which are neither isolated nor given other work."""
         return ()
@@ -174,16 +183,6 @@ def open_engine(**options: Any) -> Engine:
     return Engine(**options)
 
 
-def what_was_had(engine: Engine | None, claim: clean.Claim) -> dict[str, str]:
-    """Facts about the engine and the CPUs: which features were missing, and how the CPUs are kept free."""
-    found = {
-        "fallback_reason": None if engine is None else engine.fallback_reason,
-        "real_time_refused": None if engine is None else engine.real_time_refused,
-        "isolation": isolation.words if (isolation := claim.isolation) else None,
-    }
-    return {name: fact for name, fact in found.items() if fact}
-
-
 @interruptible
 def warm_up(engine: Engine, sender_mac: str, receiver_mac: str) -> None:
     """Send until frames use memory that has been touched before.
@@ -198,10 +197,14 @@ def warm_up(engine: Engine, sender_mac: str, receiver_mac: str) -> None:
     length_s = _WARM_UP_S if is_xdp else _WARM_UP_S / _WARM_UP_PARTS
     plan = compile_plan(Traffic(Rate(0.0, "max"), warmup_s=0.0, duration_s=length_s))
     for _ in range(_WARM_UP_ROUNDS):
-        raw = engine.run(plan, wiring.mac_bytes(sender_mac), wiring.mac_bytes(receiver_mac))
+        raw = engine.run(plan, _macs(sender_mac, receiver_mac))
         slowest = min(part.sum() for part in np.array_split(raw["series"]["sent"], _WARM_UP_PARTS))
         if not is_xdp or slowest >= SLOWEST_UNPACED_PPS * length_s / _WARM_UP_PARTS:
             return
+
+
+def _macs(source: str, destination: str) -> tuple[bytes, bytes]:
+    return wiring.mac_bytes(source), wiring.mac_bytes(destination)
 
 
 def _handover_ns(cpu: int, other: int) -> float | None:

@@ -207,6 +207,9 @@ class NetnsLab(NamespaceBed):
         self._seen = view(samples, result.record_start_ns, result.record_end_ns, PERIOD_NS)
         return result
 
+    def _holds(self) -> bool | None:
+        return self._driver.holds()
+
     @property
     def site(self) -> Site:
         """Where the driver finds the device."""

@@ -78,11 +78,11 @@ def test_a_packet_that_cannot_be_sent_is_named() -> None:
 def test_arrays_that_do_not_belong_together_are_refused() -> None:
     plan = compile_plan(TRAFFIC)
     media = media_of(plan)
-    macs = (bytes(6), bytes(6), bytes(6), bytes(6))
+    macs = (bytes(6), bytes(6))
     with pytest.raises(ValueError, match="differ in length"):
-        engine.frames(replace(plan, media=replace(media, stamp=media.stamp[1:])), *macs)
+        engine.frames(replace(plan, media=replace(media, stamp=media.stamp[1:])), macs, macs)
     with pytest.raises(ValueError, match="way back"):
-        engine.frames(plan, *macs[:2])
+        engine.frames(plan, macs)
 
 
 def media_of(plan: Plan) -> Media:

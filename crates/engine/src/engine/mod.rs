@@ -17,6 +17,7 @@ use crate::thread::{self, Awake};
 use crate::xdp::{self, XdpError};
 use weir_clock::now_ns;
 
+pub use play::Caller;
 use play::Steady;
 
 /// An interface in a network namespace.
@@ -209,8 +210,7 @@ impl Engine {
         self.refused.as_deref()
     }
 
-    /// Plays a plan and counts. `interrupted` is polled every few milliseconds; `back` is for flows
-    /// sent from the receiver's side.
+    /// Plays a plan and counts; `back` is for flows sent from the receiver's side.
     ///
     /// # Errors
     /// [`EngineError`]; in every case the sender has stopped when this returns.
@@ -219,7 +219,7 @@ impl Engine {
         plan: &Plan,
         macs: Macs,
         back: Option<Macs>,
-        interrupted: &mut dyn FnMut() -> bool,
+        caller: &mut dyn Caller,
     ) -> Result<Outcome, EngineError> {
         let headers = plan.headers(macs, back)?;
         let needs = match self.machinery {
@@ -243,10 +243,10 @@ impl Engine {
                 self.tx_ifindex,
                 &self.options,
                 steady,
-                interrupted,
+                caller,
             )?,
             Machinery::AfPacket(sockets) => {
-                play::packet(sockets, plan, &headers, magic, &self.options, steady, interrupted)?
+                play::packet(sockets, plan, &headers, magic, &self.options, steady, caller)?
             }
             Machinery::Xdp(None) => unreachable!("loaded above"),
         };

@@ -23,6 +23,17 @@ const POLL: Duration = Duration::from_millis(10);
 
 type Played = (Sent, Received, Window);
 
+/// What a running trial asks of whoever started it.
+pub trait Caller {
+    /// Whether the trial should stop; asked every few milliseconds.
+    fn interrupted(&mut self) -> bool;
+
+    /// Whether the device still holds packets; `None` if that is not known. Asked when no more packets arrive.
+    fn holds(&mut self) -> Option<bool> {
+        None
+    }
+}
+
 /// Plays a plan with XDP programs that have room for it.
 #[expect(clippy::too_many_arguments, reason = "called once")]
 pub fn xdp(
@@ -34,7 +45,7 @@ pub fn xdp(
     tx_ifindex: u32,
     options: &Options,
     steady: Steady,
-    interrupted: &mut dyn FnMut() -> bool,
+    caller: &mut dyn Caller,
 ) -> Result<Played, EngineError> {
     let Programs { generator, receiver, back } = programs;
     generator.prepare(plan, headers, bodies);
@@ -42,7 +53,7 @@ pub fn xdp(
     if let Some(back) = back {
         back.clear(plan, Side::Back);
     }
-    let result = play_programs(programs, plan, &headers[0], magic, tx_ifindex, options, steady, interrupted);
+    let result = play_programs(programs, plan, &headers[0], magic, tx_ifindex, options, steady, caller);
     let Programs { generator, receiver, back } = programs;
     receiver.disarm();
     if let Some(back) = back {
@@ -65,7 +76,7 @@ fn play_programs(
     tx_ifindex: u32,
     options: &Options,
     steady: Steady,
-    interrupted: &mut dyn FnMut() -> bool,
+    caller: &mut dyn Caller,
 ) -> Result<Window, EngineError> {
     let stop = AtomicBool::new(false);
     let window = std::thread::scope(|scope| {
@@ -83,7 +94,7 @@ fn play_programs(
                 generator.play(plan, window.start_ns, &stop).map(|()| window)
             })
         });
-        let stopped = watch(&sender, &stop, interrupted);
+        let stopped = watch(&sender, &stop, caller);
         let window = thread::join(sender)??;
         stopped.map(|()| window)
     })?;
@@ -91,7 +102,7 @@ fn play_programs(
         Some(back) => sum(receiver.progress(), back.progress()),
         None => receiver.progress(),
     };
-    await_stragglers(plan, generator.sent(plan).expected(), progress, interrupted)?;
+    await_stragglers(plan, generator.sent(plan).expected(), progress, caller)?;
     Ok(window)
 }
 
@@ -103,7 +114,7 @@ pub fn packet(
     magic: u16,
     options: &Options,
     steady: Steady,
-    interrupted: &mut dyn FnMut() -> bool,
+    caller: &mut dyn Caller,
 ) -> Result<Played, EngineError> {
     let (stop_sending, stop_counting) = (&AtomicBool::new(false), &AtomicBool::new(false));
     let progress = &[packet::Progress::default(), packet::Progress::default()];
@@ -125,12 +136,12 @@ pub fn packet(
         let counting = scope.spawn(move || count(receiver, Side::Forward));
         let counting_back = back_receiver.map(|receiver| scope.spawn(move || count(receiver, Side::Back)));
         let _ = begin.send(window);
-        let stopped = watch(&sending, stop_sending, interrupted);
+        let stopped = watch(&sending, stop_sending, caller);
         let sent = thread::join(sending);
         let waited = match &sent {
             Ok(sent) if stopped.is_ok() => {
                 let arrived = || sum(progress[0].read(), progress[1].read());
-                await_stragglers(plan, sent.expected(), arrived, interrupted)
+                await_stragglers(plan, sent.expected(), arrived, caller)
             }
             _ => Ok(()),
         };
@@ -155,10 +166,10 @@ pub fn packet(
 fn watch<T>(
     sender: &ScopedJoinHandle<'_, T>,
     stop: &AtomicBool,
-    interrupted: &mut dyn FnMut() -> bool,
+    caller: &mut dyn Caller,
 ) -> Result<(), EngineError> {
     while !sender.is_finished() {
-        if interrupted() {
+        if caller.interrupted() {
             stop.store(true, Ordering::Relaxed);
             return Err(EngineError::Interrupted);
         }
@@ -167,22 +178,31 @@ fn watch<T>(
     Ok(())
 }
 
-/// Waits until every packet has come, or none has come for a while.
+/// Waits until every packet has come, or none has come for a while and the device holds none.
 fn await_stragglers(
     plan: &Plan,
     sent: u64,
     progress: impl Fn() -> (u64, u64),
-    interrupted: &mut dyn FnMut() -> bool,
+    caller: &mut dyn Caller,
 ) -> Result<(), EngineError> {
-    let ended_ns = now_ns();
+    let mut ended_ns = now_ns();
+    let mut empty = false;
     loop {
         let (arrived, last_ns) = progress();
-        let now = now_ns();
-        let quiet = now.saturating_sub(last_ns.max(ended_ns)) >= plan.quiet_ns;
-        if arrived >= sent || quiet || now >= ended_ns + plan.straggler_ns {
+        if arrived >= sent {
             return Ok(());
         }
-        if interrupted() {
+        let now = now_ns();
+        let quiet = now.saturating_sub(last_ns.max(ended_ns)) >= plan.quiet_ns;
+        if quiet || now >= ended_ns + plan.straggler_ns {
+            match caller.holds() {
+                None => return Ok(()),
+                Some(false) if empty => return Ok(()),
+                // What has just left the device may still be on its way to the receiver.
+                Some(holds) => (empty, ended_ns) = (!holds, now),
+            }
+        }
+        if caller.interrupted() {
             return Err(EngineError::Interrupted);
         }
         std::thread::sleep(POLL.min(Duration::from_nanos(plan.quiet_ns / 4 + 1)));

@@ -87,9 +87,10 @@ pub struct Plan {
     pub skip: u8,
     /// Lateness up to this is made up for at once; anything beyond, by slightly shorter gaps.
     pub catch_up_ns: u64,
-    /// Without a probe for this long after the last departure, there are no stragglers left.
+    /// Without a probe for this long after the last departure there are no stragglers left, unless the device is
+    /// known to hold packets.
     pub quiet_ns: u64,
-    /// Never wait longer than this for stragglers.
+    /// Wait no longer than this for stragglers, unless the device is known to hold packets.
     pub straggler_ns: u64,
     /// Packets of calls: what they carry, and the way back. Every arrival is logged.
     pub media: Option<Media>,

@@ -131,6 +131,9 @@ class EmulatedLink(Driver):
     def check_alive(self) -> None:
         self.counters()
 
+    def holds(self) -> bool | None:
+        return self._counted()["link_held"] > 0
+
     def settle(self) -> None:
         """Wait until nothing is on the link; a queue may take as long as it needs at the link's rate."""
         least, since_s = None, 0.0
