@@ -19,6 +19,7 @@ _SETTINGS = (
     "/proc/sys/net/ipv[46]/conf/all/*",
     "/proc/sys/net/ipv[46]/conf/default/*",
     "/proc/sys/net/netfilter/nf_conntrack_max",
+    "/proc/sys/vm/percpu_pagelist_high_fraction",
     "/sys/kernel/debug/sched/features",
     "/sys/kernel/debug/sched/fair_server/cpu*/*",
     "/sys/devices/virtual/workqueue/cpumask",

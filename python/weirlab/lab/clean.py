@@ -20,7 +20,7 @@ from typing import Final
 from weirlab.errors import MissingCapability
 from weirlab.files import wait_for_lock
 from weirlab.interrupts import shielded
-from weirlab.lab.isolation import partition
+from weirlab.lab.isolation import pages, partition
 from weirlab.lab.isolation.partition import Isolation
 from weirlab.lab.linux import namespace
 from weirlab.lab.linux.privilege import way_out
@@ -125,6 +125,12 @@ def clean(directory: Path = LOCKS) -> list[str]:
                 path.unlink(missing_ok=True)
         finally:
             os.close(fd)
+    try:
+        pages.give_back(directory)
+    except OSError as error:
+        raise MissingCapability(
+            f"cannot restore {pages.SETTING}, which a lab changed: {error.strerror}; {way_out(error)}"
+        ) from error
     return removed
 
 

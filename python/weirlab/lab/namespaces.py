@@ -13,6 +13,7 @@ from weirlab.interrupts import interruptible
 from weirlab.lab import clean, wiring
 from weirlab.lab.cores import Cores, choose, share_a_core
 from weirlab.lab.host import HostReader
+from weirlab.lab.isolation import pages
 from weirlab.lab.isolation.aside import aside
 from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
@@ -62,6 +63,7 @@ class NamespaceBed(ABC):
         self._claim = clean.Claim()
         self._netns = {part: Namespace(self._claim.namespace_name(part)) for part in self._parts}
         try:
+            self._pages_refused = self._opened.enter_context(pages.short_lists(clean.LOCKS))
             # Before the device's threads are bound: the kernel would unbind them.
             if isolated:
                 self._claim.isolate({self._cores.sender, self._cores.dut}, self._spared())
@@ -84,6 +86,7 @@ class NamespaceBed(ABC):
         unusual = {
             "fallback_reason": None if engine is None else engine.fallback_reason,
             "real_time_refused": None if engine is None else engine.real_time_refused,
+            "short_page_lists_refused": self._pages_refused,
             "isolation": None if isolation is None else isolation.words,
         }
         return {

@@ -9,6 +9,7 @@ from weirlab.errors import MissingCapability
 from weirlab.lab import clean, cores
 from weirlab.lab.finding import AS_ROOT, Finding, reason
 from weirlab.lab.host import HostReader
+from weirlab.lab.isolation import pages
 from weirlab.lab.linux import real_time
 
 _SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "jiffies", "pit")
@@ -16,7 +17,7 @@ _SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "jiffies", "pit")
 
 def findings() -> list[Finding]:
     """Check everything; nothing is left behind."""
-    return [two_cpus(), _real_time(), _isolation(), _clock(), _frequency(), _temperature()]
+    return [two_cpus(), _real_time(), _isolation(), _free_pages(), _clock(), _frequency(), _temperature()]
 
 
 def two_cpus() -> Finding:
@@ -76,6 +77,16 @@ def _isolation() -> Finding:
         detail = f"{found.words}; other work shares the CPUs of sender and device"
         return Finding(name, False, detail, found.remedy, essential=False)
     return Finding(name, True, found.words)
+
+
+def _free_pages() -> Finding:
+    """Tried as a test bed does it, and undone at once."""
+    name = "free pages"
+    with pages.short_lists(clean.LOCKS) as refused:
+        if refused is None:
+            return Finding(name, True, "the kernel moves few at once while a lab is open")
+    detail = f"refused: {refused}; the device will seem to pause for some 200 µs once in 2,000 packets"
+    return Finding(name, False, detail, f"run as root, with {pages.SETTING} writable", essential=False)
 
 
 def _clock() -> Finding:
