@@ -86,7 +86,6 @@ class NamespaceBed(ABC):
         unusual = {
             "fallback_reason": None if engine is None else engine.fallback_reason,
             "real_time_refused": None if engine is None else engine.real_time_refused,
-            "short_page_lists_refused": self._pages_refused,
             "isolation": None if isolation is None else isolation.words,
         }
         return {
@@ -95,6 +94,7 @@ class NamespaceBed(ABC):
             "dut_cpu": self._cores.dut,
             "cpus_share_a_core": share_a_core(self._cores),
             "mtu_bytes": wiring.MTU_BYTES,
+            "page_lists": f"usual: {refused}" if (refused := self._pages_refused) else "short",
             **{name: fact for name, fact in unusual.items() if fact},
         }
 
