@@ -22,6 +22,10 @@
 static __always_inline void look(__u32 watched, __u32 slot)
 {
 }
+static __always_inline int glance(__u32 watched)
+{
+	return -1;
+}
 #else
 #include "look.h"
 #endif
@@ -214,7 +218,12 @@ int weir_generate(struct xdp_md *ctx)
 	}
 
 	__u64 late = 0;
+	int other = -1;
 
+	if (cfg->watched && due >= st->next_glance_ns) {
+		st->next_glance_ns = due + WEIR_GLANCE_NS;
+		other = glance(cfg->watched);
+	}
 	if (now < due) {
 		struct wait wait = { .due_ns = due, .now_ns = now };
 
@@ -370,6 +379,8 @@ int weir_generate(struct xdp_md *ctx)
 			counted->sent++;
 			if (late > counted->late_max_ns)
 				counted->late_max_ns = late;
+			counted->glances += other >= 0;
+			counted->others += other > 0;
 		}
 		if (!st->sent_recorded) {
 			st->first_ns = now;

@@ -10,6 +10,9 @@
 #ifndef WEIR_LOOK_H
 #define WEIR_LOOK_H
 
+#define PF_KTHREAD 0x00200000
+#define SCHED_IDLE 5
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -23,6 +26,8 @@ SHARED_ARRAY(gen_looks, struct weir_look, 1);
 struct rq {
 	__u64 clock;
 	__u64 prev_steal_time_rq;
+	struct task_struct *curr;
+	struct task_struct *idle;
 } __attribute__((preserve_access_index));
 
 struct cfs_rq {
@@ -39,6 +44,8 @@ struct sched_info {
 } __attribute__((preserve_access_index));
 
 struct task_struct {
+	unsigned int flags;
+	unsigned int policy;
 	struct sched_entity se;
 	struct sched_info sched_info;
 } __attribute__((preserve_access_index));
@@ -54,6 +61,38 @@ static __always_inline struct rq *queue_of(struct task_struct *task)
 		bpf_core_read(&rq, sizeof(rq), &cfs_rq->rq);
 	}
 	return rq;
+}
+
+/*
+ * Whether other work runs on the device's CPU just now: waking the device then takes longer than from idle.
+ * Not kernel threads, which may be the device's own, nor threads of class SCHED_IDLE, such as the one that keeps
+ * the CPU awake. -1 if that cannot be told.
+ */
+static __noinline int glance(__u32 watched)
+{
+	struct task_struct *curr = 0, *idle = 0;
+	unsigned int flags = 0, policy = 0;
+	__u32 first = 0;
+	__u64 *at = bpf_map_lookup_elem(&gen_tasks, &first);
+	struct rq *rq = at ? queue_of((struct task_struct *)*at) : 0;
+
+	if (!rq || bpf_core_read(&curr, sizeof(curr), &rq->curr) || bpf_core_read(&idle, sizeof(idle), &rq->idle))
+		return -1;
+	if (curr == idle)
+		return 0;
+	for (__u32 i = 0; i < WEIR_WATCHED; i++) {
+		__u32 index = i;
+
+		at = bpf_map_lookup_elem(&gen_tasks, &index);
+		if (!at || i >= watched)
+			break;
+		if (*at == (__u64)curr)
+			return 0;
+	}
+	if (bpf_core_read(&flags, sizeof(flags), &curr->flags) ||
+	    bpf_core_read(&policy, sizeof(policy), &curr->policy))
+		return -1;
+	return !(flags & PF_KTHREAD) && policy != SCHED_IDLE;
 }
 
 static __noinline int look(__u32 watched, __u32 slot)

@@ -133,12 +133,18 @@ struct weir_gen_state {
 	__u32 errors;
 	__s64 surplus;       /* packets sent again less packets not sent, by impairment */
 	__u64 next_look_ns;
+	__u64 next_glance_ns;
 };
 
 struct weir_gen_bin {
 	__u64 sent;
 	__u64 late_max_ns;
+	__u32 glances;       /* at what runs on the device's CPU */
+	__u32 others;        /* of these, how many found other work there */
 };
+
+/* Time between two glances. Each costs the sender some 0.1 us. */
+#define WEIR_GLANCE_NS 100000
 
 /* CPU time and waiting time of one of the device's tasks so far. */
 struct weir_task_time {
@@ -224,8 +230,8 @@ _Static_assert(sizeof(struct weir_entry) == 16, "entry");
 _Static_assert(sizeof(struct weir_media) == 8, "media");
 _Static_assert(sizeof(struct weir_body) == 8, "body");
 _Static_assert(sizeof(struct weir_gen_flow) == 112, "gen_flow");
-_Static_assert(sizeof(struct weir_gen_state) == 104, "gen_state");
-_Static_assert(sizeof(struct weir_gen_bin) == 16, "gen_bin");
+_Static_assert(sizeof(struct weir_gen_state) == 112, "gen_state");
+_Static_assert(sizeof(struct weir_gen_bin) == 24, "gen_bin");
 _Static_assert(sizeof(struct weir_look) == 96, "look");
 _Static_assert(sizeof(struct weir_rx_config) == 40, "rx_config");
 _Static_assert(sizeof(struct weir_arrival) == 24, "arrival");

@@ -81,6 +81,30 @@ def test_the_sender_sees_what_the_scheduler_counts() -> None:
 
 
 @needs_btf
+def test_the_sender_sees_what_else_runs_on_the_devices_cpu() -> None:
+    with NetnsLab(dut.make("forward"), "xdp") as lab:
+
+        def spin() -> None:
+            os.sched_setaffinity(0, {choose().dut})
+            while not done.is_set():
+                pass
+
+        done = threading.Event()
+        worker = threading.Thread(target=partition.measuring(spin))
+        worker.start()
+        try:
+            result = lab.run(Traffic(Rate(20_000), warmup_s=0.02, duration_s=0.1))
+        finally:
+            done.set()
+            worker.join()
+    assert result.windows is not None
+    glances, others = result.windows.glances.sum(), result.windows.others.sum()
+    # The sender looks every 100 µs. A device with 20,000 packets per second is idle for most of the time.
+    assert glances == pytest.approx(1000, rel=0.1)
+    assert others > glances / 2
+
+
+@needs_btf
 def test_while_other_work_has_the_devices_cpu_no_bin_counts() -> None:
     cpu = choose().dut
     with NetnsLab(dut.make("forward"), "xdp") as lab:

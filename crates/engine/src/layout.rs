@@ -152,6 +152,7 @@ pub struct GenState {
     pub errors: u32,
     pub surplus: i64,
     pub next_look_ns: u64,
+    pub next_glance_ns: u64,
 }
 
 #[repr(C)]
@@ -159,6 +160,8 @@ pub struct GenState {
 pub struct GenBin {
     pub sent: u64,
     pub late_max_ns: u64,
+    pub glances: u32,
+    pub others: u32,
 }
 
 /// What one of the device's threads had had by the time of a look.
@@ -258,5 +261,5 @@ pub struct RxBin {
 
 plain! {
     GenConfig: 72, GenPhase: 16, GenEntry: 16, GenMedia: 8, GenBody: 8, Slot: 256, GenFlow: 112,
-    GenState: 104, GenBin: 16, Look: 96, RxConfig: 40, RxFlow: 136, RxTotals: 64, RxBin: 48, Arrival: 24, u64: 8,
+    GenState: 112, GenBin: 24, Look: 96, RxConfig: 40, RxFlow: 136, RxTotals: 64, RxBin: 48, Arrival: 24, u64: 8,
 }

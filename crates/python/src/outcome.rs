@@ -105,7 +105,7 @@ fn windows<'py>(py: Python<'py>, windows: &Windows) -> PyResult<Bound<'py, PyDic
 fn series<'py>(py: Python<'py>, bins: &[Bin]) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     columns!(dict, bins.iter(); sent, received, delay_sum_ns, delay_min_ns, delay_max_ns, ipdv_sum_ns);
-    columns!(dict, bins.iter(); ipdv_count, late_max_ns);
+    columns!(dict, bins.iter(); ipdv_count, late_max_ns, glances, others);
     Ok(dict)
 }
 

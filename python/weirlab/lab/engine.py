@@ -75,7 +75,15 @@ def _windows(raw: Mapping[str, Any]) -> Windows | None:
     if (found := raw["windows"]) is None:
         return None
     series, looks = raw["series"], found["looks"]
-    of_bins = ("delay_sum_ns", "delay_min_ns", "ipdv_sum_ns", "ipdv_count", "late_max_ns")
+    of_bins = (
+        "delay_sum_ns",
+        "delay_min_ns",
+        "ipdv_sum_ns",
+        "ipdv_count",
+        "late_max_ns",
+        "glances",
+        "others",
+    )
     return Windows(
         **{name: series[name] for name in of_bins},
         **{name: found[name] for name in ("lower_ns", "upper_ns", "count", "end")},

@@ -100,8 +100,9 @@ class Windows:
 
     ``delay_sum_ns`` and ``delay_min_ns`` are of its packets, the latter 0 without any; ``ipdv_sum_ns`` sums
     ``ipdv_count`` differences of RFC 3550 between them and the packets before them in their flows;
-    ``late_max_ns`` is the sender's. The histogram of bin ``i`` lies between ``end[i - 1]`` and ``end[i]``
-    of ``lower_ns``, ``upper_ns`` and ``count``, shapes (filled buckets,).
+    ``late_max_ns`` is the sender's. The sender glanced ``glances`` times at the device's CPU, and ``others``
+    times found work there that is not the device's. The histogram of bin ``i`` lies between ``end[i - 1]``
+    and ``end[i]`` of ``lower_ns``, ``upper_ns`` and ``count``, shapes (filled buckets,).
     """
 
     delay_sum_ns: U64
@@ -109,6 +110,8 @@ class Windows:
     ipdv_sum_ns: U64
     ipdv_count: U64
     late_max_ns: U64
+    glances: U64
+    others: U64
     lower_ns: U64
     upper_ns: U64
     count: U64

@@ -145,6 +145,19 @@ def test_a_late_sender_spoils_its_bins() -> None:
     assert span.why == "the sender was late by 3.00 ms"
 
 
+def test_bins_with_more_other_work_on_the_devices_cpu_than_usual_are_left_out() -> None:
+    result = played(SLOW, 0.5)
+    assert result.windows is not None
+    glances, others = np.full(150, 20, np.uint64), np.ones(150, np.uint64)
+    others[40:43] = 11
+    glances[90:] = 0
+    others[90:] = 0
+    busy = replace(result, windows=replace(result.windows, glances=glances, others=others))
+    (span,) = windows.left_out(busy, windows.disturbances(busy))
+    assert (span.begin_ns, span.end_ns) == (40 * 2_000_000, 43 * 2_000_000)
+    assert span.why == "other work ran on the device's CPU for 1.10 ms"
+
+
 def test_stolen_time_is_as_old_as_what_the_scheduler_knew_before() -> None:
     result = played(SLOW, 0.5)
     assert result.windows is not None

@@ -38,6 +38,10 @@ pub struct Bin {
     pub ipdv_count: u64,
     /// Greatest lateness of a departure.
     pub late_max_ns: u64,
+    /// Glances at what ran on the device's CPU.
+    pub glances: u64,
+    /// Of these, how many found other work there.
+    pub others: u64,
 }
 
 /// What a windowed plan has for each bin in addition.
@@ -285,6 +289,8 @@ impl Outcome {
             ipdv_sum_ns: rx.ipdv_sum_ns,
             ipdv_count: rx.ipdv_count,
             late_max_ns: tx.late_max_ns,
+            glances: tx.glances.into(),
+            others: tx.others.into(),
         });
         let windows = windowed.then(|| Windows::of(sent, &received.histogram));
         let mut whole = vec![0; BUCKETS];
