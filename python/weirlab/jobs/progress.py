@@ -108,10 +108,8 @@ class StoppedEarly(TrialError):
         self.run_id = run_id
         self.resume = resume
         self.details = {"run_id": run_id, "resume": resume}
-        super().__init__(
-            f"stopped early: {why}. All attempts are kept in run {run_id}; go on when the machine is quieter "
-            f"with: {resume}{advice}"
-        )
+        way_on = f"; go on when the machine is quieter with: {resume}" if resume else ""
+        super().__init__(f"stopped early: {why}. All attempts are kept in run {run_id}{way_on}{advice}")
 
     def resumed_by(self, resume: str) -> StoppedEarly:
         """The same error with the command that continues the run."""
