@@ -267,7 +267,7 @@ class FakePair:
         stolen_ns = later * np.uint64(round(self._mishap.steal_s * NS_PER_S))
         threads = np.zeros((bins + 1, 1), np.uint64)
         looks = Looks(at_ns, stolen_ns, 0 * stolen_ns, at_ns, threads, threads)
-        return Windows(*[none] * 11, looks)
+        return Windows(none, none, none, none, none, none, none, none, none, none, none, looks)
 
     def _over_ns(self, event: Event) -> int:
         outage_s = 0.0 if self._mishap.stays else self.manner.outage_s[event.kind]
