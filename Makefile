@@ -19,7 +19,7 @@ help: ## List the targets
 demo: build ## Measure a firewall, model it, predict, verify, report (a simulated one without root)
 	@weir run firewall-rules
 
-test: ## Run every test that this machine can run
+test: ## Install what tests need (as root), and run every test that this machine can run
 	@scripts/bootstrap --test
 	@scripts/test
 

@@ -229,8 +229,11 @@ int weir_generate(struct xdp_md *ctx)
 
 		bpf_loop(1 << 17, until_due, &wait, 0);
 		now = wait.now_ns;
-		if (now < due)
-			return XDP_DROP; /* a long gap: give the CPU back, continue in the next run */
+		if (now < due) {
+			/* A long gap: give the CPU back, continue in the next run, which glances again. */
+			st->next_glance_ns = 0;
+			return XDP_DROP;
+		}
 	}
 	late = now - due;
 	if (late > cfg->catch_up_ns) {

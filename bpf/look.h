@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * What the host did to the device while the sender sent, as the scheduler counts it: how long the
- * tasks that do the device's work had to wait for their CPU, and what the hypervisor took from the CPUs of
- * device and sender. The sender looks while it waits for the next departure anyway, so the device
+ * tasks that do the device's work had to wait for their CPU, what the hypervisor took from the CPUs of
+ * device and sender, and whether other work runs on the device's CPU. The sender looks while it waits for the next departure anyway, so the device
  * pays nothing for it.
  *
  * It reads fields of the kernel's own structs, at the running kernel's offsets (CO-RE).
@@ -46,6 +46,7 @@ struct sched_info {
 struct task_struct {
 	unsigned int flags;
 	unsigned int policy;
+	struct task_struct *group_leader;
 	struct sched_entity se;
 	struct sched_info sched_info;
 } __attribute__((preserve_access_index));
@@ -64,13 +65,13 @@ static __always_inline struct rq *queue_of(struct task_struct *task)
 }
 
 /*
- * Whether other work runs on the device's CPU just now: waking the device then takes longer than from idle.
+ * Whether other work runs on the device's CPU just now: the device then takes longer to wake than from idle.
  * Not kernel threads, which may be the device's own, nor threads of class SCHED_IDLE, such as the one that keeps
  * the CPU awake. -1 if that cannot be told.
  */
 static __noinline int glance(__u32 watched)
 {
-	struct task_struct *curr = 0, *idle = 0;
+	struct task_struct *curr = 0, *idle = 0, *leader = 0;
 	unsigned int flags = 0, policy = 0;
 	__u32 first = 0;
 	__u64 *at = bpf_map_lookup_elem(&gen_tasks, &first);
@@ -80,14 +81,15 @@ static __noinline int glance(__u32 watched)
 		return -1;
 	if (curr == idle)
 		return 0;
+	bpf_core_read(&leader, sizeof(leader), &curr->group_leader);
 	for (__u32 i = 0; i < WEIR_WATCHED; i++) {
 		__u32 index = i;
 
 		at = bpf_map_lookup_elem(&gen_tasks, &index);
 		if (!at || i >= watched)
 			break;
-		if (*at == (__u64)curr)
-			return 0;
+		if (*at == (__u64)curr || *at == (__u64)leader)
+			return 0; /* the device, or another thread of its process */
 	}
 	if (bpf_core_read(&flags, sizeof(flags), &curr->flags) ||
 	    bpf_core_read(&policy, sizeof(policy), &curr->policy))

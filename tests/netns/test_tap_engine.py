@@ -205,7 +205,7 @@ def test_in_overload_every_frame_is_accounted_for_at_every_stage(link: Link, eve
             rx_if=RIGHT.name,
         )
         try:
-            result = sender.run(_flood(0.3), bytes.fromhex("020000000001"), bytes.fromhex("020000000002"))
+            result = sender.run(_flood(0.3), (bytes.fromhex("020000000001"), bytes.fromhex("020000000002")))
         finally:
             sender.close()
         eventually(lambda: tap.counters()["mirror"]["waiting"] == 0)
@@ -295,7 +295,7 @@ def test_a_tap_that_is_closed_in_full_traffic_accounts_for_every_frame(link: Lin
             rx_if=RIGHT.name,
         )
         addresses = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
-        traffic = threading.Thread(target=lambda: sender.run(_flood(0.5), *addresses))
+        traffic = threading.Thread(target=lambda: sender.run(_flood(0.5), addresses))
         traffic.start()
         try:
             while tap.counters()["a"]["received"] < 1000:

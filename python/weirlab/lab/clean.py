@@ -125,13 +125,18 @@ def clean(directory: Path = LOCKS) -> list[str]:
                 path.unlink(missing_ok=True)
         finally:
             os.close(fd)
+    restore_settings(directory)
+    return removed
+
+
+def restore_settings(directory: Path = LOCKS) -> list[str]:
+    """Restore what dead labs changed for the whole machine; returns the names of these settings."""
     try:
-        pages.give_back(directory)
+        return [pages.NAME] if pages.give_back(directory) else []
     except OSError as error:
         raise MissingCapability(
             f"cannot restore {pages.SETTING}, which a lab changed: {error.strerror}; {way_out(error)}"
         ) from error
-    return removed
 
 
 def leftovers(directory: Path = LOCKS) -> list[str]:

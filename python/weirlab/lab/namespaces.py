@@ -137,8 +137,10 @@ class NamespaceBed(ABC):
             if engine is not None:
                 engine.close()
         finally:
-            self._opened.close()
-            self._claim.release()
+            try:
+                self._opened.close()
+            finally:
+                self._claim.release()
 
     def __enter__(self) -> Self:
         return self

@@ -84,9 +84,12 @@ def _free_pages() -> Finding:
     name = "free pages"
     with pages.short_lists(clean.LOCKS) as refused:
         if refused is None:
-            return Finding(name, True, "the kernel moves few at once while a lab is open")
-    detail = f"refused: {refused}; the device will seem to pause for some 200 µs once in 2,000 packets"
-    return Finding(name, False, detail, f"run as root, with {pages.SETTING} writable", essential=False)
+            return Finding(name, True, "while a lab is open, the kernel moves them in small batches")
+    detail = f"refused: {refused}; the device pauses for some 200 µs about every 2,000 packets"
+    remedy = (
+        f"run as root, with {pages.SETTING} writable" if pages.SETTING.exists() else "use Linux 5.14 or later"
+    )
+    return Finding(name, False, detail, remedy, essential=False)
 
 
 def _clock() -> Finding:

@@ -1,10 +1,10 @@
 """Which bins of a trial the host disturbed, and what the trial says without them.
 
-Bins are chosen only by what the host did: how long the device waited for its CPU, what the hypervisor
-stole, how late the sender was. Delay and loss play no part, so leaving bins out cannot flatter the device.
-The bins after a disturbance are left out too until the queue is as it was: work of ``w`` that piled up while
-the CPU was away is done after ``w * u / (1 - u)``, ``u`` being the share of time for which the device works
-(a queue that empties at rate ``1 - u``; ``docs/engine.md``).
+Bins are chosen only by what the host did: how long the device waited for its CPU, what else ran there,
+what the hypervisor stole, how late the sender was. Delay and loss play no part, so leaving bins out
+cannot flatter the device. The bins after a disturbance are left out too until the queue is as it was:
+work of ``w`` that piled up while the CPU was away is done after ``w * u / (1 - u)``, ``u`` being the
+share of time for which the device works (a queue that empties at rate ``1 - u``; ``docs/engine.md``).
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class Tolerance:
     always waits for a moment."""
 
     others_ratio: float = 0.025
-    """Share of a bin for which other work runs on the device's CPU, beyond what is usual in this trial. The
-    device has priority, but waking it takes some 15 µs longer from other work than from idle."""
+    """Share of a bin for which other work runs on the device's CPU, beyond what is usual in this trial: in a
+    bin of 2 ms, one of 20 glances. The device has priority, but takes some 15 µs longer to wake when the CPU
+    is not idle."""
 
     stolen_ns: float = 50_000.0
     """Time that the hypervisor took from a CPU."""

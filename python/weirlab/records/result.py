@@ -132,12 +132,12 @@ class Histogram:
     count: U64
 
     def within(self, least_ns: float, greatest_ns: float) -> Histogram:
-        """The same counts, the outermost buckets cut off at the least and the greatest delay in ns, both
-        whole numbers: no quantile lies beyond them. NaN is no limit, as when nothing arrived."""
+        """The same counts, the outermost buckets bounded by the least and the greatest delay that they count,
+        whole numbers of ns: no quantile lies beyond them by more than 1 ns. NaN if nothing arrived."""
         lower_ns, upper_ns = self.lower_ns.copy(), self.upper_ns.copy()
         if len(self.count) and not math.isnan(least_ns + greatest_ns):
-            lower_ns[0] = max(int(lower_ns[0]), int(least_ns))
-            upper_ns[-1] = min(int(upper_ns[-1]), int(greatest_ns) + 1)
+            # The last bucket of all also counts everything longer.
+            lower_ns[0], upper_ns[-1] = int(least_ns), int(greatest_ns) + 1
         return replace(self, lower_ns=lower_ns, upper_ns=upper_ns)
 
     def quantile_ns(self, q: float) -> float:

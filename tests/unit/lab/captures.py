@@ -22,7 +22,7 @@ from weirlab.traffic.calls.signalling import ORIGIN_UNIX_S
 
 needs_tshark = pytest.mark.skipif(
     shutil.which("tshark") is None,
-    reason="needs tshark (Debian package tshark; scripts/bootstrap installs it)",
+    reason="needs tshark (Debian package tshark; make test installs it as root",
 )
 
 CALLER, CALLEE = "198.18.0.5", "198.19.0.5"

@@ -100,6 +100,22 @@ def test_a_full_queue_has_the_time_that_it_takes(monkeypatch: pytest.MonkeyPatch
     settle(monkeypatch, Held(5, 5, 4, 4, 3, 2, 2, 1, 0))
 
 
+def test_a_trial_is_told_of_frames_that_never_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(3, 3, 3, 3)
+    found = link("link:rate=200kbps:queue=1000pkts")
+    monkeypatch.setattr(found, "_counted", held.look)
+    monkeypatch.setattr(device, "time", held)
+    for _ in range(2):
+        assert found.holds()
+        held.sleep(10)
+    with pytest.raises(LabError, match="3 frames still on the link"):
+        found.holds()
+    # A later trial begins anew.
+    held.sleep(10)
+    held.sleep(10)
+    assert found.holds()
+
+
 def test_frames_that_never_leave_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LabError, match="3 frames still on the link"):
         settle(monkeypatch, Held(4, *[3] * 9))

@@ -15,14 +15,15 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from weirlab.interrupts import shielded
 
-SETTING: Final = Path("/proc/sys/vm/percpu_pagelist_high_fraction")
+NAME: Final = "vm.percpu_pagelist_high_fraction"
 """Linux 5.14 or later."""
+SETTING: Final = Path("/proc/sys") / NAME.replace(".", "/")
 JOURNAL: Final = "pages"
 """Name of the journal in the folder of the labs' locks."""
 
@@ -35,24 +36,31 @@ _SHORTEST: Final = f"{2**31 - 1}\n".encode()
 def short_lists(directory: Path, setting: Path = SETTING) -> Iterator[str | None]:
     """Keep the lists of free pages short until this context ends; yields why that is refused, or None."""
     journal = directory / JOURNAL
+    fd, refused = None, None
     try:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         fd = _hold(journal, setting)
     except OSError as error:
-        yield f"{error.filename or setting}: {error.strerror}"
-        return
+        refused = f"{error.filename or setting}: {error.strerror}"
     try:
-        yield None
+        yield refused
     finally:
-        _let_go(fd, journal, setting)
+        if fd is not None:
+            _let_go(fd, journal, setting)
 
 
 @shielded
-def give_back(directory: Path, setting: Path = SETTING) -> None:
-    """Restore the setting if the labs that changed it are gone; raises ``OSError`` if that is refused."""
+def give_back(directory: Path, setting: Path = SETTING) -> bool:
+    """Restore the setting if the labs that changed it are gone; returns whether it was changed.
+
+    Raises ``OSError`` if that is refused.
+    """
     journal = directory / JOURNAL
-    with suppress(FileNotFoundError):
-        _let_go(os.open(journal, os.O_RDWR | os.O_CLOEXEC), journal, setting)
+    try:
+        fd = os.open(journal, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    return _let_go(fd, journal, setting)
 
 
 def _hold(journal: Path, setting: Path) -> int:
@@ -60,8 +68,10 @@ def _hold(journal: Path, setting: Path) -> int:
         fd = os.open(journal, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if _is_ours_alone(fd) and _is_current(fd, journal):
-                if not _noted(fd):
-                    os.pwrite(fd, setting.read_bytes(), 0)
+                # If a dead lab's value still applies, its note tells the former one.
+                if (now := setting.read_bytes()) != _SHORTEST or not _noted(fd):
+                    os.ftruncate(fd, 0)
+                    os.pwrite(fd, now, 0)
                 setting.write_bytes(_SHORTEST)
             fcntl.flock(fd, fcntl.LOCK_SH)
             # Before the lock was shared, another process may have restored the setting.
@@ -73,13 +83,17 @@ def _hold(journal: Path, setting: Path) -> int:
         os.close(fd)
 
 
-def _let_go(fd: int, journal: Path, setting: Path) -> None:
+def _let_go(fd: int, journal: Path, setting: Path) -> bool:
+    """Restore the setting if nobody else needs it; returns whether it was changed."""
     try:
-        if _is_ours_alone(fd) and _is_current(fd, journal):
-            # A value that somebody else has set since then is theirs to keep.
-            if (former := _noted(fd)) and setting.read_bytes() == _SHORTEST:
-                setting.write_bytes(former)
-            journal.unlink()
+        if not (_is_ours_alone(fd) and _is_current(fd, journal)):
+            return False
+        # A value that somebody else has set since then is theirs to keep.
+        restored = bool(former := _noted(fd)) and setting.read_bytes() == _SHORTEST
+        if restored:
+            setting.write_bytes(former)
+        journal.unlink()
+        return restored
     finally:
         os.close(fd)
 

@@ -28,8 +28,9 @@ Examples:
 
 CLEAN = """Remove test beds whose owner died (kill -9, power cut); running ones stay.
 
-Interfaces that a dead weir tap had prepared are restored, and
-control groups of a dead weir psock run are removed.
+Interfaces that a dead weir tap had prepared are restored, as are
+settings of the kernel that a dead test bed had changed. Control
+groups of a dead weir psock run are removed.
 
 The next start does the same by itself. The exit code is 4 if something
 could not be restored.
@@ -116,14 +117,21 @@ def _checks(study: Study[Any, Any, Any]) -> Sequence[Finding]:
 def clean(ctx: typer.Context, json: JsonOption = False) -> None:
     """Clean up."""
     from weirlab.lab.clean import clean as remove
+    from weirlab.lab.clean import restore_settings
     from weirlab.link.host.journal import clean as undo
     from weirlab.studies.commands import wording
 
     with Session(ctx, as_json=json) as session:
         left: list[str] = []
-        removed, taps = remove(), undo(left.append)
-        document = {"kind": "lab clean", "removed": removed, "taps": taps, "left": left}
-        session.finish(document, wording.clean(removed, taps, left))
+        settings, removed, taps = restore_settings(), remove(), undo(left.append)
+        document = {
+            "kind": "lab clean",
+            "removed": removed,
+            "settings": settings,
+            "taps": taps,
+            "left": left,
+        }
+        session.finish(document, wording.clean(removed, settings, taps, left))
         session.complain(LabError("; ".join(left)) if left else None)
 
 

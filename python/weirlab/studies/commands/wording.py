@@ -66,11 +66,18 @@ def doctor(findings: Sequence[Finding]) -> str:
     return "Everything that Weir needs works here."
 
 
-def clean(removed: Sequence[str], taps: Sequence[str] = (), left: Sequence[str] = ()) -> str:
+def clean(
+    removed: Sequence[str],
+    settings: Sequence[str] = (),
+    taps: Sequence[str] = (),
+    left: Sequence[str] = (),
+) -> str:
     """What was left behind and is now removed."""
     said = []
     if removed:
         said.append(f"Removed {plural(len(removed), 'namespace')} of dead owners: {', '.join(removed)}.")
+    if settings:
+        said.append(f"Restored {words(settings)}, which a dead test bed had changed.")
     if taps:
         said.append(f"Put back what {plural(len(taps), 'dead tap')} had changed: {', '.join(taps)}.")
     if left:

@@ -171,9 +171,9 @@ def _differences(manifests: Sequence[Manifest]) -> Iterator[str]:
         "the engine's backend": [str(manifest.facts.get("backend", "")) for manifest in manifests],
         "the host": [manifest.host for manifest in manifests],
         "the kernel": [manifest.kernel for manifest in manifests],
-        # Runs from before lists were shortened do not say so.
+        # Runs from before lists were shortened do not say so; others also say why they were not.
         "the length of the kernel's lists of free pages": [
-            str(manifest.facts.get("page_lists", "usual")) for manifest in manifests
+            str(manifest.facts.get("page_lists", "usual")).partition(":")[0] for manifest in manifests
         ],
         "the version of Weir": [str(manifest.versions.get("weirlab", "")) for manifest in manifests],
     }

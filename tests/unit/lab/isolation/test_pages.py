@@ -69,7 +69,7 @@ def test_a_clean_up_restores_what_a_killed_lab_left(locks: Path, setting: Path) 
         lab.kill()
         lab.wait()
     assert setting.read_bytes() == SHORT
-    give_back(locks, setting)
+    assert give_back(locks, setting)
     assert setting.read_bytes() == USUAL
     assert list(locks.iterdir()) == []
 
@@ -81,6 +81,17 @@ def test_a_lab_after_a_killed_one_keeps_the_value_from_before_both(locks: Path, 
     with short_lists(locks, setting):
         assert setting.read_bytes() == SHORT
     assert setting.read_bytes() == b"8\n"
+
+
+def test_what_somebody_else_set_after_a_killed_lab_is_the_value_from_before(
+    locks: Path, setting: Path
+) -> None:
+    locks.mkdir()
+    (locks / pages.JOURNAL).write_bytes(b"8\n")
+    setting.write_bytes(b"100\n")
+    with short_lists(locks, setting):
+        assert setting.read_bytes() == SHORT
+    assert setting.read_bytes() == b"100\n"
 
 
 def test_what_somebody_else_sets_meanwhile_is_kept(locks: Path, setting: Path) -> None:
@@ -96,5 +107,5 @@ def test_a_kernel_without_the_setting_is_a_reason(locks: Path, tmp_path: Path) -
 
 
 def test_nothing_is_restored_where_no_lab_was(locks: Path, setting: Path) -> None:
-    give_back(locks, setting)
+    assert not give_back(locks, setting)
     assert setting.read_bytes() == USUAL

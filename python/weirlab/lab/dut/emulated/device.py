@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -80,6 +81,8 @@ class EmulatedLink(Driver):
         self._delay_s = max(path.delay_ns for path in (self._asked.up, self._asked.down)) / 1e9
         self._process: programs.Program[str] | None = None
         self._between: Namespace | None = None
+        self._held = (0, 0.0, -math.inf)
+        """The fewest frames seen on the link, since when, and when it was last asked."""
 
     def check(self) -> list[str]:
         try:
@@ -131,17 +134,22 @@ class EmulatedLink(Driver):
     def check_alive(self) -> None:
         self.counters()
 
-    def holds(self) -> bool | None:
-        return self._counted()["link_held"] > 0
+    def holds(self) -> bool:
+        """Whether frames are on the link; a queue may take as long as it needs at the link's rate.
+
+        Raises ``LabError`` if the frames do not become fewer from call to call.
+        """
+        held, now_s = self._counted()["link_held"], time.monotonic()
+        least, since_s, asked_s = self._held
+        if held < least or now_s - asked_s > _PATIENCE_S:
+            least, since_s = held, now_s
+        elif held and now_s - since_s > self._delay_s + _PATIENCE_S:
+            raise LabError(f"{self.name}: {plural(held, 'frame')} still on the link")
+        self._held = (least, since_s, now_s)
+        return held > 0
 
     def settle(self) -> None:
-        """Wait until nothing is on the link; a queue may take as long as it needs at the link's rate."""
-        least, since_s = None, 0.0
-        while held := self._counted()["link_held"]:
-            if least is None or held < least:
-                least, since_s = held, time.monotonic()
-            elif time.monotonic() - since_s > self._delay_s + _PATIENCE_S:
-                raise LabError(f"{self.name}: {plural(held, 'frame')} still on the link")
+        while self.holds():
             time.sleep(_LOOK_S)
 
     def apply(self, site: Site, rules: RuleSetup) -> None:

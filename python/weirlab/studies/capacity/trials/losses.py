@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from weirlab.lab.inside.view import InsideView
 from weirlab.measure import windows
-from weirlab.measure.windows import WAITED, Disturbance
+from weirlab.measure.windows import OTHERS, WAITED, Disturbance
 from weirlab.records import EngineResult, HostSample
 from weirlab.studies.capacity.trials.columns import CapacityRow, Disturbed
 
@@ -73,7 +73,12 @@ def disturbed(result: EngineResult, host: HostSample, inside: InsideView | None 
         return None
     if host.management_s is not None and inside is None:
         return None
-    found = [one for one in windows.disturbances(result) if not _is_own(one, result, inside)]
+    found = [
+        one
+        for one in windows.disturbances(result)
+        # Other work delays packets. They are lost only if the device also waits, which is counted by itself.
+        if one.who != OTHERS and not _is_own(one, result, inside)
+    ]
     bins = ~windows.kept_bins(result, windows.left_out(result, found))
     series = result.series
     sent, received = int(series.sent[bins].sum()), int(series.received[bins].sum())

@@ -81,6 +81,14 @@ def test_waiting_for_the_devices_own_monitoring_is_the_devices_own() -> None:
     assert never == disturbed(result, host)
 
 
+def test_other_work_for_which_the_device_does_not_wait_costs_no_packets() -> None:
+    result, host = trial(700, DEVICE)
+    assert result.windows is not None
+    bins = len(result.series.sent)
+    seen = replace(result.windows, glances=np.full(bins, 100), others=np.arange(bins) % 2 * 100)
+    assert disturbed(replace(result, windows=seen), host) == disturbed(result, host)
+
+
 def test_where_nobody_looked_nothing_is_said() -> None:
     result, host = trial(700, DEVICE)
     assert disturbed(replace(result, windows=None), host) is None
