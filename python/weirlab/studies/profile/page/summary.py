@@ -11,6 +11,7 @@ import polars as pl
 from weirlab.model.score import REPEATABILITY
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, words
 from weirlab.report.tables import Tile
+from weirlab.store.reasons import reason_counts
 from weirlab.studies.profile.page import takeaways
 from weirlab.studies.profile.page.curves import LossFree, by_load, loss_free, thresholds
 from weirlab.studies.profile.page.drawing import voice_panel
@@ -55,9 +56,10 @@ def caution(evidence: Evidence) -> str:
     lost = trials.filter(~pl.col("valid")).height
     if lost <= _TOLERATED_GAPS * trials.height:
         return ""
+    why, *_ = reason_counts(attempts.filter(~pl.col("valid"))["invalid"])
     return (
-        f"The host was busy with other work: {lost:,} of {plural(trials.height, 'trial')} never got a valid "
-        "attempt. The loads given here may be too low; measure again on a quiet machine."
+        f"{lost:,} of {plural(trials.height, 'trial')} never got a valid attempt; the most frequent reason: "
+        f"{why}. The loads given here may be too low; measure again on a quiet machine."
     )
 
 

@@ -114,10 +114,18 @@ def test_the_better_model_has_the_smaller_error_in_every_sentence(evidence: Evid
     assert "piecewise" in tile.note
 
 
-def test_many_trials_without_a_valid_attempt_are_warned_of(evidence: Evidence) -> None:
+def test_many_trials_without_a_valid_attempt_are_warned_of_with_the_reason(evidence: Evidence) -> None:
     assert summary.caution(evidence) == ""
-    spoiled = evidence.attempts.with_columns(valid=pl.col("index") % 4 != 0)
-    assert "never got a valid" in summary.caution(replace(evidence, attempts=spoiled))
+    kept = pl.col("index") % 4 != 0
+    why = (
+        pl.when(kept)
+        .then(pl.lit(""))
+        .otherwise(pl.lit("the host was in another state: 285 ns, 55 ns usually"))
+    )
+    said = summary.caution(
+        replace(evidence, attempts=evidence.attempts.with_columns(valid=kept, invalid=why))
+    )
+    assert "never got a valid attempt; the most frequent reason: the host was in another state." in said
 
 
 def test_a_load_step_has_no_place_on_a_load_axis(small_run, models) -> None:
