@@ -103,12 +103,17 @@ class Transfer:
             self._received.update(data)
         self.server.finish()
 
+    def write(self, parts: int) -> None:
+        """Send so many parts of 50 kB."""
+        for _ in range(parts):
+            self.client.write_all(self._part)
+            self._sent.update(self._part)
+
     def write_until(self, done: Callable[[], bool]) -> None:
         """Send until ``done``."""
 
         def write() -> bool:
-            self.client.write_all(self._part)
-            self._sent.update(self._part)
+            self.write(1)
             return done()
 
         self._eventually(write)
@@ -134,10 +139,14 @@ class Transfer:
 
 def test_everything_arrives_while_a_path_dies_and_comes_back(hosts: None, eventually: Eventually) -> None:
     with ExitStack() as links:
-        first = links.enter_context(_link(1)[1])
+        link, first = _link(1)
+        links.enter_context(first)
         links.enter_context(_link(2)[1])
         transfer = Transfer(eventually)
         transfer.write_until(lambda: transfer.carried(1) > 100_000 and transfer.carried(2) > 100_000)
+        # What the path has when it dies never arrives. Closing the link takes a while, in which it could.
+        _change(link, LOSES)
+        transfer.write(10)
         first.close()
         before = transfer.carried(2)
         # More than both ends have memory for: it can only go by the other path, with what this one had.
