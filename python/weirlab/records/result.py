@@ -137,7 +137,7 @@ class Histogram:
         lower_ns, upper_ns = self.lower_ns.copy(), self.upper_ns.copy()
         if len(self.count) and not math.isnan(least_ns + greatest_ns):
             # The last bucket of all also counts everything longer.
-            lower_ns[0], upper_ns[-1] = int(least_ns), int(greatest_ns) + 1
+            lower_ns[0], upper_ns[-1] = max(int(lower_ns[0]), int(least_ns)), int(greatest_ns) + 1
         return replace(self, lower_ns=lower_ns, upper_ns=upper_ns)
 
     def quantile_ns(self, q: float) -> float:
