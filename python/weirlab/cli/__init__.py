@@ -28,7 +28,8 @@ def main() -> None:
             occupy()
             app()
         except SystemExit as end:
-            code = end.code
+            # Typer ends with 130 whichever signal interrupted it.
+            code = interrupts.exit_code() if end.code == 130 else end.code
         except KeyboardInterrupt:
             # Raised before the command was found.
             code = interrupts.exit_code()

@@ -160,10 +160,10 @@ class Passage:
         self._meter(number, near, far)
         self._know(address, dict.fromkeys(others, wiring.IN0.mac), wiring.OUT0.mac)
         self._switch.call(partial(cables.plug_host, number, aside=True))
-        # Packets that the caller sent while it was unplugged were lost.
-        self._first = Total()
-        self._first = self._since(self._caller.read())
-        self._now = Total()
+        # Packets that the caller sent while it was unplugged were lost. The device's ports are read first: a
+        # packet on its way from there to the caller would otherwise seem to bypass the device.
+        ports = self._at_ports()
+        self._first, self._now = total(self._caller.read(), ports, Total()), Total()
 
     def _wire(self, here: Mapping[str, str], there: Mapping[str, str]) -> tuple[Namespace, Namespace]:
         near, far = self._gateways[0], self._gateways[-1]
@@ -221,10 +221,13 @@ class Passage:
         return now
 
     def _since(self, caller: Mapping[str, int]) -> Total:
+        return total(caller, self._at_ports(), self._first)
+
+    def _at_ports(self) -> dict[str, int]:
         device: dict[str, int] = {}
         for meter in self._ports:
             device |= meter.read()
-        return total(caller, device, self._first)
+        return device
 
 
 def _networks(addresses: Mapping[str, str] | list[str]) -> tuple[str, ...]:
