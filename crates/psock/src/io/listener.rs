@@ -15,7 +15,7 @@ use super::dial::prepare;
 use super::greet::{GreetError, fill};
 use super::signal::{Signal, Waker, poll};
 use super::socket::Shared;
-use super::worker::{self, Arrival};
+use super::worker;
 use super::{GREETING, OpenError, Options, ParallelSocket, random, system};
 use crate::wire::{
     GreetingError, HELLO_BYTES, Hello, Id, MOST_STREAMS, PROOF_BYTES, Responder, Secret, Status,
@@ -335,8 +335,12 @@ fn open(
         stream.write_all(&refused_welcome(Status::Full))?;
         return Err(GreetingError::Full.into());
     }
-    let started = stream.write_all(welcome).map_err(GreetError::from).and_then(|()| {
-        shared.arrive(Arrival { route: None, stream: Ok(stream) });
+    // Counted before the client learns of it, or its other streams could be one too many.
+    let admitted = shared.admit(stream, welcome).map_err(GreetError::from);
+    let started = admitted.and_then(|is_admitted| {
+        if !is_admitted {
+            return Err(GreetingError::Full.into());
+        }
         let for_thread = Arc::clone(house);
         let ended = move || {
             lock(&for_thread.sessions).remove(&id);
