@@ -27,6 +27,8 @@ from weirlab.studies.voice.section import Load
 pytestmark = pytest.mark.netns
 
 DAY = date(2026, 11, 23)
+SPEECH_S = 2.0
+"""Gateways may take some time after the answer before speech passes both ways."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,8 +41,7 @@ def _needs_engines() -> None:
 
 @pytest.fixture(scope="module")
 def translations(_needs_engines: None) -> Iterator[VoiceLab]:
-    # Gateways may take some time after the answer before speech passes both ways.
-    with VoiceLab(_network("translations"), 2.0) as opened:
+    with VoiceLab(_network("translations"), SPEECH_S) as opened:
         yield opened
 
 
@@ -217,7 +218,7 @@ def test_many_calls_are_translated_while_one_speaks(loaded: LoadingLab, translat
 
 def test_enum_leads_to_a_gateway_and_through_gatekeepers_to_another() -> None:
     net = _network("federation")
-    with VoiceLab(net, 0.3) as lab:
+    with VoiceLab(net, SPEECH_S) as lab:
         row, messages = made(lab, call(net, "+420950051123"))
     assert (row.verdict, row.why) == (AS_PLANNED, "")
     assert row.way == "phone > core > gw-a > gk > gw-b > exchange"

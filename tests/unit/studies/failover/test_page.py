@@ -136,6 +136,15 @@ def test_a_smaller_load_than_asked_for_is_a_caution() -> None:
     )
 
 
+def test_a_margin_below_what_the_pairs_carry_is_told() -> None:
+    load = CommonLoad(3000, 810, 22_032.0, limited_by="ucarp 1 s", carried=900)
+    page = tell(campaign(switch(1, 350), load=load))
+    assert page.caution == (
+        "The pairs carry 900 of the 3,000 calls requested without loss (ucarp 1 s sets the limit). "
+        "They were switched with 810, a little below this limit."
+    )
+
+
 def test_spoiled_attempts_are_counted_and_take_no_part() -> None:
     spoiled = switch(2, 9000, valid=False, invalid="the cut took 2 s")
     page = tell(campaign(switch(1, 350), spoiled))

@@ -128,13 +128,16 @@ def _caution(campaign: SwitchRun) -> str:
     spoiled = len(campaign.rows) - len(campaign.valid)
     load, parts = campaign.load, []
     if load is not None and load.reduced:
-        of_wanted = f"{count(load.calls)} of the {count(load.wanted_calls)} calls requested"
+        carried = load.carried or load.calls
+        of_wanted = f"{count(carried)} of the {count(load.wanted_calls)} calls requested"
         if load.by_host:
             parts.append(
                 f"Only {of_wanted} could be sent undisturbed: the host, not the pair, sets the limit."
             )
         else:
             parts.append(f"The pairs carry {of_wanted} without loss ({load.limited_by} sets the limit).")
+        if load.calls < carried:
+            parts.append(f"They were switched with {count(load.calls)}, a little below this limit.")
     if spoiled:
         parts.append(f"Left out: {plural(spoiled, 'attempt')} spoiled by the host or by a slow cut.")
     return " ".join(parts)

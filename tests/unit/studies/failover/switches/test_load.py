@@ -28,6 +28,7 @@ def search(writer: RunWriter, pairs: Pairs, wanted: int) -> CommonLoad:
 def test_what_every_pair_carries_is_taken_as_asked(writer: RunWriter) -> None:
     load = search(writer, Pairs(MANNER), 400)
     assert (load.calls, load.reduced, load.limited_by) == (400, False, "")
+    assert load.carried is None
     assert load.offered_pps == 400 * 2 * 50
     assert writer.run.trials().height == 4  # two of three trials settle it, for each pair
 
@@ -35,7 +36,11 @@ def test_what_every_pair_carries_is_taken_as_asked(writer: RunWriter) -> None:
 def test_else_the_most_that_is_carried_is_found(writer: RunWriter) -> None:
     load = search(writer, Pairs(replace(MANNER, carries_calls=290)), 400)
     assert load.reduced
-    assert 0.97 * 290 <= load.calls <= 290
+    assert load.carried is not None
+    assert 0.97 * 290 <= load.carried <= 290
+    # A pair at its limit would lose packets before the event.
+    assert load.calls == int(0.9 * load.carried)
+    assert load.offered_pps == load.calls * 2 * 50
     assert load.limited_by == QUICK.text
     assert not load.by_host
     assert load.why.endswith("packets lost")
@@ -47,6 +52,8 @@ def test_a_load_that_only_the_host_limits_is_not_told_as_what_the_pair_carries(w
     load = search(writer, Pairs(MANNER, [SwitchFault(steal_s=1.0)] * 6), 400)
     assert load.reduced
     assert load.by_host
+    assert load.carried is not None
+    assert load.calls < load.carried < 400
     assert "stolen" in load.why
     assert typed(CommonLoad, plain(load)) == load
 
