@@ -368,8 +368,8 @@ class Tap:
         ring), ``not_copied`` (it was full), ``cut`` (of those copied, for the sake of the link), ``bytes``.
         ``mirror``: ``sent``, ``not_sent``, ``waiting``.
         ``reason`` in each: why frames were not forwarded or not sent, a sentence, or "".
-        ``assumed``: nobody tells what became of frames behind the bridge (generic mode, or no tracepoints);
-        those that are not known to be refused count as forwarded.
+        ``assumed``: nobody tells what became of frames behind the bridge (generic mode, no tracepoints, or,
+        once closed, tracepoints that missed some); those that are not known to be refused count as forwarded.
         After the traffic has ended and the ring is empty, received = forwarded + not_forwarded =
         copied + not_copied.
         """

@@ -55,14 +55,29 @@ pub struct Counters {
     pub assumed: bool,
 }
 
+impl SideCounters {
+    /// What is not known to be refused counts as forwarded.
+    fn assume(&mut self) {
+        self.forwarded = self.received - self.not_forwarded.min(self.received);
+    }
+}
+
 impl Counters {
     /// Whether the fate of every frame on the link is known.
     pub(super) fn is_settled(&self) -> bool {
         self.sides.iter().all(|side| side.received == side.forwarded + side.not_forwarded)
     }
 
-    /// Counters of a bridge that is gone: what still waited will not be sent any more.
+    /// Counters of a bridge that is gone: what still waited will not be sent any more, and of what is still under
+    /// way nothing will be told. (Where an interrupt's work on a CPU forwards frames on top of a task for which
+    /// the kernel has switched tracepoints off, their fate is not reported.)
     pub(super) fn ended(mut self) -> Self {
+        self.assumed |= !self.is_settled();
+        if self.assumed {
+            for side in &mut self.sides {
+                side.assume();
+            }
+        }
         let mirror = &mut self.mirror;
         if mirror.waiting > 0 {
             mirror.not_sent += std::mem::take(&mut mirror.waiting);
@@ -93,7 +108,7 @@ pub fn sum(per_cpu: &[Counts], ports: &[Port; 2], mirror: Option<&Progress>, ass
             sum.reason = reason(&ports[1 - side].name, counts.error[1 - side]);
         }
         if assumed {
-            sum.forwarded = sum.received - sum.not_forwarded.min(sum.received);
+            sum.assume();
         }
         sum
     };

@@ -170,3 +170,14 @@ fn a_privilege_is_named_only_where_one_is_missing() {
     assert!(error(libc::EPERM).to_string().contains("mirror to wc (needs CAP_NET_RAW): "));
     assert!(error(libc::ENODEV).to_string().starts_with("cannot mirror to wc: "));
 }
+
+#[test]
+fn frames_whose_fate_nothing_told_by_the_end_count_as_forwarded_and_are_said_to_be_assumed() {
+    let side =
+        |forwarded| SideCounters { received: 10, forwarded, not_forwarded: 2, ..SideCounters::default() };
+    let counters = |sides| Counters { sides, ..Counters::default() };
+    let told = counters([side(8), side(8)]);
+    assert_eq!(told.clone().ended(), told);
+    let ended = counters([side(8), side(5)]).ended();
+    assert_eq!((&ended.sides[1], ended.assumed), (&side(8), true));
+}
