@@ -21,6 +21,7 @@ from weirlab.measure.progress import OVERHEAD_S, estimate_s
 from weirlab.measure.terms import Clocks, Terms
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.measure.verdict import QUIETER, Verdict
+from weirlab.quantities import percent
 from weirlab.records import SIMULATION, TrialSpec
 from weirlab.scenario import HeldOut, Scenario
 from weirlab.store import Run
@@ -74,7 +75,8 @@ def noise_in_words() -> str:
     """What a run for a noisy machine bears."""
     bears, usual = NOISY_LIMITS, PROFILE_LIMITS
     return (
-        f"the host may disturb {bears.left_out_ratio:.0%} of a trial ({usual.left_out_ratio:.0%} elsewhere); "
+        f"the host may disturb {percent(bears.left_out_ratio)} of a trial "
+        f"({percent(usual.left_out_ratio)} elsewhere); "
         f"{MORE_REPETITIONS} times the repetitions, whose scatter makes the intervals wider"
     )
 

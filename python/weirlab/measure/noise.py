@@ -22,6 +22,7 @@ from weirlab.lab.host import HostReader
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.measure.verdict import Word, word
 from weirlab.measure.windows import CATCH_UP, TOLERANCE
+from weirlab.quantities import percent
 from weirlab.records import U64
 from weirlab.traffic.plan import BIN_NS
 
@@ -135,7 +136,7 @@ def summarize(
 
 def finding(noise: Noise) -> Finding:
     """The finding for ``weir doctor``."""
-    share = f"{noise.undisturbed_ratio:.0%} of trials of {TRIAL_S:g} s would count"
+    share = f"{percent(noise.undisturbed_ratio)} of trials of {TRIAL_S:g} s would count"
     longest = ", ".join(f"{noise.longest_s[role] * 1e3:.1f} ms ({name})" for role, name in _ROLES.items())
     detail = f"{noise.verdict}: {share}; longest pause {longest}"
     return Finding(NAME, noise.verdict == "good", detail, _remedy(noise), essential=False)
@@ -143,12 +144,12 @@ def finding(noise: Noise) -> Finding:
 
 def lead(noise: Noise) -> str:
     """The verdict, for the first line."""
-    return f"Machine {noise.verdict}: {noise.undisturbed_ratio:.0%} of short trials would count."
+    return f"Machine {noise.verdict}: {percent(noise.undisturbed_ratio)} of short trials would count."
 
 
 def sentence(noise: Noise) -> str:
     """What it means for measuring now; empty if the machine is quiet."""
-    share = f"{noise.undisturbed_ratio:.0%} of short trials would count"
+    share = f"{percent(noise.undisturbed_ratio)} of short trials would count"
     match noise.verdict:
         case "good":
             return ""
@@ -165,7 +166,7 @@ def sentence(noise: Noise) -> str:
 def _remedy(noise: Noise) -> str:
     stolen = max(noise.stolen_ratio.values())
     if stolen > max(noise.away_ratio.values()) / 2:
-        return f"the host took {stolen:.1%} of a CPU's time: try another hour or another machine"
+        return f"the host took {percent(stolen)} of a CPU's time: try another hour or another machine"
     load = os.getloadavg()[0]
     return f"stop other work on this machine (load average {load:.1f}) and run weir doctor again"
 

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from weirlab.measure import windows
-from weirlab.quantities import duration
+from weirlab.quantities import duration, percent
 from weirlab.records import SLOWEST_UNPACED_PPS, Disturbed, EngineResult, HostSample, Series
 
 ROLES: Final = ("sender", "dut")
@@ -172,8 +172,8 @@ def _too_much_left_out(result: EngineResult, limits: Limits) -> Iterator[str]:
     if result.left_out_s > limits.left_out_ratio * length_s:
         most = max(result.left_out, key=lambda span: span.end_ns - span.begin_ns)
         yield (
-            f"too much disturbed by the host: {result.left_out_s / length_s:.0%} of the trial "
-            f"(at most {limits.left_out_ratio:.0%}), longest where {most.why}"
+            f"too much disturbed by the host: {percent(result.left_out_s / length_s)} of the trial "
+            f"(at most {percent(limits.left_out_ratio)}), longest where {most.why}"
         )
 
 
@@ -248,7 +248,7 @@ def _late(result: EngineResult, offered_pps: float, limits: Limits) -> tuple[str
         return ()
     return (
         f"sender late: {duration(result.slipped_ns)} behind its schedule in {duration(window_ns)} "
-        f"(at most {limits.late_ratio:.1%})",
+        f"(at most {percent(limits.late_ratio)})",
     )
 
 
@@ -268,9 +268,10 @@ def _off_nominal(result: EngineResult, offered_pps: float, limits: Limits, regul
     scatter = 0.0 if regular else 4 * math.sqrt(expected)
     tolerated = max(limits.pacing_ratio * expected, 2.0 * stretches, scatter)
     if abs(result.sent - expected) > tolerated:
+        off = 100 * (result.achieved_pps / offered_pps - 1)
         yield (
             f"load off nominal: {result.achieved_pps:,.0f} pps achieved of {offered_pps:,.0f} pps "
-            f"({result.achieved_pps / offered_pps - 1:+.1%}, at most ±{limits.pacing_ratio:.1%})"
+            f"({off:+.1f} %, at most ±{percent(limits.pacing_ratio)})"
         )
 
 

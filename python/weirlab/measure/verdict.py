@@ -15,6 +15,7 @@ from weirlab.measure.attempts.budget import NEEDED_RATIO
 from weirlab.measure.profile import PLAN
 from weirlab.measure.sequence import kept_plan
 from weirlab.measure.verify import VERIFY_PLAN, thresholds
+from weirlab.quantities import percent
 from weirlab.records import emulation_in_words
 from weirlab.store import Run, states
 from weirlab.store.reasons import reason_counts
@@ -249,4 +250,4 @@ def _calibrated(run: Run) -> list[str]:
     """What speaks against the machine in the calibration in force."""
     summary = (run.get_json("calibration").get("summary") or {}) if run.has("calibration") else {}
     lost = summary.get("false_loss_ratio") or 0.0
-    return [f"a plain cable lost {lost:.2%} when it was calibrated"] if lost > FALSE_LOSS else []
+    return [f"a plain cable lost {percent(lost)} when it was calibrated"] if lost > FALSE_LOSS else []

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from weirlab.errors import ModelError
 from weirlab.model.base import F64, Bool, Table
+from weirlab.quantities import percent
 
 OVERLOAD_LOSS: Final = 0.005
 """Loss ratio above which a trial counts as overloaded: stolen CPU time alone costs less."""
@@ -98,7 +99,7 @@ def require(table: Table, regimes: Regimes, model: str, least_below: int, least_
         without = [p for p in positions if p not in overloaded]
         highest = {p: table.forwarding_pps[table.position == p].max() for p in without}
         missing.append(
-            f"overload (loss above {OVERLOAD_LOSS:.1%}) at {wanted} matching position(s), found at "
+            f"overload (loss above {percent(OVERLOAD_LOSS)}) at {wanted} matching position(s), found at "
             f"{len(overloaded)}: add loads above "
             + ", ".join(f"{highest[p]:,.0f} pps at position {p:g}" for p in without)
         )

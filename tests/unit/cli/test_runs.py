@@ -200,7 +200,7 @@ def test_doctor_fails_only_for_what_is_essential(weir: Weir, monkeypatch: pytest
     monkeypatch.setattr(doctor, "diagnose", lambda *_: [Finding("kernel", True, "6.1"), lesser])
     answer = weir("doctor")
     assert answer.code == 0
-    assert "not usable for measuring now: only 20% of short trials would count" in answer.out
+    assert "not usable for measuring now: only 20 % of short trials would count" in answer.out
     missing = Finding("privileges", False, "CAP_BPF is missing", "run as root")
     monkeypatch.setattr(doctor, "diagnose", lambda *_: [missing, lesser])
     answer = weir("doctor", "--json")

@@ -225,7 +225,7 @@ def test_a_noisy_machine_is_measured_with_more_repetitions_and_said_so(
     assert outcome.problem() is None
     assert outcome.verdict is not None
     assert outcome.verdict.sentence.startswith("Machine good: ")
-    assert "Made for a noisy machine: the host may disturb 75% of a trial (50% elsewhere)" in (
+    assert "Made for a noisy machine: the host may disturb 75 % of a trial (50 % elsewhere)" in (
         outcome.verdict.sentence
     )
     assert any(note.startswith("for a noisy machine: ") for note in told.notes)

@@ -110,7 +110,7 @@ def test_bins_without_packets_show_nothing() -> None:
 def test_a_sender_behind_its_schedule_is_late_beyond_one_percent() -> None:
     assert judge(make_result(1e5, slipped_ns=10_000_000), QUIET, 1e5) == ()
     (reason,) = judge(make_result(0.98e5, slipped_ns=20_000_000), QUIET, 1e5)
-    assert reason == "sender late: 20.0 ms behind its schedule in 1.00 s (at most 1.0%)"
+    assert reason == "sender late: 20.0 ms behind its schedule in 1.00 s (at most 1.0 %)"
 
 
 @pytest.mark.parametrize(("achieved", "valid"), [(0.991e5, True), (0.98e5, False), (1.02e5, False)])

@@ -110,7 +110,7 @@ def test_a_trial_that_is_disturbed_most_of_the_time_is_invalid_and_kept_whole() 
     assert len(records) == 2
     for record in records:
         assert "disturbed by the host" in record.invalid[0]
-        assert "at most 50%" in record.invalid[0]
+        assert "at most 50 %" in record.invalid[0]
         assert record.disturbed is None
         assert record.result.left_out == ()
 

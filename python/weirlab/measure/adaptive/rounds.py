@@ -33,6 +33,7 @@ from weirlab.measure.scouting import Scouting, scout_into, scout_specs
 from weirlab.measure.sequence import Outcome, Part, Stopped, kept_plan
 from weirlab.measure.terms import USUAL, Terms
 from weirlab.model.queueing import Queueing
+from weirlab.quantities import percent
 from weirlab.records import TrialSpec
 from weirlab.store import Run, RunWriter
 
@@ -228,7 +229,7 @@ def _summary(trials: int, settings: Candidates, values: np.ndarray[Any, np.dtype
     worst = int(np.argmax(values))
     where = (
         f"position {settings.position[worst]:g}, {settings.frame_bytes[worst]:.4g} B, "
-        f"load {settings.load_share[worst]:.0%} of the threshold"
+        f"load {percent(settings.load_share[worst])} of the threshold"
     )
     median, most = (float(np.quantile(values, q)) for q in (0.5, SURE_SHARE))
     return Round(trials, median, most, float(values[worst]), where)
@@ -238,8 +239,9 @@ def _told(found: Round, adaptive: Adaptive) -> str:
     if np.isnan(found.most):
         return f"after {found.trials} trials no model can be fitted yet: {found.where}"
     return (
-        f"after {found.trials} trials predictions are known to within {found.most:.1%} at {SURE_SHARE:.0%} "
-        f"of the settings (target {adaptive.target_ratio:.1%}), worst at {found.where}"
+        f"after {found.trials} trials predictions are known to within {percent(found.most)} at "
+        f"{percent(SURE_SHARE)} of the settings (target {percent(adaptive.target_ratio)}), "
+        f"worst at {found.where}"
     )
 
 

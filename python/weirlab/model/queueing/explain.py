@@ -11,6 +11,7 @@ from weirlab.model.base import Parameter, Profiled
 from weirlab.model.queueing.delay import MIN_SCV, DelayCurve
 from weirlab.model.queueing.disturbance import Disturbance
 from weirlab.model.queueing.service import ServiceTime
+from weirlab.quantities import percent
 
 
 def parameters(
@@ -104,7 +105,7 @@ def in_words(
     large = profiled.frame_max_bytes
     if service.per_byte_ns > 0 or service.io_per_byte_ns > 0:
         share = first / _service_ns(service, near, large)
-        said.append(f"Frames of {large:.0f} B pass at {share:.0%} of the rate of {frame:.0f} B frames.")
+        said.append(f"Frames of {large:.0f} B pass at {percent(share)} of the rate of {frame:.0f} B frames.")
     if service.stages == 2:
         said.append(_two_stages(service, frame))
     queue = words.with_error(queue_packets, queue_stderr, "packets")

@@ -32,7 +32,7 @@ def found(most: Sequence[Verdict]) -> Table:
                 NOTHING if one.pps is None else rate(one.pps),
                 one.by,
                 _predicted(one),
-                f"{one.off:+.1%}" if math.isfinite(one.off) else NOTHING,
+                f"{100 * one.off:+.1f} %" if math.isfinite(one.off) else NOTHING,
             )
             for one in most
         ),

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.errors import InputError
+from weirlab.quantities import percent
 from weirlab.units import NS_PER_S
 
 Bool = npt.NDArray[np.bool_]
@@ -54,7 +55,7 @@ class Impairments:
         ):
             if not 0 <= ratio <= MAX_RATIO:
                 raise InputError(
-                    f"share of packets {name}: {ratio * 100:g}% is not from 0 to {MAX_RATIO:.0%}"
+                    f"share of packets {name}: {ratio * 100:g} % is not from 0 to {percent(MAX_RATIO)}"
                 )
         if not 0 <= self.jitter_ns <= MAX_JITTER_NS:
             raise InputError(
@@ -64,7 +65,7 @@ class Impairments:
             raise InputError(f"runs of {self.loss_burst:g} lost packets: their mean length must be 1 or more")
         if self.loss_burst is not None and self._good_to_bad > 1:
             raise InputError(
-                f"a loss of {self.loss_ratio * 100:g}% in runs of {self.loss_burst:g} is not possible, "
+                f"a loss of {self.loss_ratio * 100:g} % in runs of {self.loss_burst:g} is not possible, "
                 "because less than a packet would be left between the runs; make the runs longer"
             )
 

@@ -159,7 +159,7 @@ def test_a_capture_can_be_impaired_and_the_answer_says_by_how_much(weir: Weir, t
         (["--write", "x.pcap", "--loss-burst", "3"], "goes with --loss"),
         (["--write", "x.pcap", "--loss", "much"], "--loss: 'much' not understood"),
         (["--write", "x.pcap", "--jitter", "5"], "give a time with its unit, e.g. --jitter 5ms"),
-        (["--write", "x.pcap", "--reorder", "70%"], "not from 0 to 50%"),
+        (["--write", "x.pcap", "--reorder", "70%"], "not from 0 to 50 %"),
     ],
 )
 def test_impairments_that_cannot_be_are_refused(weir: Weir, arguments: list[str], complaint: str) -> None:

@@ -93,8 +93,8 @@ def test_control_and_signalling_pass() -> None:
 @pytest.mark.parametrize(
     ("faults", "complaint"),
     [
-        ({"loss_ratio": 0.6}, "not from 0 to 50%"),
-        ({"duplicate_ratio": math.nan}, "duplicated: nan%"),
+        ({"loss_ratio": 0.6}, "not from 0 to 50 %"),
+        ({"duplicate_ratio": math.nan}, "duplicated: nan %"),
         ({"jitter_ns": -1.0}, "jitter of"),
         ({"loss_ratio": 0.1, "loss_burst": 0.5}, "must be 1 or more"),
         ({"loss_ratio": 0.5, "loss_burst": math.inf}, "must be 1 or more"),

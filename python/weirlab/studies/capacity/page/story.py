@@ -89,7 +89,7 @@ def _answer(device: str, found: list[Verdict]) -> list[str]:
     if heard:
         parts = [f"{_calls(one)} with {rules(one.position)}" for one in heard]
         said.append(f"It carries {words(parts)} {heard[0].goal}.")
-    told = [f"{one.off:+.0%} ({one.name})" for one in found if math.isfinite(one.off)]
+    told = [f"{100 * one.off:+.0f}\u00a0% ({one.name})" for one in found if math.isfinite(one.off)]
     if told:
         said.append(f"The model of its profile, which saw no call, is off by {words(told)}.")
     return said or ["No number of calls was found."]

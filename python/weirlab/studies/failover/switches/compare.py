@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weirlab.quantities import duration
+from weirlab.quantities import duration, percent
 from weirlab.studies.failover.switches.pair import KINDS, named_event
 from weirlab.studies.failover.switches.rows import SwitchRow
 from weirlab.units import NS_PER_S
@@ -168,8 +168,8 @@ def _worth_of_states(groups: Sequence[Group]) -> Iterator[str]:
         ) == ("direct", "off"):
             yield (
                 f"With {alone.protocol} every {alone.advert_s:g} s, when the master {KINDS[alone.kind]}, "
-                f"{shared.survivors:.0%} of the streams go on with conntrackd, {alone.survivors:.0%} "
-                "without it."
+                f"{percent(shared.survivors)} of the streams go on with conntrackd, "
+                f"{percent(alone.survivors)} without it."
             )
 
 
@@ -208,8 +208,8 @@ def _timers(group: Group) -> str:
     if off == 0:
         verdict = "as the timers say"
     else:
-        verdict = f"{abs(off):.0%} {'later' if off > 0 else 'earlier'} than the timers say"
-    kept = "" if within else f", more than {TIMERS_OFF:.0%} off"
+        verdict = f"{percent(abs(off))} {'later' if off > 0 else 'earlier'} than the timers say"
+    kept = "" if within else f", more than {percent(TIMERS_OFF)} off"
     return f"; packets came again after {seen:.3g} s, {verdict} ({earliest:.3g} to {latest:.3g} s){kept}"
 
 

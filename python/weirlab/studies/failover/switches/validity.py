@@ -12,7 +12,7 @@ import numpy as np
 from weirlab.measure.validity import Limits, judge
 from weirlab.measure.windows import stolen_ns as stolen
 from weirlab.quality.segments import owner
-from weirlab.quantities import duration
+from weirlab.quantities import duration, percent
 from weirlab.records import EngineResult, HostSample
 from weirlab.studies.failover.switches.event import Occurrence
 from weirlab.studies.failover.switches.switch import Switch
@@ -117,7 +117,7 @@ def _cut(found: Occurrence, limits: SwitchLimits) -> Iterator[str]:
     if took_s > limit_s:
         yield (
             f"cutting the master off took {duration(took_s * 1e9)} (at most {duration(limit_s * 1e9)}, "
-            f"{limits.cut_ratio:.0%} of what the protocol needs to notice)"
+            f"{percent(limits.cut_ratio)} of what the protocol needs to notice)"
         )
 
 
@@ -126,7 +126,7 @@ def _before(switch: Switch, limits: SwitchLimits) -> Iterator[str]:
     if switch.lost_before > limits.lost_before_ratio * earlier:
         yield (
             f"{switch.lost_before:,} of {earlier:,} packets lost before anything happened "
-            f"(at most {limits.lost_before_ratio:.2%})"
+            f"(at most {percent(limits.lost_before_ratio)})"
         )
     silent = int((~switch.gaps.begun).sum())
     if silent:
@@ -140,7 +140,8 @@ def _after(switch: Switch, limits: SwitchLimits) -> Iterator[str]:
     lost, sent = int((late & switch.packets.lost).sum()), int(late.sum())
     if lost > limits.lost_after_ratio * sent:
         yield (
-            f"{lost:,} of {sent:,} packets lost after all was over (at most {limits.lost_after_ratio:.1%})"
+            f"{lost:,} of {sent:,} packets lost after all was over "
+            f"(at most {percent(limits.lost_after_ratio)})"
         )
 
 

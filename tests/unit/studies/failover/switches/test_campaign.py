@@ -216,7 +216,7 @@ def test_a_pair_within_its_timers_and_one_beyond(run: Run) -> None:
     (slow,) = compare(late)
     assert slow.within_timers is False
     assert slow.timers_off == pytest.approx(0.5)
-    assert "50% later than the timers say" in next(iter(conclusions([slow])))
+    assert "50 % later than the timers say" in next(iter(conclusions([slow])))
 
 
 def test_every_stream_died_is_told_only_where_every_stream_of_every_run_did(run: Run) -> None:
@@ -251,7 +251,7 @@ def test_pairs_are_compared_where_one_setting_differs(run: Run) -> None:
     assert any(
         "every 0.1 s instead of every 1 s" in text and "from 3.00 s to 500 ms" in text for text in told
     )
-    assert any("100% of the streams go on with conntrackd, 0% without it" in text for text in told)
+    assert any("100 % of the streams go on with conntrackd, 0 % without it" in text for text in told)
 
 
 def only(pair: Pair, index: int) -> tuple[Planned, ...]:
