@@ -95,6 +95,12 @@ def test_a_lossless_step_down_is_told() -> None:
     assert "keepalived 0.1 s, direct loses nothing in 1\u00a0run" in page.lede[0]
 
 
+def test_what_a_step_down_loses_is_told_with_its_worst_run() -> None:
+    quiet = [switch(number, 20, "soft", lost=0) for number in (2, 3)]
+    page = tell(campaign(switch(1, 350), *quiet, switch(4, 20, "soft", lost=606)))
+    assert "the gentlest pair (keepalived 0.1 s, direct) loses 0 to 606 packets." in page.lede[0]
+
+
 def test_dead_streams_are_told_and_have_no_gap_that_ends() -> None:
     page = tell(campaign(switch(1, 350), switch(2, 13_000, sharing="off")))
     assert "6,000 of 6,000 streams died" in page.lede[-1]

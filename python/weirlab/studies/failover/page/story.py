@@ -107,14 +107,17 @@ def _answer(found: list[Group]) -> list[str]:
         )
     elif soft:
         best = min(soft, key=lambda group: group.median("lost"))
+        lost = best.found.spread["lost"]
+        least = f"{count(lost.low)} to " if lost.low < lost.high else ""
         said.append(
             f"When it steps down in good order, the gentlest pair ({best.pair}) loses "
-            f"{count(best.median('lost'))} packets."
+            f"{least}{count(lost.high)} packets."
         )
     if back and len(said) + bool(dead) < 3:
-        worst = max(back, key=lambda group: group.median("lost"))
-        lost = "nothing is" if worst.found.lossless else f"{count(worst.median('lost'))} packets are"
-        said.append(f"When a dead firewall comes back, {lost} lost at worst ({worst.pair}).")
+        worst = max(back, key=lambda group: group.found.spread["lost"].high)
+        most = worst.found.spread["lost"].high
+        told = "nothing is" if worst.found.lossless else f"{count(most)} packets are"
+        said.append(f"When a dead firewall comes back, {told} lost at worst ({worst.pair}).")
     if dead:
         one = dead[0]
         said.append(
