@@ -63,7 +63,9 @@ def gaps(frame: pl.DataFrame) -> alt.LayerChart:
     y = axes.rows(names)
     colours = alt.Scale(domain=_KINDS, range=palette.models(len(_KINDS)))
     shapes = alt.Scale(domain=["call went on", "stream died"], range=["circle", "cross"])
-    kinds = alt.Legend(columns=axes.columns(_KINDS))
+    # A kind has its colour on every page, but is named only where it happened.
+    happened = [kind for kind in _KINDS if kind in frame["what"].to_list()]
+    kinds = alt.Legend(columns=axes.columns(happened), values=happened)
     points = base.mark_point(filled=True, size=70, opacity=0.85, yOffset=10).encode(
         x=x,
         y=y,

@@ -121,8 +121,8 @@ def _answer(found: list[Group]) -> list[str]:
     if dead:
         one = dead[0]
         said.append(
-            f"Without its state on the other firewall a call does not come back: with {one.pair} "
-            f"{count(one.median('dead'))} of {count(one.median('streams'))} streams died."
+            f"Without its state on the other firewall a call does not come back: "
+            f"{count(one.median('dead'))} of {count(one.median('streams'))} streams died ({one.pair})."
         )
     return said or ["No switch was measured."]
 
