@@ -98,7 +98,8 @@ def test_a_program_has_the_open_files_that_it_was_given(group: ControlGroup) -> 
 
 
 def test_a_program_that_a_signal_ends_gives_its_number(group: ControlGroup) -> None:
-    assert _run(group, "sh", "-c", "kill -HUP $$") == 128 + signal.SIGHUP
+    # Not SIGHUP, which programs under nohup ignore.
+    assert _run(group, "sh", "-c", "kill -USR1 $$") == 128 + signal.SIGUSR1
     assert _run(group, "sh", "-c", "kill -PIPE $$; exit 1") == 128 + signal.SIGPIPE
 
 
