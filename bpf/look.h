@@ -2,8 +2,8 @@
 /*
  * What the host did to the device while the sender sent, as the scheduler counts it: how long the
  * tasks that do the device's work had to wait for their CPU, what the hypervisor took from the CPUs of
- * device and sender, and whether other work runs on the device's CPU. The sender looks while it waits for the next departure anyway, so the device
- * pays nothing for it.
+ * device and sender, and whether other work runs on the device's CPU. The sender looks while it waits
+ * for the next departure anyway, so the device pays nothing for it.
  *
  * It reads fields of the kernel's own structs, at the running kernel's offsets (CO-RE).
  */
