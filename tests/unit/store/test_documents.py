@@ -22,6 +22,7 @@ from weirlab.measure.calibrate import Calibration, CalibrationPoint
 from weirlab.measure.plan.grid import Extras, quick
 from weirlab.measure.scouting import Scouted, Scouting
 from weirlab.measure.search import Found, Goal, Point, Setting
+from weirlab.measure.spread import Spread
 from weirlab.model.base import DELAYS, Profiled
 from weirlab.model.intervals.calibration import Calibration as Intervals
 from weirlab.model.intervals.calibration import Limits, Seen
@@ -41,7 +42,6 @@ from weirlab.studies.capacity.trials.losses import Loss as CallLoss
 from weirlab.studies.capacity.trials.search import CallGoal, Carried
 from weirlab.studies.failover.bed import Conntrackd, Keepalived, Ucarp
 from weirlab.studies.failover.switches.compare import Group as Switches
-from weirlab.studies.failover.switches.compare import Spread
 from weirlab.studies.failover.switches.load import CommonLoad
 from weirlab.studies.failover.switches.pair import Pair
 from weirlab.studies.monitor.trials.compare import Cost, Group, StallEffect

@@ -217,17 +217,19 @@ def load_text(load: CommonLoad) -> str:
     beyond = "" if load.offered_pps >= PUBLISHED_PPS else f" (fewer than the published {PUBLISHED_PPS:,})"
     if not load.searched:
         return f"load: {rate}{beyond}, whether the pairs carry it or not"
-    below = "" if load.carried is None else f"{percent(load.calls / load.carried)} of the {load.carried:,}: "
+    most = "the most"
+    if load.carried is not None:
+        most = f"{percent(load.calls / load.carried)} of the {load.carried:,} calls"
     if load.by_host:
         return (
-            f"load: {rate}{beyond}, {below}the most that could be sent undisturbed on this machine, not the "
-            f"most that {load.limited_by} carries: with more no packet was lost, but {load.why}; "
+            f"load: {rate}{beyond}, {most} that could be sent undisturbed on this machine, not the most "
+            f"that {load.limited_by} carries: with more no packet was lost, but {load.why}; "
             f"{load.wanted_calls:,} calls were wanted"
         )
     if load.reduced:
         return (
-            f"load: {rate}{beyond}, {below}the most that {load.limited_by} carries without loss on this "
-            f"machine (with more: {load.why}); {load.wanted_calls:,} calls were wanted"
+            f"load: {rate}{beyond}, {most} that {load.limited_by} carries without loss on this machine "
+            f"(with more: {load.why}); {load.wanted_calls:,} calls were wanted"
         )
     return f"load: {rate}{beyond}, which every pair carries without loss"
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from weirlab.measure.spread import Spread
 from weirlab.report.numbers import NOTHING, count, duration, percent, significant
-from weirlab.studies.failover.switches.compare import Group, Spread
+from weirlab.studies.failover.switches.compare import Group
 from weirlab.studies.failover.switches.pair import named_event
 from weirlab.studies.failover.switches.rows import SwitchRow
 from weirlab.tables import Table

@@ -135,14 +135,12 @@ def test_calls_that_no_pair_carries_are_not_made(store: Store) -> None:
     assert outcome.found.load.calls < outcome.found.load.carried
     assert all(row.calls == outcome.found.load.calls and row.valid for row in outcome.found.rows)
     assert "30 calls were wanted" in load_text(outcome.found.load)
-    assert "90 % of the 20: the most that keepalived 0.1 s carries without loss" in load_text(
-        outcome.found.load
-    )
+    assert "90 % of the 20 calls that keepalived 0.1 s carries without loss" in load_text(outcome.found.load)
 
 
 def test_a_load_that_the_host_limits_does_not_speak_of_the_pair(store: Store) -> None:
     outcome = run(store, Opener(*[SwitchFault(steal_s=1.0)] * 6))
-    assert "the most that could be sent undisturbed on this machine, not the most" in load_text(
+    assert "calls that could be sent undisturbed on this machine, not the most" in load_text(
         outcome.found.load
     )
 

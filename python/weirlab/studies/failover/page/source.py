@@ -10,9 +10,10 @@ from typing import Any
 
 import polars as pl
 
+from weirlab.measure.spread import Spread
 from weirlab.report.numbers import duration
 from weirlab.studies.failover.switches.compare import Group as Compared
-from weirlab.studies.failover.switches.compare import Spread, compare
+from weirlab.studies.failover.switches.compare import compare
 from weirlab.studies.failover.switches.load import CommonLoad
 from weirlab.studies.failover.switches.pair import KINDS, named_event
 from weirlab.studies.failover.switches.rows import SwitchRow

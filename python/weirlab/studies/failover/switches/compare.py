@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
+from weirlab.measure.spread import Spread
 from weirlab.quantities import duration, percent
 from weirlab.studies.failover.switches.pair import KINDS, named_event
 from weirlab.studies.failover.switches.rows import SwitchRow
@@ -27,22 +26,6 @@ SPREAD: Final = (
     "jitter_after_ns", "mos_before", "mos_affected", "mos_affected_min", "mos_affected_good", "mos_after",
 )  # fmt: skip
 """Columns of the table ``switches`` whose medians and extremes a group has."""
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Median, least and greatest of the runs in which something was measured."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        known = np.asarray([value for value in values if math.isfinite(value)], np.float64)
-        if len(known) == 0:
-            return cls(math.nan, math.nan, math.nan)
-        return cls(float(np.median(known)), float(known.min()), float(known.max()))
 
 
 @dataclass(frozen=True)
