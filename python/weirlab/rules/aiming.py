@@ -1,20 +1,23 @@
-"""Test packets that a ruleset accepts at a given rule, or the reason why there are none."""
+"""Test packets that meet a given rule of a ruleset, or the reason why there are none."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import string
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from weirlab.errors import InputError
-from weirlab.rules import matching
 from weirlab.rules.chains import Ruleset
-from weirlab.rules.matching import Interface, Match
-from weirlab.rules.naming import find, places, text
-from weirlab.rules.packets import FIELDS, instance, misfit, preferred
-from weirlab.rules.passing import Passage, Place, Walker
+from weirlab.rules.matching import Match
+from weirlab.rules.naming import find, places, text, walked
+from weirlab.rules.packets import FIELDS, SIDES, Packets, between, misfit, preferred
+from weirlab.rules.passing import Doubt, Passage, Place, Walker
 from weirlab.rules.reasons import last, why
+
+Wish = tuple[Packets, Packets]
+"""Possible packets, and the usual ones among them."""
 
 _FREED: Final = (
     (),
@@ -28,45 +31,46 @@ _FREED: Final = (
 
 MAX_TRIED: Final = 40
 """Most rules that are tried if none is named."""
-MAX_TOLD: Final = 3
-MAX_NAMES: Final = 4
-"""Most interface names tried on either side, those that the rule itself matches first."""
+MAX_REASONS: Final = 3
+MAX_NAME: Final = 15
+"""Longest name of an interface (IFNAMSIZ of linux/if.h)."""
 
 
 @dataclass(frozen=True)
 class Aim:
-    """Packets that pass, all of them accepted by the same rule."""
+    """Packets that all meet their verdict at the same rule."""
 
-    packets: Match
+    packets: Packets
     place: Place
-    """Where they are accepted."""
+    """Where they are accepted or dropped."""
+    compared: int
+    """Rules with which each packet is compared, in all base chains."""
+    reason: str = ""
+    """Why it is this rule, if none was named."""
     doubts: tuple[Place, ...] = ()
-    """Earlier rules that may or may not match."""
-    passed_over: str = ""
-    """Why it is not the rule that counted most packets."""
+    """Rules that may or may not match, among them perhaps the rule itself."""
 
     @property
     def interfaces(self) -> tuple[str, str]:
         """The interfaces on which the packets arrive and leave."""
-        inward, outward = self.packets.inward, self.packets.outward
-        return inward.name if inward else "", outward.name if outward else ""
+        return self.packets.interfaces or ("", "")
 
 
-def aim(path: Sequence[Ruleset], wishes: Sequence[tuple[Match, Match]], name: str | None, source: str) -> Aim:
-    """Find packets that a rule of ``path`` accepts.
+def aim(path: Sequence[Ruleset], wishes: Sequence[Wish], name: str | None, source: str) -> Aim:
+    """Find packets that meet their verdict at a rule of ``path``.
 
     Without ``name``, that is the accepting rule with most packets on its counter that test packets can reach.
     If nothing was counted, it is the rule that accepts the usual packets, else the first accepting rule that
-    test packets can reach.
+    test packets can reach. A rule that certainly matches comes before one that may or may not match.
 
     Parameters
     ----------
     path:
         The base chains in the order in which a packet traverses them.
     wishes:
-        Pairs of the possible packets and the usual ones among them, the best wish first.
+        The best wish first.
     name:
-        The rule in the user's words, see :func:`weirlab.rules.naming.find`.
+        The rule in the user's words, see :func:`weirlab.rules.naming.find`. It may also drop packets.
     source:
         What the ruleset is called in messages.
 
@@ -76,40 +80,33 @@ def aim(path: Sequence[Ruleset], wishes: Sequence[tuple[Match, Match]], name: st
         There is no such rule, or no test packet can reach it; the message says why.
     """
     walker = Walker(path)
+    wishes = [(_with_names(path, possible), _with_names(path, usual)) for possible, usual in wishes]
     if name is not None:
         wanted = find(path, name)
-        found = next((f for wish in wishes if (f := _reach(path, walker, wish, wanted))), None)
-        if found is None:
-            raise InputError(f"{source}: {wanted} ({text(wanted)}) {why(walker, wishes, wanted)}")
-        return found
+        for doubt, wish in itertools.product(Doubt, wishes):
+            if found := _reach(walker, wish, wanted, doubt):
+                return found
+        raise InputError(f"{source}: {wanted} ({text(wanted)}) {why(walker, wishes, wanted)}")
     candidates = _accepting(path)
-    counted = any(place.rule and place.rule.packets for place in candidates)
-    for wish in wishes:
-        if not counted and (found := _usual(walker, wish)):
-            return found
-        for wanted in candidates[:MAX_TRIED]:
-            if found := _reach(path, walker, wish, wanted):
-                busiest = candidates[0]
-                over = counted and not found.place.is_at(busiest) and wish is wishes[0]
-                told = (
-                    f"{busiest}, which counted most packets, {why(walker, wishes, busiest)}" if over else ""
-                )
-                return replace(found, passed_over=told)
-        if found := _reach(path, walker, wish, None):
-            return found
-    reasons = [f"{place} ({text(place)}) {why(walker, wishes, place)}" for place in candidates[:MAX_TOLD]]
+    if any(place.packets for place in candidates):
+        found = _busiest(walker, wishes, candidates)
+    else:
+        found = _first(walker, wishes, candidates)
+    if found is not None:
+        return found
+    reasons = [f"{place} ({text(place)}) {why(walker, wishes, place)}" for place in candidates[:MAX_REASONS]]
     ends = f"it ends at the {last(walker, wishes[0][0])}"
     raise InputError(f"{source}: no rule accepts test traffic: {'; '.join([*reasons, ends])}")
 
 
-def verify(path: Sequence[Ruleset], packets: Match, what: str, source: str) -> Match:
+def verify(path: Sequence[Ruleset], packets: Packets, what: str, source: str) -> Packets:
     """The ``packets`` that some rule or policy accepts; raises ``InputError`` if there are none.
 
     ``what`` is their name in the message.
     """
     walker = Walker(path)
-    for doubtful in (False, True):
-        for passage in walker.passages(packets, doubtful=doubtful):
+    for doubt in (Doubt.NONE, Doubt.ANYWHERE):
+        for passage in walker.passages(packets, doubt=doubt):
             if passage.accepted:
                 return passage.packets
     end = last(walker, packets)
@@ -118,58 +115,113 @@ def verify(path: Sequence[Ruleset], packets: Match, what: str, source: str) -> M
 
 def _accepting(path: Sequence[Ruleset]) -> list[Place]:
     """Accepting rules, those with most packets first, then in the order of walking."""
-    found = [place for place in places(path) if place.accepts]
-    return sorted(found, key=lambda place: -(place.rule.packets if place.rule else 0))
+    return sorted((place for place in places(path) if place.accepts), key=lambda place: -place.packets)
 
 
-def _usual(walker: Walker, wish: tuple[Match, Match]) -> Aim | None:
+def _busiest(walker: Walker, wishes: Sequence[Wish], candidates: Sequence[Place]) -> Aim | None:
+    """Packets for the rule that counted most of all that they can reach, whatever its protocol."""
+    busiest = candidates[0]
+    for doubt, wanted, wish in itertools.product(Doubt, candidates[:MAX_TRIED], wishes):
+        if found := _reach(walker, wish, wanted, doubt):
+            if wanted.is_at(busiest):
+                return replace(found, reason="the rule that counted most packets")
+            return replace(found, reason=_passed_over(walker, wishes, busiest, doubt))
+    for doubt, wish in itertools.product(Doubt, wishes):
+        if found := _reach(walker, wish, None, doubt):
+            return replace(found, reason=_passed_over(walker, wishes, busiest, doubt))
+    return None
+
+
+def _first(walker: Walker, wishes: Sequence[Wish], candidates: Sequence[Place]) -> Aim | None:
+    """The usual packets if they are accepted; else those for the first rule that they can reach."""
+    uncounted = "no rule that accepts has counted packets"
+    for wish in wishes:
+        if found := _usual(walker, wish):
+            return replace(found, reason=f"{uncounted}; this one accepts the usual test traffic")
+    first = f"{uncounted}; this is the first that test traffic reaches"
+    for doubt, wish, wanted in itertools.product(Doubt, wishes, candidates[:MAX_TRIED]):
+        if found := _reach(walker, wish, wanted, doubt):
+            return replace(found, reason=first)
+    for doubt, wish in itertools.product(Doubt, wishes):
+        if found := _reach(walker, wish, None, doubt):
+            return replace(found, reason=first)
+    return None
+
+
+def _passed_over(walker: Walker, wishes: Sequence[Wish], busiest: Place, doubt: Doubt) -> str:
+    """Why packets that reach another rule with ``doubt`` do not reach the busiest one."""
+    uncertain = any(_reach(walker, wish, busiest, more) for more in Doubt if more > doubt for wish in wishes)
+    reason = "may or may not match" if uncertain else why(walker, wishes, busiest)
+    return f"{busiest}, which counted most packets, {reason}"
+
+
+def _usual(walker: Walker, wish: Wish) -> Aim | None:
     """The usual packets, if all of them are accepted."""
-    passages = list(itertools.islice(walker.passages(wish[1]), 2))
+    start = replace(wish[1], **{side: getattr(wish[1], side)[:1] for side in SIDES})
+    passages = list(itertools.islice(walker.passages(start), 2))
     if len(passages) == 1 and passages[0].accepted:
         return _aimed(passages[0], None)
     return None
 
 
-def _reach(
-    path: Sequence[Ruleset], walker: Walker, wish: tuple[Match, Match], wanted: Place | None
-) -> Aim | None:
-    possible, usual = wish
-    rule = None if wanted is None else wanted.rule
-    for doubtful in (False, True):
-        for inward, outward in _interfaces(path, possible, wanted):
-            for freed in _FREED:
-                start = preferred(possible, usual, rule.match if rule else None, freed)
-                start = replace(start, inward=Interface(inward), outward=Interface(outward))
-                if rule is not None and misfit(start, rule.match):
-                    continue
-                for passage in walker.passages(start, wanted, doubtful=doubtful):
-                    if passage.reaches(wanted):
-                        return _aimed(passage, wanted)
+def _reach(walker: Walker, wish: Wish, wanted: Place | None, doubt: Doubt) -> Aim | None:
+    """Packets that reach ``wanted``, as few of their fields as possible differing from the usual ones."""
+    for rule in walker.cases(wanted):
+        # What all possible packets do not reach, no part of them does.
+        found = _walk(walker, _start(wish, rule, FIELDS), wanted, doubt)
+        if found is None:
+            continue
+        for few, freed in itertools.product((True, False), _FREED):
+            if closer := _walk(walker, _start(wish, rule, freed, few=few), wanted, doubt):
+                return closer
+        return found
     return None
+
+
+def _start(wish: Wish, rule: Match, freed: Sequence[str], *, few: bool = False) -> Packets | None:
+    """Packets that ``rule`` matches, None if it matches none; ``few``: with one name for each interface."""
+    some = preferred(*wish, rule, freed)
+    if misfit(some, rule):
+        return None
+    some = between(some, rule)
+    if few and some.interfaces:
+        inward, outward = some.interfaces
+        some = replace(some, inward=(inward,), outward=(outward,))
+    return some if some.interfaces else None
+
+
+def _walk(walker: Walker, start: Packets | None, wanted: Place | None, doubt: Doubt) -> Aim | None:
+    passages = () if start is None else walker.passages(start, wanted, doubt)
+    return next((_aimed(passage, wanted) for passage in passages if passage.reaches(wanted)), None)
 
 
 def _aimed(passage: Passage, wanted: Place | None) -> Aim:
     met = [end for end in passage.ends if wanted is not None and end.is_at(wanted)]
     # If several base chains accept, one that does so by a rule, not its policy, says most.
     ruled = [end for end in passage.ends if end.rule is not None]
-    return Aim(passage.packets, (met or ruled or list(passage.ends))[-1], passage.doubts)
+    place = (met or ruled or list(passage.ends))[-1]
+    return Aim(passage.packets, place, passage.compared, doubts=passage.doubts)
 
 
-def _interfaces(path: Sequence[Ruleset], possible: Match, wanted: Place | None) -> Iterator[tuple[str, str]]:
-    """Pairs of interface names: those the rule matches, then the lab's own, then those of other rules."""
-    rule = None if wanted is None or wanted.rule is None else wanted.rule.match
-    sides = []
-    for side in ("inward", "outward"):
-        own: Interface | None = getattr(possible, side)
-        asked: Interface | None = None if rule is None else getattr(rule, side)
-        mentioned = [
-            getattr(each.rule.match, side)
-            for each in places(path)
-            if each.rule and getattr(each.rule.match, side) is not None
-        ]
-        names = [instance(i) for i in (asked, own, *mentioned) if i is not None and not i.inverted]
-        fitting = [n for n in dict.fromkeys(names) if n != "lo" and matching.named(asked, n)]
-        sides.append(fitting[:MAX_NAMES])
-    for inward, outward in itertools.product(*sides):
-        if inward != outward:
-            yield inward, outward
+def _with_names(path: Sequence[Ruleset], some: Packets) -> Packets:
+    """``some`` between interfaces with any name that the rules tell apart: those that ``some`` has, every
+    name that rules mention, and one that they do not."""
+    matches = [
+        rule.match for ruleset in path for chain in walked(ruleset) for rule in ruleset.chains[chain].rules
+    ]
+    sides: dict[str, Any] = {}
+    for side in SIDES:
+        mentioned = {each for match in matches if (each := getattr(match, side)) is not None}
+        prefixes = tuple(prefix for each in mentioned for prefix in each.prefixes if prefix)
+        names = {name for each in mentioned for name in each.names}
+        fresh = (f"{letter}weir0" for letter in ("", *string.ascii_lowercase))
+        other = next((each for each in fresh if each not in names and not each.startswith(prefixes)), None)
+        listed = [*getattr(some, side), *sorted(names), *map(instance, sorted(prefixes)), other]
+        fitting = [each for each in listed if each and each != "lo" and len(each) <= MAX_NAME]
+        sides[side] = tuple(dict.fromkeys(fitting))
+    return replace(some, **sides)
+
+
+def instance(prefix: str) -> str:
+    """A name that begins so."""
+    return prefix[:MAX_NAME] if len(prefix) >= MAX_NAME else f"{prefix}0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from weirlab.rules.matching import Match
 
@@ -32,6 +33,8 @@ class Rule:
     comment: str = ""
     conditions: str = ""
     """What it matches on beyond ``match``."""
+    untracks: bool = False
+    """Whether it keeps connection tracking from what it matches, in a chain that comes before it."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,12 @@ class Ruleset:
     """What was left out."""
     table: str = "filter"
     """The chains' table."""
+    families: tuple[Literal[4, 6], ...] = (4, 6)
+    """IP versions of the packets that enter the chains."""
+    hook: str = "forward"
+    """Where the base chain is on a forwarded packet's way: ``prerouting``, ``forward`` or ``postrouting``."""
+    priority: int = 0
+    """Its priority there, as nft counts."""
 
     @property
     def forward(self) -> Chain:

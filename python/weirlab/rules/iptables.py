@@ -18,8 +18,9 @@ ENTRY: Final = "FORWARD"
 
 TERMINATING: Final = frozenset({"ACCEPT", "DROP", "REJECT", "QUEUE", "NFQUEUE", "RETURN"})
 PASSING: Final = frozenset({
-    "AUDIT", "CHECKSUM", "CLASSIFY", "CONNMARK", "CONNSECMARK", "DSCP", "ECN", "HL", "LED", "LOG", "MARK",
-    "NFLOG", "RATEEST", "SECMARK", "SET", "TCPMSS", "TCPOPTSTRIP", "TEE", "TOS", "TRACE", "TTL", "ULOG",
+    "AUDIT", "CHECKSUM", "CLASSIFY", "CONNMARK", "CONNSECMARK", "CT", "DSCP", "ECN", "HL", "LED", "LOG",
+    "MARK", "NFLOG", "NOTRACK", "RATEEST", "SECMARK", "SET", "TCPMSS", "TCPOPTSTRIP", "TEE", "TOS", "TRACE",
+    "TTL", "ULOG",
 })  # fmt: skip
 """Targets after which the packet continues to the next rule."""
 
@@ -46,6 +47,8 @@ FORWARDED: Final = (
     ("mangle", "POSTROUTING"),
 )
 """Tables and chains that a forwarded packet walks, in order; without address translation."""
+
+_PRIORITIES: Final = {"raw": -300, "mangle": -150, "filter": 0}
 
 _LINE: Final = re.compile(r"(?:\[(?P<packets>\d+):\d+\]\s+)?-A\s+(?P<chain>\S+)\s*(?P<rest>.*)")
 _CHAIN: Final = re.compile(r":(?P<name>\S+)\s+(?P<policy>\S+)(?:\s+\[(?P<packets>\d+):\d+\])?")
@@ -105,7 +108,14 @@ def iptables_path(text: str, where: str = "the ruleset") -> list[Ruleset]:
     """
     tables = _tables(text, where, counted=False)
     return [
-        Ruleset(entry, tables[table], "iptables-save", table=table)
+        Ruleset(
+            entry,
+            tables[table],
+            "iptables-save",
+            table=table,
+            hook=entry.lower(),
+            priority=_PRIORITIES[table],
+        )
         for table, entry in FORWARDED
         if entry in tables.get(table, {})
     ]
@@ -207,6 +217,7 @@ def _rule(rest: str, packets: int, chains: Mapping[str, object], where: str, lin
         line,
         comment=parts.comment,
         conditions=", ".join(parts.conditions),
+        untracks=parts.target == "NOTRACK" or "--notrack" in parts.target_options,
     )
 
 
@@ -328,5 +339,4 @@ def _states(option: _Option) -> frozenset[str]:
 
 
 def _interface(option: _Option) -> Interface:
-    name = option.values[0]
-    return Interface(name.removesuffix("+"), name.endswith("+"), option.inverted)
+    return matching.interface(option.values[:1], "+", inverted=option.inverted)

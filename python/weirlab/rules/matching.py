@@ -23,7 +23,8 @@ _OFFSET: Final = {4: 0, 6: 2**32}
 ADDRESSES: Final[dict[int, Range]] = {4: (0, 2**32 - 1), 6: (2**32, 2**32 + 2**128 - 1)}
 """IPv6 addresses are numbered from the end of IPv4, so the two are disjoint."""
 
-STATES: Final = ("INVALID", "NEW", "ESTABLISHED", "RELATED", "UNTRACKED")
+UNTRACKED: Final = "UNTRACKED"
+STATES: Final = ("INVALID", "NEW", "ESTABLISHED", "RELATED", UNTRACKED)
 """States of a tracked connection; a packet has exactly one. (SNAT and DNAT are not among them.)"""
 ALL_STATES: Final = frozenset(STATES)
 
@@ -36,11 +37,22 @@ PROTOCOL_NUMBERS: Final = {
 
 @dataclass(frozen=True)
 class Interface:
-    """A match on an interface's name; ``prefix``: on its beginning. ``inverted``: on any other name."""
+    """A match on an interface's name: one of ``names``, or one that begins with one of ``prefixes``;
+    ``inverted``: any other name."""
 
-    name: str
-    prefix: bool = False
+    names: frozenset[str] = frozenset()
+    prefixes: frozenset[str] = frozenset()
     inverted: bool = False
+
+
+def interface(patterns: Iterable[str], wildcard: str, *, inverted: bool = False) -> Interface:
+    """The match on any of ``patterns``; one that ends with ``wildcard`` (``+``, ``*``) is a prefix."""
+    listed = list(patterns)
+    return Interface(
+        frozenset(each for each in listed if not each.endswith(wildcard)),
+        frozenset(each.removesuffix(wildcard) for each in listed if each.endswith(wildcard)),
+        inverted,
+    )
 
 
 @dataclass(frozen=True)
@@ -113,28 +125,28 @@ def ranges_disjoint(a: Ranges | None, b: Ranges | None) -> bool:
 
 def interfaces_disjoint(a: Interface | None, b: Interface | None) -> bool:
     """Whether no name can match both."""
-    if a is None or b is None:
-        return False
-    if a.inverted and b.inverted:
+    if a is None or b is None or (a.inverted and b.inverted):
         return False
     if a.inverted or b.inverted:
-        not_this, this = (a, b) if a.inverted else (b, a)
-        return _within(this, not_this)
-    if a.prefix and b.prefix:
-        return not (a.name.startswith(b.name) or b.name.startswith(a.name))
-    return not (_within(a, b) or _within(b, a))
+        not_these, these = (a, b) if a.inverted else (b, a)
+        return all(_listed(not_these, name) for name in these.names) and all(
+            prefix.startswith(tuple(not_these.prefixes)) for prefix in these.prefixes
+        )
+    return not (
+        any(_listed(b, name) for name in a.names)
+        or any(_listed(a, name) for name in b.names)
+        or any(x.startswith(y) or y.startswith(x) for x in a.prefixes for y in b.prefixes)
+    )
 
 
 def named(interface: Interface | None, name: str) -> bool:
     """Whether the interface called ``name`` matches."""
-    return interface is None or _within(Interface(name), interface) != interface.inverted
+    return interface is None or _listed(interface, name) != interface.inverted
 
 
-def _within(inner: Interface, outer: Interface) -> bool:
-    """Whether every name of ``inner`` matches ``outer``, ignoring inversion."""
-    if outer.prefix:
-        return inner.name.startswith(outer.name)
-    return not inner.prefix and inner.name == outer.name
+def _listed(interface: Interface, name: str) -> bool:
+    """Whether ``name`` is among the names, ignoring inversion."""
+    return name in interface.names or name.startswith(tuple(interface.prefixes))
 
 
 def union(ranges: Iterable[Range]) -> Ranges:

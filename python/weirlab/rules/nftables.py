@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 from weirlab.errors import InputError
 from weirlab.rules import matching
@@ -35,7 +35,7 @@ _HOOKS: Final = ("prerouting", "forward", "postrouting")
 """Hooks that a forwarded packet passes, in order."""
 _STATEMENTS: Final = frozenset({"log", "notrack"})
 """Words that neither narrow what a rule matches nor end the walk."""
-_FAMILIES: Final = frozenset({"ip", "ip6", "inet"})
+_FAMILIES: Final[dict[str, tuple[Literal[4, 6], ...]]] = {"ip": (4,), "ip6": (6,), "inet": (4, 6)}
 _TRANSPORT: Final = frozenset({"tcp", "udp", "udplite", "sctp", "dccp", "th"})
 
 
@@ -85,14 +85,22 @@ def nftables_path(text: str, where: str = "the ruleset") -> list[Ruleset]:
     Raises ``InputError`` for a ruleset that cannot be read.
     """
     found = [
-        (_HOOKS.index(base.hook), base.priority, i, base.chain, table)
+        (_HOOKS.index(base.hook), base.priority, i, base, table)
         for i, table in enumerate(_tables(text, where, listed=True))
         for base in table.bases
         if base.hook in _HOOKS
     ]
     return [
-        Ruleset(entry, table.chains, "nft", table=table.title)
-        for *_, entry, table in sorted(found, key=lambda each: each[:3])
+        Ruleset(
+            base.chain,
+            table.chains,
+            "nft",
+            table=table.title,
+            families=_FAMILIES[table.family],
+            hook=base.hook,
+            priority=base.priority,
+        )
+        for *_, base, table in sorted(found, key=lambda each: each[:3])
     ]
 
 
@@ -259,6 +267,7 @@ def _rule(tokens: list[str], text: str, line: int) -> Rule:
         line,
         comment=reading.comment,
         conditions=" ".join(reading.conditions),
+        untracks="notrack" in tokens,
     )
 
 
@@ -371,9 +380,8 @@ def _states(reading: _Reading, tokens: list[str], i: int) -> int:
 
 def _interface(reading: _Reading, tokens: list[str], i: int) -> int:
     values, after, inverted = _listed(tokens, i + 1)
-    if len(values) == 1 and not values[0].startswith("@"):
-        name = values[0].strip('"')
-        found = Interface(name.removesuffix("*"), name.endswith("*"), inverted)
+    if not any(value.startswith(("@", ".")) for value in values):
+        found = matching.interface([value.strip('"') for value in values], "*", inverted=inverted)
         if tokens[i].startswith("iif"):
             reading.inward = found
         else:

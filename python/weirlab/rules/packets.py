@@ -1,20 +1,21 @@
-"""Sets of packets as products of ranges: what a rule matches of them, and what it leaves.
-
-A set is a :class:`~weirlab.rules.matching.Match` whose fields are all set: ranges for every field but
-the ICMP type, one connection state, and the two interfaces.
-"""
+"""Sets of packets as products of values: what a rule matches of them, and what it leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 from weirlab.rules import matching
-from weirlab.rules.matching import Interface, Match
+from weirlab.rules.matching import Interface, Match, Ranges
+
+Family = Literal[4, 6]
 
 FIELDS: Final = ("destination", "destination_port", "protocol", "source", "source_port")
-"""Fields by which a set can be split; those that most often distinguish rules come first."""
+"""Fields of ranges by which a set can be split; those that most often distinguish rules come first."""
+
+SIDES: Final = ("inward", "outward")
+"""Fields of interface names by which a set can be split."""
 
 TCP_FLAGS: Final = frozenset({"ACK", "PSH"})
 """Flags of every TCP segment of test traffic; none opens a connection."""
@@ -28,59 +29,99 @@ _WHOLE: Final = {
 }
 
 
-def reversed_packets(some: Match, state: str) -> Match:
+@dataclass(frozen=True)
+class Packets:
+    """All packets of one IP version with a value from each field, in one state of their connection."""
+
+    source: Ranges
+    destination: Ranges
+    protocol: Ranges
+    source_port: Ranges
+    destination_port: Ranges
+    state: str
+    inward: tuple[str, ...]
+    """Names that the interface may have on which they arrive, the preferred ones first."""
+    outward: tuple[str, ...]
+
+    @property
+    def family(self) -> Family:
+        """Their IP version."""
+        return 4 if self.source[0][0] <= matching.ADDRESSES[4][1] else 6
+
+    @property
+    def interfaces(self) -> tuple[str, str] | None:
+        """The first names for the two interfaces that differ; None if there are none."""
+        return next(
+            ((inward, outward) for inward in self.inward for outward in self.outward if inward != outward),
+            None,
+        )
+
+
+def reversed_packets(some: Packets, state: str) -> Packets:
     """The packets that answer ``some``."""
-    return Match(
+    return Packets(
         source=some.destination,
         destination=some.source,
         protocol=some.protocol,
         source_port=some.destination_port,
         destination_port=some.source_port,
-        states=frozenset({state}),
+        state=state,
         inward=some.outward,
         outward=some.inward,
     )
 
 
-def taken(some: Match, rule: Match) -> Match | None:
+def taken(some: Packets, rule: Match) -> Packets | None:
     """Those of ``some`` that ``rule`` matches; None if it matches none."""
     if misfit(some, rule):
         return None
-    return narrowed(some, rule)
+    found = narrowed(some, rule)
+    return found if found.interfaces else None
 
 
-def narrowed(some: Match, to: Match) -> Match:
-    """``some`` restricted to the ranges that it shares with ``to``."""
-    ranges: dict[str, Any] = {
+def narrowed(some: Packets, to: Match) -> Packets:
+    """``some`` restricted to the values that it shares with ``to``, which are some in each field."""
+    values: dict[str, Any] = {
         name: matching.intersection(getattr(some, name), getattr(to, name)) for name in FIELDS
     }
-    return replace(some, **ranges)
+    return replace(between(some, to), **values)
 
 
-def left(some: Match, rule: Match) -> Iterator[Match]:
+def between(some: Packets, to: Match) -> Packets:
+    """``some`` restricted to the interfaces that ``to`` matches."""
+    names: dict[str, Any] = {side: _matched(getattr(some, side), getattr(to, side)) for side in SIDES}
+    return replace(some, **names)
+
+
+def left(some: Packets, rule: Match) -> Iterator[Packets]:
     """Those of ``some`` that ``rule`` does not match, given that it matches some; as disjoint sets."""
     rest = some
-    for name in FIELDS:
+    for name in (*SIDES, *FIELDS):
         wanted, have = getattr(rule, name), getattr(rest, name)
         if wanted is None:
             continue
-        outside: dict[str, Any] = {
-            name: matching.intersection(have, matching.complement(wanted, _WHOLE[name]))
-        }
-        if outside[name]:
-            yield replace(rest, **outside)
-            inside: dict[str, Any] = {name: matching.intersection(have, wanted)}
-            rest = replace(rest, **inside)
+        inside: Any
+        outside: Any
+        if name in SIDES:
+            inside = _matched(have, wanted)
+            outside = tuple(each for each in have if each not in inside)
+        else:
+            inside = matching.intersection(have, wanted)
+            outside = matching.intersection(have, matching.complement(wanted, _WHOLE[name]))
+        if outside:
+            other = replace(rest, **{name: outside})
+            if other.interfaces:
+                yield other
+            rest = replace(rest, **{name: inside})
 
 
-def misfit(some: Match, rule: Match) -> str:
+def misfit(some: Packets, rule: Match) -> str:
     """The field that keeps all packets of ``some`` from matching ``rule``; empty if some match."""
-    if not some.states & rule.states:
+    if some.state not in rule.states:
         return "state"
-    if some.inward is not None and not matching.named(rule.inward, some.inward.name):
-        return "inward"
-    if some.outward is not None and not matching.named(rule.outward, some.outward.name):
-        return "outward"
+    for side in SIDES:
+        if not _matched(getattr(some, side), getattr(rule, side)):
+            return side
     for name in FIELDS:
         if matching.ranges_disjoint(getattr(some, name), getattr(rule, name)):
             return name
@@ -91,16 +132,14 @@ def misfit(some: Match, rule: Match) -> str:
     return ""
 
 
-def preferred(possible: Match, usual: Match, rule: Match | None, freed: Sequence[str]) -> Match:
+def preferred(possible: Packets, usual: Packets, rule: Match, freed: Sequence[str]) -> Packets:
     """``possible``, but with the usual values in fields not ``freed`` if ``rule`` matches some of them."""
     chosen: dict[str, Any] = {}
     for name in FIELDS:
-        asked = None if rule is None else getattr(rule, name)
-        free = name in freed or matching.ranges_disjoint(getattr(usual, name), asked)
+        free = name in freed or matching.ranges_disjoint(getattr(usual, name), getattr(rule, name))
         chosen[name] = getattr(possible if free else usual, name)
     return replace(possible, **chosen)
 
 
-def instance(interface: Interface) -> str:
-    """A name that the interface match covers, ignoring inversion."""
-    return f"{interface.name}0" if interface.prefix else interface.name
+def _matched(names: tuple[str, ...], interface: Interface | None) -> tuple[str, ...]:
+    return tuple(name for name in names if matching.named(interface, name))

@@ -8,16 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Final
 
 from weirlab.rules.chains import Rule, Ruleset
-from weirlab.rules.matching import Match
-from weirlab.rules.packets import left, taken
+from weirlab.rules.matching import ALL_STATES, UNTRACKED, Match
+from weirlab.rules.packets import Family, Packets, left, taken
 
 MAX_STEPS: Final = 60_000
 """Comparisons of sets with rules after which a search gives up."""
 
+TRACKING: Final = -200
+"""Priority at which connections are tracked (NF_IP_PRI_CONNTRACK of linux/netfilter_ipv4.h)."""
+
 _ACCEPTED: Final = ("accept", "ACCEPT")
+_DROPPED: Final = ("drop", "DROP", "reject", "REJECT")
+
+
+class Doubt(IntEnum):
+    """Which rules that may or may not match packets can be on their way."""
+
+    NONE = 0
+    """None: the way is certain."""
+    PASSED = 1
+    """Rules that are taken not to match: those on the way to the wanted rule, and itself, do match."""
+    ANYWHERE = 2
 
 
 @dataclass(frozen=True)
@@ -40,8 +55,18 @@ class Place:
         return (self.policy if self.rule is None else self.rule.verdict) or ""
 
     @property
+    def packets(self) -> int:
+        """What its counter says; 0 if it has none."""
+        return 0 if self.rule is None else self.rule.packets
+
+    @property
     def accepts(self) -> bool:
         return self.verdict.split(" ")[0] in _ACCEPTED
+
+    @property
+    def drops(self) -> bool:
+        """Whether packets end here and are not forwarded."""
+        return self.verdict.split(" ")[0] in _DROPPED
 
     def is_at(self, other: Place) -> bool:
         """Whether it is the same rule (whatever the element of a verdict map), or the same policy."""
@@ -54,31 +79,39 @@ class Place:
 class Passage:
     """A set of packets at the end of its walk."""
 
-    packets: Match
+    packets: Packets
     ends: tuple[Place, ...]
-    """Where each base chain accepted the set; in the last chain, where it met its verdict."""
+    """Where each base chain accepted the set; in the last chain, where it met its verdict. None if no base
+    chain is for its IP version."""
+    compared: int
+    """Rules with which each packet is compared."""
     doubts: tuple[Place, ...] = ()
     """Rules that may or may not match: those on the way to the wanted rule are assumed to match, others not
     to."""
 
     @property
     def accepted(self) -> bool:
-        return self.ends[-1].accepts
+        return not self.ends or self.ends[-1].accepts
 
     def reaches(self, wanted: Place | None) -> bool:
-        """Whether the packets are accepted, at ``wanted`` if that is given."""
-        return self.accepted and (wanted is None or any(end.is_at(wanted) for end in self.ends))
+        """Whether the packets are accepted, at ``wanted`` if that is given; or dropped there, if it drops."""
+        if wanted is None:
+            return self.accepted
+        if wanted.drops:
+            return bool(self.ends) and self.ends[-1].is_at(wanted)
+        return self.accepted and any(end.is_at(wanted) for end in self.ends)
 
 
 @dataclass(frozen=True)
 class _Walking:
-    packets: Match
-    base: int
-    """Number of the base chain on the path."""
+    packets: Packets
+    path: tuple[Ruleset, ...]
+    """The base chains that are left to walk, the present one first."""
     frames: tuple[tuple[str, int], ...]
     """The chains being walked and the next rule in each, from 0."""
     ends: tuple[Place, ...] = ()
     doubts: tuple[Place, ...] = ()
+    compared: int = 0
 
 
 class Walker:
@@ -88,19 +121,22 @@ class Walker:
         self._path = path
 
     def passages(
-        self, packets: Match, wanted: Place | None = None, *, doubtful: bool = False
+        self, packets: Packets, wanted: Place | None = None, doubt: Doubt = Doubt.NONE
     ) -> Iterator[Passage]:
         """The ends of all parts of ``packets``, the likeliest to end as ``wanted`` first.
 
         Parameters
         ----------
         wanted:
-            Where the packets should be accepted; None for anywhere.
-        doubtful:
-            Whether packets may continue past a rule that may or may not match them.
+            Where the packets should be accepted, or dropped; None for accepted anywhere.
+        doubt:
+            Which rules that may or may not match the packets can be on their way.
         """
-        towards = _Goal(wanted, self._leading(wanted), doubtful)
-        stack: list[_Walking | Passage] = [_Walking(packets, 0, ((self._path[0].entry, 0),))]
+        towards = _Goal(wanted, self._leading(wanted), doubt)
+        path = self.path_of(packets.family)
+        stack: list[_Walking | Passage] = [
+            _Walking(packets, path, ((path[0].entry, 0),)) if path else Passage(packets, (), 0)
+        ]
         for _ in range(MAX_STEPS):
             if not stack:
                 return
@@ -110,8 +146,27 @@ class Walker:
             else:
                 stack += reversed(list(self._step(now, towards)))
 
+    def cases(self, wanted: Place | None) -> list[Match]:
+        """What packets match that reach ``wanted``: of a rule with several elements, one after the other."""
+        if wanted is None or wanted.rule is None:
+            return [Match()]
+        rules = next(each for each in self._path if each.table == wanted.table).chains[wanted.chain].rules
+        matches = [
+            rule.match
+            for rule in rules
+            if rule.number == wanted.rule.number and rule.verdict == wanted.rule.verdict
+        ]
+        # Packets become untracked on their way.
+        return [
+            replace(match, states=ALL_STATES) if UNTRACKED in match.states else match for match in matches
+        ]
+
+    def path_of(self, family: Family) -> tuple[Ruleset, ...]:
+        """The base chains that packets of this IP version walk."""
+        return tuple(ruleset for ruleset in self._path if family in ruleset.families)
+
     def _step(self, now: _Walking, goal: _Goal) -> Iterator[_Walking | Passage]:
-        ruleset = self._path[now.base]
+        ruleset = now.path[0]
         name, i = now.frames[-1]
         rules = ruleset.chains[name].rules
         if i < len(rules):
@@ -125,12 +180,21 @@ class Walker:
 
     def _at_rule(self, now: _Walking, place: Place, rule: Rule, goal: _Goal) -> Iterator[_Walking | Passage]:
         """What happens to the packets at ``rule``, in the order in which to follow the outcomes."""
-        on = replace(now, frames=(*now.frames[:-1], (place.chain, now.frames[-1][1] + 1)))
-        calls = rule.jump in self._path[now.base].chains
-        inside = None if rule.verdict is None and not calls else taken(now.packets, rule.match)
+        i = now.frames[-1][1]
+        rules = now.path[0].chains[place.chain].rules
+        # The elements of a verdict map are one rule.
+        counts = i == 0 or rules[i - 1].number != rule.number
+        frames = (*now.frames[:-1], (place.chain, i + 1))
+        on = replace(now, frames=frames, compared=now.compared + counts)
+        calls = rule.jump in now.path[0].chains
+        untracks = rule.untracks and now.path[0].priority < TRACKING
+        idle = rule.verdict is None and not calls and not untracks
+        inside = None if idle else taken(now.packets, rule.match)
         if inside is None:
             yield on
             return
+        if untracks:
+            inside = replace(inside, state=UNTRACKED)
         likely = goal.likes(place, rule, calls)
         outside = [replace(on, packets=rest) for rest in left(now.packets, rule.match)]
         if not (rule.unclear or rule.conditions):
@@ -139,9 +203,9 @@ class Walker:
             return
         yield from outside
         doubted = replace(on, packets=inside, doubts=(*now.doubts, place))
-        if likely and (goal.doubtful or goal.is_at(place)):
+        if likely and goal.doubt == Doubt.ANYWHERE:
             yield self._matched(doubted, place, rule, calls)
-        if goal.doubtful and not goal.is_at(place):
+        if goal.doubt >= Doubt.PASSED and not goal.is_at(place):
             yield doubted
 
     def _matched(self, on: _Walking, place: Place, rule: Rule, calls: bool) -> _Walking | Passage:
@@ -149,19 +213,20 @@ class Walker:
         if calls and rule.jump is not None:
             frames = on.frames[:-1] if rule.verdict is not None else on.frames
             return replace(on, frames=(*frames, (rule.jump, 0)))
+        if rule.verdict is None:
+            return on
         if place.verdict.lower() == "return":
             if len(on.frames) > 1:
                 return replace(on, frames=on.frames[:-1])
-            past = len(self._path[on.base].chains[place.chain].rules)
+            past = len(on.path[0].chains[place.chain].rules)
             return replace(on, frames=((place.chain, past),))
         return self._ended(on, place)
 
     def _ended(self, now: _Walking, place: Place) -> _Walking | Passage:
-        ends = (*now.ends, place)
-        if place.accepts and now.base + 1 < len(self._path):
-            after = now.base + 1
-            return replace(now, base=after, frames=((self._path[after].entry, 0),), ends=ends)
-        return Passage(now.packets, ends, now.doubts)
+        ends, after = (*now.ends, place), now.path[1:]
+        if place.accepts and after:
+            return replace(now, path=after, frames=((after[0].entry, 0),), ends=ends)
+        return Passage(now.packets, ends, now.compared, now.doubts)
 
     def _leading(self, wanted: Place | None) -> frozenset[str]:
         """The chains from which jumps lead to ``wanted``, its own included."""
@@ -180,7 +245,7 @@ class Walker:
 class _Goal:
     wanted: Place | None
     leading: frozenset[str]
-    doubtful: bool
+    doubt: Doubt
 
     def is_at(self, place: Place) -> bool:
         return self.wanted is not None and place.is_at(self.wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from typing import Literal
 
 import pytest
 
@@ -128,12 +129,11 @@ def test_protocol_and_ip_version_follow_the_rule_where_it_takes_no_other() -> No
     ("name", "complaint"),
     [
         ("1", r"FORWARD rule 1 \(-m conntrack .*\) matches packets in the state ESTABLISHED or RELATED"),
-        ("2", r"FORWARD rule 2 .* does not accept: its verdict is drop"),
-        ("5", r"FORWARD rule 5 .* does not accept: it jumps to web"),
+        ("2", r"FORWARD rule 2 .* matches packets in the state INVALID"),
+        ("5", r"FORWARD rule 5 .* decides nothing: it jumps to web"),
         ("7", r"FORWARD rule 7 .* is never reached: an earlier rule decides, FORWARD rule 3"),
         ("8", r"FORWARD rule 8 .* matches another protocol; test traffic is UDP or TCP"),
         ("9", r"FORWARD rule 9 .* is never reached: an earlier rule decides, PREROUTING rule 1 of table raw"),
-        ("policy", r"policy of FORWARD \(DROP\) does not accept"),
         ("10.1.2", r"means several rules: FORWARD rule 5 \(.*\); FORWARD rule 7 .* and 1 more"),
         ("77", r"no rule for forwarded packets is called '77'; give its place"),
     ],
@@ -235,3 +235,132 @@ def walked(path: list[Ruleset]) -> list[str]:
 def test_every_base_chain_that_a_forwarded_packet_meets_is_walked_in_order() -> None:
     assert walked(iptables_path(OFFICE)) == ["raw", "filter"]
     assert walked(nftables_path(BRANCH)) == ["inet filter", "ip late"]
+
+
+def rules(*lines: str, policy: str = "DROP") -> list[Ruleset]:
+    """A path of one chain FORWARD in the format of iptables-save."""
+    return iptables_path("\n".join(["*filter", f":FORWARD {policy} [0:0]", *lines, "COMMIT", ""]))
+
+
+def nft(*lines: str, table: str = "inet filter", policy: str = "drop") -> list[Ruleset]:
+    """A path of one chain for forwarded packets in the syntax of nft."""
+    base = f"type filter hook forward priority filter; policy {policy};"
+    return nftables_path("\n".join([f"table {table} {{", "chain forward {", base, *lines, "}", "}", ""]))
+
+
+def target(path: list[Ruleset], match: str | None = None, flows: Flows = USUAL) -> Aimed:
+    return aimed(path, "my.rules", match, flows)
+
+
+@pytest.mark.parametrize("zones", [5, 60])
+def test_a_rule_behind_the_last_of_many_interfaces_is_reached(zones: int) -> None:
+    calls = [f"-A FORWARD -i vlan{i} -j z{i}" for i in range(zones)]
+    rule = f'-A z{zones - 1} -p udp -m udp --dport 5 -m comment --comment "last" -j ACCEPT'
+    text = "\n".join(["*filter", ":FORWARD DROP [0:0]", *(f":z{i} - [0:0]" for i in range(zones))])
+    found = target(iptables_path("\n".join([text, *calls, rule, "COMMIT", ""])), "last")
+    assert (found.inward, found.rule) == (f"vlan{zones - 1}", f"z{zones - 1} rule 1")
+    # Every call before, its own, and the rule.
+    assert found.compared == zones + 1
+
+
+def test_a_rule_for_all_other_interfaces_is_reached_by_one_that_no_rule_names() -> None:
+    path = nft('iifname { "lan", "in*" } drop', 'oifname != "wan" drop', "udp dport 53 accept")
+    found = target(path, "3")
+    assert found.inward not in ("lan", "in0")
+    assert found.outward == "wan"
+
+
+@pytest.mark.parametrize(
+    ("line", "inward", "outward"),
+    [
+        ('iifname { "lan", "wlan" } oifname "wan" accept', ("lan", "wlan"), ("wan",)),
+        ('iifname { "br-*", "tun1" } accept', ("br-0", "tun1"), ("out0",)),
+        ('oifname vmap { "dmz" : drop, "wan" : accept }', ("in0",), ("wan",)),
+    ],
+)
+def test_the_interfaces_are_among_those_that_a_rule_lists(
+    line: str, inward: tuple[str, ...], outward: tuple[str, ...]
+) -> None:
+    found = target(nft(line))
+    assert found.inward in inward
+    assert found.outward in outward
+
+
+def test_a_rule_that_certainly_matches_comes_before_one_that_may_not() -> None:
+    found = target(nft("ct status dnat accept", 'iifname "lan" oifname "wan" accept'))
+    assert found.rule == "forward rule 2 of table inet filter"
+    assert "not certain" not in found.sentence
+
+
+def test_without_a_certain_rule_the_doubt_is_reported() -> None:
+    found = target(nft("ct status dnat accept"))
+    assert found.rule == "forward rule 1 of table inet filter"
+    assert "whether it does is not certain" in found.sentence
+
+
+def test_a_busier_rule_that_is_uncertain_is_passed_over_with_the_reason() -> None:
+    found = target(
+        rules(
+            "[900:1] -A FORWARD -m string --string x --algo bm -j ACCEPT",
+            "[5:1] -A FORWARD -p udp -j ACCEPT",
+        )
+    )
+    assert found.rule == "FORWARD rule 2"
+    assert "FORWARD rule 1, which counted most packets, may or may not match" in found.sentence
+
+
+def test_the_protocol_is_that_of_the_busiest_rule() -> None:
+    found = target(
+        rules(
+            "[5:1] -A FORWARD -p udp -m udp --dport 53 -j ACCEPT",
+            "[900:1] -A FORWARD -p tcp -m tcp --dport 443 -j ACCEPT",
+        )
+    )
+    assert (found.rule, found.l4) == ("FORWARD rule 2", "tcp")
+    assert "the rule that counted most packets" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (["-A FORWARD -s 198.18.0.0/15 -j ACCEPT"], "this one accepts the usual test traffic"),
+        (["-A FORWARD -s 10.0.0.0/8 -j ACCEPT"], "this is the first that test traffic reaches"),
+    ],
+)
+def test_without_counters_the_reason_for_the_rule_is_given(lines: list[str], why: str) -> None:
+    assert f"no rule that accepts has counted packets; {why}" in target(rules(*lines)).sentence
+
+
+def test_rules_of_the_other_ip_version_are_not_walked() -> None:
+    dual = [*nft("udp dport 53 accept", table="ip filter"), *nft(table="ip6 filter")]
+    assert (target(dual).rule, target(dual).ip) == ("forward rule 1 of table ip filter", 4)
+    with pytest.raises(InputError, match="ends at the policy of forward of table ip6 filter"):
+        target(nft(table="ip6 filter"))
+
+
+@pytest.mark.parametrize(("table", "ip", "other"), [("ip f", 4, 6), ("ip6 f", 6, 4)])
+def test_the_ip_version_follows_the_rules(table: str, ip: Literal[4, 6], other: Literal[4, 6]) -> None:
+    found = target(nft("udp dport 7 accept", table=table), flows=Flows(ip=other))
+    assert found.ip == ip
+    assert f"IPv{ip}, since no rule is for IPv{other}" in found.sentence
+    calls = parse_calls("10", "g711", "rtp", other)
+    with pytest.raises(InputError, match=f"the rules are for IPv{ip}, the calls IPv{other}: give --ip {ip}"):
+        aimed(nft("accept", table=table), "my.rules", None, USUAL, calls)
+
+
+def test_packets_that_are_not_tracked_match_no_rule_for_new_connections() -> None:
+    raw = "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p udp --dport 53 -j CT --notrack\nCOMMIT\n"
+    forward = (
+        "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -p udp --dport 53 -m conntrack --ctstate NEW -j ACCEPT\n"
+        "-A FORWARD -m conntrack --ctstate UNTRACKED -j ACCEPT\nCOMMIT\n"
+    )
+    path = iptables_path(raw + forward)
+    assert target(path, "2").endpoints is not None
+    with pytest.raises(InputError, match=r"FORWARD rule 1 .* is never reached"):
+        target(path, "1")
+
+
+def test_rules_without_a_chain_for_forwarded_packets_are_refused_in_a_sentence() -> None:
+    text = "table inet f {\n chain i {\n  type filter hook input priority 0; policy drop;\n }\n}\n"
+    with pytest.raises(InputError, match="these rules have no chain for forwarded packets"):
+        target(nftables_path(text))

@@ -8,10 +8,12 @@ from typing import Any, Final, Literal
 
 from weirlab.errors import InputError
 from weirlab.lab import wiring
+from weirlab.lab.dut.rules import FAMILIES
 from weirlab.rules import Aim, Ruleset, aim, matching, verify
-from weirlab.rules.matching import Interface, Match, Range, Ranges
+from weirlab.rules.matching import Range, Ranges
 from weirlab.rules.naming import text
-from weirlab.rules.packets import FIELDS, reversed_packets
+from weirlab.rules.packets import FIELDS, Packets, reversed_packets
+from weirlab.rules.passing import Place
 from weirlab.traffic.calls.addresses import FIRST_RTP_PORT, LAST_RTP_PORT
 from weirlab.traffic.calls.signalling import iax2, sip
 from weirlab.traffic.calls.spec import Calls
@@ -43,10 +45,10 @@ _AS_NETWORK: Final = 4
 
 @dataclass(frozen=True)
 class Aimed:
-    """Test traffic that the user's rules accept."""
+    """Test traffic that meets its verdict at one of the user's rules."""
 
-    rule: str
-    """The rule that accepts it, in words."""
+    place: Place
+    """The rule that accepts or drops it."""
     sentence: str
     l4: Layer4
     ip: Ip
@@ -55,12 +57,25 @@ class Aimed:
     inward: str
     """Name of the device's interface towards the sender, and of the one towards the receiver."""
     outward: str
+    compared: int
+    """Rules with which each packet is compared, in all base chains on its way."""
+
+    @property
+    def rule(self) -> str:
+        """The rule in words."""
+        return str(self.place)
+
+    @property
+    def drops(self) -> bool:
+        """Whether the rule drops the traffic."""
+        return self.place.drops
 
 
 def aimed(
     path: Sequence[Ruleset], source: str, match: str | None, flows: Flows, calls: Calls | None = None
 ) -> Aimed:
-    """Traffic that ``path`` accepts at the rule that ``match`` names, as close to ``flows`` as possible.
+    """Traffic that meets its verdict at the rule of ``path`` that ``match`` names, as close to ``flows`` as
+    possible, and of an IP version that the rules are for.
 
     For ``calls``, every kind of packet has to pass, in both directions if both sides talk.
 
@@ -69,15 +84,35 @@ def aimed(
     InputError
         There is no such rule, or no such traffic; the message says which rule is in the way.
     """
+    if not path:
+        raise InputError(
+            f"{source}: these rules have no chain for forwarded packets (FORWARD in iptables, a chain with "
+            "'type filter hook forward' in nft), so they decide nothing about test traffic; to measure "
+            "forwarding without rules, use --dut forward"
+        )
+    families = families_of(path)
     if calls is not None:
-        return _for_calls(path, source, match, calls)
-    kinds = list(dict.fromkeys([(flows.l4, flows.ip), *((l4, ip) for ip in _USUAL for l4 in _PROTOCOLS)]))
-    wishes = [(_possible(l4, ip), _usual(l4, ip)) for l4, ip in kinds]
-    return _told(aim(path, wishes, match, source))
+        return _for_calls(path, source, match, calls, families)
+    kinds = dict.fromkeys([(flows.l4, flows.ip), *((l4, ip) for ip in FAMILIES for l4 in _PROTOCOLS)])
+    wishes = [(_possible(l4, ip), _usual(l4, ip)) for l4, ip in kinds if ip in families]
+    remark = "" if flows.ip in families else f"IPv{families[0]}, since no rule is for IPv{flows.ip}"
+    return _described(aim(path, wishes, match, source), remark)
 
 
-def _for_calls(path: Sequence[Ruleset], source: str, match: str | None, calls: Calls) -> Aimed:
+def families_of(path: Sequence[Ruleset]) -> tuple[Ip, ...]:
+    """The IP versions that the rules are for: those for forwarded packets, if there are such."""
+    forward = [ruleset for ruleset in path if ruleset.hook == "forward"] or path
+    return tuple(ip for ip in FAMILIES if any(ip in ruleset.families for ruleset in forward))
+
+
+def _for_calls(
+    path: Sequence[Ruleset], source: str, match: str | None, calls: Calls, families: Sequence[Ip]
+) -> Aimed:
     ip = calls.classes[0].stream.ip
+    if ip not in families:
+        raise InputError(
+            f"{source}: the rules are for IPv{families[0]}, the calls IPv{ip}: give --ip {families[0]}"
+        )
     streams, *others = _call_ports(calls)
     back_too = calls.directions == "both"
     possible, usual = (
@@ -89,6 +124,8 @@ def _for_calls(path: Sequence[Ruleset], source: str, match: str | None, calls: C
             "leave --directions out, or give forward"
         )
     found = aim(path, [(possible, usual)], match, source)
+    if found.place.drops:
+        raise InputError(f"{source}: {found.place} ({text(found.place)}) drops packets: no call gets through")
     some = found.packets
     for what, ports in [streams, *others]:
         there = verify(path, _with_ports(some, ports), f"{what} from the callers", source)
@@ -97,7 +134,7 @@ def _for_calls(path: Sequence[Ruleset], source: str, match: str | None, calls: C
             here = verify(path, answer, f"{what} from those called", source)
             there = replace(there, source=here.destination, destination=here.source)
         some = replace(some, source=there.source, destination=there.destination)
-    return _told(replace(found, packets=some))
+    return _described(replace(found, packets=some))
 
 
 def _call_ports(calls: Calls) -> list[tuple[str, Range]]:
@@ -113,63 +150,67 @@ def _call_ports(calls: Calls) -> list[tuple[str, Range]]:
     return found
 
 
-def _told(found: Aim) -> Aimed:
+def _described(found: Aim, remark: str = "") -> Aimed:
     packets = found.packets
-    sources, destinations = _apart(packets.source or (), packets.destination or ())
-    from_ports, to_ports = _widest(packets.source_port or ()), _widest(packets.destination_port or ())
+    sources, destinations = _apart(packets.source, packets.destination)
+    from_ports, to_ports = _widest(packets.source_port), _widest(packets.destination_port)
     l4: Layer4 = "tcp" if packets.protocol == ((_PROTOCOLS["tcp"],) * 2,) else "udp"
-    ip: Ip = 6 if sources[0] > matching.ADDRESSES[4][1] else 4
+    ip = packets.family
     usual = _usual(l4, ip)
     as_usual = all(getattr(packets, name) == getattr(usual, name) for name in FIELDS)
     endpoints = Endpoints(_addresses(sources), _addresses(destinations), from_ports, to_ports)
     inward, outward = found.interfaces
+    does = "is dropped by" if found.place.drops else "is made to match"
     sentence = (
-        f"test traffic is made to match {found.place} ({text(found.place)}): {l4.upper()} from "
+        f"test traffic {does} {found.place} ({text(found.place)}): {l4.upper()} from "
         f"{_span(endpoints.source)} to {_span(endpoints.destination)}, port {_span(to_ports)}"
     )
     if (inward, outward) != (wiring.IN0.name, wiring.OUT0.name):
         sentence += (
             f"; the device's interface to the sender is called {inward}, that to the receiver {outward}"
         )
-    if found.passed_over:
-        sentence += f"; {found.passed_over}"
-    if found.doubts:
-        places = ", ".join(str(place) for place in found.doubts)
-        sentence += f"; whether it also matches {places} is not known"
-    return Aimed(str(found.place), sentence, l4, ip, None if as_usual else endpoints, inward, outward)
+    for words in (found.reason, remark):
+        sentence += f"; {words}" if words else ""
+    certain = [place for place in found.doubts if not place.is_at(found.place)]
+    if certain:
+        sentence += f"; whether it also matches {', '.join(map(str, certain))} is not known"
+    if len(certain) < len(found.doubts):
+        sentence += "; whether it does is not certain, since the rule matches on more than Weir understands"
+    return Aimed(
+        found.place, sentence, l4, ip, None if as_usual else endpoints, inward, outward, found.compared
+    )
 
 
-def _possible(l4: Layer4, ip: Ip) -> Match:
+def _possible(l4: Layer4, ip: Ip) -> Packets:
     own = _ranges(_LAB[ip])
     addresses = matching.intersection(_ranges(_UNICAST[ip]), matching.complement(own, matching.ADDRESSES[ip]))
+    assert addresses is not None
     return _packets(l4, addresses, addresses, _ANY_PORT, _ANY_PORT)
 
 
-def _usual(l4: Layer4, ip: Ip) -> Match:
+def _usual(l4: Layer4, ip: Ip) -> Packets:
     source, destination = (_ranges((text,)) for text in _USUAL[ip])
     return _packets(
         l4, source, destination, (FIRST_SOURCE_PORT, _ANY_PORT[1]), (DESTINATION_PORT, DESTINATION_PORT)
     )
 
 
-def _packets(
-    l4: Layer4, source: Ranges | None, destination: Ranges | None, from_ports: Range, to_ports: Range
-) -> Match:
+def _packets(l4: Layer4, source: Ranges, destination: Ranges, from_ports: Range, to_ports: Range) -> Packets:
     number = _PROTOCOLS[l4]
-    return Match(
+    return Packets(
         source=source,
         destination=destination,
         protocol=((number, number),),
         source_port=(from_ports,),
         destination_port=(to_ports,),
         # No test packet is answered, so connection tracking sees each of them as the first.
-        states=frozenset({"NEW"}),
-        inward=Interface(wiring.IN0.name),
-        outward=Interface(wiring.OUT0.name),
+        state="NEW",
+        inward=(wiring.IN0.name,),
+        outward=(wiring.OUT0.name,),
     )
 
 
-def _with_ports(packets: Match, ports: Range) -> Match:
+def _with_ports(packets: Packets, ports: Range) -> Packets:
     """``packets`` with these ports; both sides of a call use the same ones."""
     return replace(packets, source_port=(ports,), destination_port=(ports,))
 

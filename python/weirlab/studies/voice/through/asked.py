@@ -14,7 +14,7 @@ from weirlab.lab.dut import make
 from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.pair import RedundantPair
 from weirlab.lab.dut.rules import FAMILIES, Family, fillers
-from weirlab.lab.dut.ruleset import Ruleset, family
+from weirlab.lab.dut.ruleset import Ruleset
 from weirlab.lab.redundant import wiring as redundant
 from weirlab.quantities import rules as in_words
 from weirlab.quoting import quoted
@@ -127,7 +127,7 @@ def _check_ruleset(driver: Ruleset, asked: Through, hosts: Iterable[str]) -> Non
         raise InputError("your ruleset has its own rules: leave out the number of rules and 'stateful'")
     if driver.format != "iptables-save":
         return
-    version = family(driver.text)
+    version = driver.family
     if other := next((each for each in hosts if _family(each) != version), None):
         raise InputError(
             f"{driver.path}: these rules are for IPv{version}, but packets of {other} would pass unfiltered; "
