@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
+from weirlab.quality.captures import CaptureTable
+from weirlab.studies.quality.streams import VoiceStream
 from weirlab.trace import passed
 from weirlab.trace.quantities import duration, plural
-
-if TYPE_CHECKING:
-    from weirlab.studies.quality.study import QualityOutcome
 
 _MOST_SKEWED: Final = 4
 """Streams whose clock skew has a note of its own."""
@@ -52,31 +52,33 @@ def _be(number: int) -> str:
     return "was" if number == 1 else "were"
 
 
-def about_streams(outcome: QualityOutcome) -> Iterable[str]:
+def about_streams(
+    streams: Sequence[VoiceStream], table: CaptureTable, mos: npt.NDArray[np.float64]
+) -> Iterable[str]:
     """The delay that MOS assumes first, then what makes numbers doubtful or missing."""
-    yield f"{outcome.table.assumption[0].upper()}{outcome.table.assumption[1:]}."
-    if any(stream.loss_estimated for stream in outcome.streams):
+    yield f"{table.assumption[0].upper()}{table.assumption[1:]}."
+    if any(stream.loss_estimated for stream in streams):
         yield (
             "IAX2 has no sequence numbers: loss is estimated from gaps in the time stamps, and speech that "
             "was suppressed as silence counts as lost."
         )
-    duplicated = outcome.table.streams.duplicated >= 0.3 * outcome.table.streams.received
+    duplicated = table.streams.duplicated >= 0.3 * table.streams.received
     if duplicated.any():
         yield (
             f"{plural(int(duplicated.sum()), 'stream')} came with copies of many packets: the capture saw "
             "them in two places; keep one with a capture filter, as the network did not duplicate them."
         )
-    if strays := sum(stream.strays for stream in outcome.streams):
+    if strays := sum(stream.strays for stream in streams):
         belong = "belongs" if strays == 1 else "belong"
         yield (
             f"{plural(strays, 'packet')} {belong} nowhere in the sequence of a stream and "
             f"{_be(strays)} left out."
         )
-    yield from _about_skew(outcome)
+    yield from _about_skew(streams, table)
     reasons: dict[str, list[str]] = {}
-    for i, stream in enumerate(outcome.streams):
-        if np.isnan(outcome.mos[i]):
-            note = outcome.table.kinds[i].note
+    for i, stream in enumerate(streams):
+        if np.isnan(mos[i]):
+            note = table.kinds[i].note
             if not stream.loss_known:
                 note = "over IAX2 only time stamps show loss and delay, and these do not follow the speech"
             elif not stream.clock_hz:
@@ -86,18 +88,18 @@ def about_streams(outcome: QualityOutcome) -> Iterable[str]:
         yield f"No MOS for {_listed(numbers)}: {why}."
 
 
-def _about_skew(outcome: QualityOutcome) -> Iterable[str]:
-    rate = np.nan_to_num(outcome.table.skew)
+def _about_skew(streams: Sequence[VoiceStream], table: CaptureTable) -> Iterable[str]:
+    rate = np.nan_to_num(table.skew)
     most_first = [int(i) for i in np.argsort(-np.abs(rate), kind="stable") if rate[i]]
     for i in most_first[:_MOST_SKEWED]:
-        every = duration(float(outcome.table.packet_ns[i] / abs(rate[i])))
+        every = duration(float(table.packet_ns[i] / abs(rate[i])))
         yield (
-            f"Stream {outcome.streams[i].number}: the sender's clock is {abs(rate[i]) * 1e6:.0f} ppm "
+            f"Stream {streams[i].number}: the sender's clock is {abs(rate[i]) * 1e6:.0f} ppm "
             f"{'slow' if rate[i] > 0 else 'fast'} against the capture's. Delays are without this skew; "
             f"a fixed jitter buffer slips by a packet every {every}."
         )
     if more := most_first[_MOST_SKEWED:]:
-        numbers = [str(outcome.streams[i].number) for i in sorted(more)]
+        numbers = [str(streams[i].number) for i in sorted(more)]
         yield f"A clock skew shows in {_listed(numbers)}, too."
 
 
