@@ -109,6 +109,13 @@ class Side(TypedDict):
     flight_mean: float
     idle_max_ns: int
     congestion_marks: int
+    renumbered: int
+    """Packets whose sequence numbers a device had changed."""
+    unanswered: int
+    """Packets with data after the last packet of the other end, which came ``unanswered_after_ns`` before the
+    first of them; ``unanswered_ns`` passed from the first to the last."""
+    unanswered_ns: int
+    unanswered_after_ns: int
 
 
 class Connection(TypedDict):

@@ -46,7 +46,8 @@ SIDE: Final[dict[str, Any]] = {
     "flight_max_bytes": _I64,
     "flight_mean_bytes": _F64,
     "idle_max_ns": _I64,
-    "congestion_marks": _I64,
+    **dict.fromkeys(("congestion_marks", "renumbered"), _I64),
+    **dict.fromkeys(("unanswered", "unanswered_ns", "unanswered_after_ns"), _I64),
 }
 """What one side sent; in ``connections.parquet`` prefixed ``a_`` and ``b_``. Null: not in the capture."""
 

@@ -89,6 +89,8 @@ _NAMES = (
     "flight mean",
     "longest silence",
     "marked CE (ECN)",
+    "renumbered on the way",
+    "last data, never answered",
 )
 
 
@@ -134,6 +136,8 @@ def _values(connection: Connection, end: Side) -> list[str]:
         octets(end["flight_mean"]),
         duration(end["idle_max_ns"]),
         count(end["congestion_marks"]),
+        count(end["renumbered"]),
+        plural(end["unanswered"], "packet"),
     ]
 
 

@@ -204,9 +204,37 @@ def _remarks(sent: Side, receiver: Side, *, far: bool) -> list[str]:
         )
     if receiver["window_full"]:
         remarks.append(f"the receiver's window was full {_times(receiver['window_full'])}")
+    if (never := _unanswered(sent)) is not None:
+        remarks.append(never)
+    elif (never := _unanswered(receiver)) is not None:
+        remarks.append(f"of the other end, {never}")
+    if sent["renumbered"] or receiver["renumbered"]:
+        remarks.append(
+            "every packet was captured twice, before and behind a device that changes sequence numbers: the "
+            "second ones count as copies"
+        )
     if sent["out_of_order"]:
         remarks.append(f"{plural(sent['out_of_order'], 'segment')} came out of order")
     return remarks
+
+
+LEAST_UNANSWERED: Final = 3
+"""Transmissions without any answer that show that the other end, or the path, was gone."""
+
+
+def _unanswered(sent: Side) -> str | None:
+    """What was sent last, again and again, and never answered; None if it was answered, or sent once."""
+    number, repeated = sent["unanswered"], sent["retransmissions"]["total"]
+    if number < LEAST_UNANSWERED or not repeated or not sent["unanswered_ns"] > SECOND_NS:
+        return None
+    lasted, before = duration(sent["unanswered_ns"]), duration(sent["unanswered_after_ns"])
+    return (
+        f"its last {count(number)} packets with data, over {lasted}, were never answered (the last packet "
+        f"from the other end had come {before} before)"
+    )
+
+
+SECOND_NS: Final = 1_000_000_000
 
 
 def _times(number: int) -> str:

@@ -6,7 +6,6 @@
 //! behind the source never waits.
 
 mod chunk;
-mod connections;
 mod disk;
 mod drain;
 mod gaps;
@@ -16,7 +15,6 @@ mod progress;
 mod recorder;
 mod source;
 
-pub use connections::Connections;
 pub use disk::File;
 pub use gaps::{Gap, Stage};
 pub use interface::InterfaceSource;

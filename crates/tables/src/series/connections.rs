@@ -111,6 +111,10 @@ side! {
     flight_mean_bytes: F64 as F64(f64) = |s| s.flight_mean;
     idle_max_ns: I64 as I64(i64) = |s| signed(s.idle_max_ns);
     congestion_marks: I64 as I64(i64) = |s| signed(s.congestion_marks);
+    renumbered: I64 as I64(i64) = |s| signed(s.renumbered);
+    unanswered: I64 as I64(i64) = |s| signed(s.unanswered);
+    unanswered_ns: I64 as I64(i64) = |s| signed(s.unanswered_ns);
+    unanswered_after_ns: I64 as I64(i64) = |s| signed(s.unanswered_after_ns);
 }
 
 /// All the facts about a connection.

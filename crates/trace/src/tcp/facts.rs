@@ -162,6 +162,14 @@ pub struct Side {
     pub idle_max_ns: u64,
     /// Packets with the ECN codepoint CE (RFC 3168).
     pub congestion_marks: u64,
+    /// Packets whose sequence numbers a device had changed; the capture has them before and behind it.
+    pub renumbered: u64,
+    /// Packets with data after the last packet of the other end: nobody answered them.
+    pub unanswered: u64,
+    /// From the first of these to the last, ns.
+    pub unanswered_ns: u64,
+    /// From the last packet of the other end to the first of these, ns.
+    pub unanswered_after_ns: u64,
 }
 
 /// Packets that were sent again, each counted once by its cause; they add up to `total`.

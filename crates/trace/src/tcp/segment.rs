@@ -38,6 +38,8 @@ pub struct Segment<'a> {
     offer: Offer,
     /// The option's value.
     sack: &'a [u8],
+    /// What a device on the way has added to the numbers in the option.
+    sack_shift: u32,
 }
 
 /// Which options are present, in one word: every packet has this, and few consumers look at more than one bit.
@@ -98,7 +100,24 @@ impl<'a> Segment<'a> {
             marked: datagram.ecn == CE,
             offer: found.offer,
             sack: found.sack,
+            sack_shift: 0,
         })
+    }
+
+    /// Whether `other` is this very packet, but for the sequence numbers.
+    pub fn is_twin(&self, other: &Segment<'_>) -> bool {
+        let fields = |s: &Segment<'_>| (s.flags, s.payload, s.window, s.ip_id, s.timestamps());
+        fields(self) == fields(other)
+    }
+
+    /// The same with numbers as its sender wrote them, before a device on the way added `seq` and `ack` to them.
+    pub fn shifted_back(&self, seq: u32, ack: u32) -> Self {
+        Self {
+            seq: self.seq.wrapping_sub(seq),
+            ack: self.ack.wrapping_sub(ack),
+            sack_shift: ack,
+            ..*self
+        }
     }
 
     /// The same without what it borrows; a SYN reports no blocks.
@@ -147,7 +166,9 @@ impl<'a> Segment<'a> {
 
     /// Left and right edges of the SACK blocks, in the order of the packet.
     pub fn blocks(&self) -> impl Iterator<Item = (u32, u32)> {
-        let edges = |block: &[u8]| u32_at(block, 0).zip(u32_at(block, 4));
+        let shift = self.sack_shift;
+        let edge = move |block: &[u8], at| u32_at(block, at).map(|edge| edge.wrapping_sub(shift));
+        let edges = move |block: &[u8]| edge(block, 0).zip(edge(block, 4));
         self.sack.chunks_exact(BLOCK_BYTES).take(MAX_BLOCKS).filter_map(edges)
     }
 }

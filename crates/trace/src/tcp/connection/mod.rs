@@ -1,5 +1,6 @@
 //! One connection: what its packets mean, from the first to the last.
 
+mod renumber;
 mod talk;
 
 use super::facts::{Connection, Endpoint, From};
@@ -146,7 +147,9 @@ impl Open {
             return false;
         }
         match &self.state {
-            State::Syn(lone) => from == From::A && lone.syn.seq != segment.seq,
+            State::Syn(lone) => {
+                from == From::A && lone.syn.seq != segment.seq && !renumber::is_renumbered(&lone.syn, segment)
+            }
             State::Talk(talk) => talk.is_replaced_by(from, segment),
         }
     }

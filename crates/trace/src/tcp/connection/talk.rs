@@ -4,6 +4,7 @@ use super::super::facts::{Begin, End, From};
 use super::super::segment::{ACK, FIN, RST, SYN, Segment};
 use super::super::sender::{Acknowledged, Context, Placed, Repetitions, Sender, elapsed, other};
 use super::super::series::{Meaning, SegmentRow, Sink};
+use super::renumber::Renumbering;
 use super::{Phase, Reason};
 
 /// What was seen of them, and of what is between them.
@@ -21,6 +22,7 @@ pub struct Talk {
     /// Which end sent a RST, and how far both had sent before.
     resets: [bool; 2],
     reset_at: [i64; 2],
+    renumbering: Renumbering,
 }
 
 /// What a packet is, for the time series.
@@ -85,7 +87,7 @@ impl Talk {
     /// Whether this SYN belongs to a later connection between the same ports.
     pub fn is_replaced_by(&self, from: From, segment: &Segment<'_>) -> bool {
         let (own, peer) = (&self.sides[from as usize], &self.sides[other(from) as usize]);
-        let same = own.base() == Some(segment.seq);
+        let same = own.base() == Some(segment.seq) || self.renumbering.is_renumbered(from, segment);
         let over = self.is_closed() || self.is_reset();
         // By what came after it.
         let overtaken = !own.syn_seen && own.base() == Some(segment.seq.wrapping_add(1));
@@ -142,7 +144,16 @@ impl Talk {
     pub fn take<S: Sink>(&mut self, from: From, segment: &Segment<'_>, cx: &mut Context<'_, S>) {
         let [a, b] = &mut self.sides;
         let (own, peer) = if from == From::A { (a, b) } else { (b, a) };
+        let original;
+        let segment = if segment.has(SYN) || self.renumbering.is_known() {
+            original = self.renumbering.undo(from, segment, [own, peer]);
+            own.side.renumbered += u64::from(original != *segment);
+            &original
+        } else {
+            segment
+        };
         own.count(segment);
+        peer.answered();
         let is_syn = segment.flags & (SYN | RST) == SYN;
         let is_foreign = is_syn && !own.syn_seen && !peer.accepts(segment);
         let is_first_syn = is_syn && !is_foreign && own.synchronise(segment);
@@ -150,6 +161,7 @@ impl Talk {
         if own.is_copy(start, segment, is_first_syn, peer) {
             return Self::take_copy(own, peer, from, start, segment, cx);
         }
+        own.wait_for_answer(segment, peer);
         let advertised = own.advertise(segment);
         let ack = peer.acknowledge(segment, advertised, other(from), cx);
         own.side.sack_blocks += ack.blocks;

@@ -107,6 +107,8 @@ pub struct Sender {
     /// Consecutive duplicate ACKs, and others that report a loss.
     duplicates: u32,
     last_data_ns: i64,
+    /// When the first data after the other end's last packet was sent.
+    unanswered_since_ns: i64,
     /// When it last sent a SYN or a keep-alive, which carry no data and want an answer.
     asked_ns: i64,
     /// When the other end last acknowledged or repeated itself.
@@ -251,6 +253,27 @@ impl Sender {
         self.last_id = segment.ip_id;
     }
 
+    /// The other end sent something.
+    #[inline]
+    pub fn answered(&mut self) {
+        self.side.unanswered = 0;
+    }
+
+    /// Counts data that the other end, `peer`, has not answered yet.
+    #[inline]
+    pub fn wait_for_answer(&mut self, segment: &Segment<'_>, peer: &Self) {
+        if segment.payload == 0 || segment.has(RST) {
+            return;
+        }
+        let (side, now) = (&mut self.side, segment.time_ns);
+        if side.unanswered == 0 {
+            self.unanswered_since_ns = now;
+            side.unanswered_after_ns = peer.last_ns.map_or(0, |last_ns| elapsed(last_ns, now));
+        }
+        side.unanswered += 1;
+        side.unanswered_ns = elapsed(self.unanswered_since_ns, now);
+    }
+
     /// Counts the data of a packet.
     #[inline]
     pub fn count_data(&mut self, segment: &Segment<'_>) {
@@ -316,6 +339,12 @@ impl Sender {
         (self.next - MAX_WINDOW..=self.next + MAX_WINDOW).contains(&self.unwrapped(self.next, number))
     }
 
+    /// Whether `number` lies nearer to where this end is if `shift` is taken off.
+    pub fn is_nearer_without(&self, number: u32, shift: u32) -> bool {
+        let far = |number| self.unwrapped(self.next, number).abs_diff(self.next);
+        self.base.is_some() && far(number.wrapping_sub(shift)) < far(number)
+    }
+
     /// Whether this SYN of the other end can answer that of this one.
     pub fn accepts(&self, segment: &Segment<'_>) -> bool {
         !self.syn_seen || !segment.has(ACK) || self.awaits(self.unwrapped(self.next, segment.ack))
@@ -347,6 +376,9 @@ impl Sender {
     /// What it sent, at the end; `last_ns` is the last packet of the connection.
     #[expect(clippy::cast_precision_loss, reason = "a mean has no more than 53 bits to tell")]
     pub fn into_side(mut self, last_ns: i64) -> Side {
+        if self.side.unanswered == 0 {
+            (self.side.unanswered_ns, self.side.unanswered_after_ns) = (0, 0);
+        }
         if let Some(since) = self.zero_since {
             self.side.zero_window_ns = self.side.zero_window_ns.saturating_add(elapsed(since, last_ns));
         }

@@ -7,6 +7,7 @@ mod late;
 mod loss;
 mod properties;
 mod quiet;
+mod renumbered;
 mod round_trips;
 mod strange;
 mod vlans;
