@@ -18,7 +18,8 @@ from weirlab.diagnosis.packets.departures import Departures, departures
 from weirlab.diagnosis.packets.pacing import paced
 from weirlab.diagnosis.packets.rounds import growing_until, is_flat, is_level
 from weirlab.diagnosis.packets.sends import Events, Sight, clocked, last_known, sends
-from weirlab.diagnosis.timeline import Facts, Timeline
+from weirlab.diagnosis.packets.timeouts import Sent, timeouts
+from weirlab.diagnosis.timeline import Facts, Timeline, least_room
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,6 +51,9 @@ LEAST_MSS: Final = 536
 """Bytes (RFC 9293, 3.7.1): anything smaller is not a full segment."""
 WHOLE: Final = 0.8
 """Share of the bytes that come in whole segments, in a transfer that is not of small messages."""
+SEEN: Final = 0.5
+"""Share of the data that is acknowledged in a capture that has the ACKs, if nothing was sent again."""
+_NO_ACKS: Final = "the capture does not have the receiver's ACKs, perhaps because of its filter"
 _SYN, _RST = 2, 4
 
 
@@ -58,7 +62,8 @@ class Packets:
     """All packets of a connection in the order of the capture, as in ``segments`` of ``docs/trace.md``.
 
     ``from_sender``: which side sent each. ``again``: retransmissions, except probes that the receiver
-    reported as needless. ``tsval`` is NaN without time stamps.
+    reported as needless. ``probe``: tail loss probes; ``timeout``: those after a time-out. ``tsval`` is NaN
+    without time stamps.
     """
 
     time_ns: Ints
@@ -69,6 +74,8 @@ class Packets:
     window_bytes: Ints
     flags: Ints
     again: Bools
+    probe: Bools
+    timeout: Bools
     tsval: Floats
 
 
@@ -95,11 +102,12 @@ class Trips:
         at = np.maximum(np.searchsorted(sent_ns, times_ns, side="right") - 1, 0)
         return np.asarray(np.minimum(self.rtt_ns[at], usual[at] * LONGEST + AT_ONCE_S * 1e9) / 1e9)
 
-    def without_pauses(self, data_ns: Ints, least_ns: int | None) -> Trips:
+    def without_pauses(self, data_ns: Ints, least_ns: int | None, *, messages: bool = False) -> Trips:
         """The same, with round trips that a sender's pauses made longer reduced to the least.
 
         ``data_ns``: when all data arrived. ``least_ns`` is the round trip of the handshake: a sender that
-        pauses all the time shows none that short.
+        pauses all the time shows none that short. ``messages``: most segments are no full ones, so that a
+        silence need not be longer than others.
 
         Data after a silence found no queue: the time by which its round trip exceeds the least one was spent
         in the sender.
@@ -107,7 +115,8 @@ class Trips:
         if len(self.time_ns) == 0 or len(data_ns) < 2:
             return self
         gaps = np.diff(data_ns, prepend=data_ns[0])
-        silent = gaps > max(float(np.median(gaps)) * SILENT, AT_ONCE_S * 1e9)
+        usual = 0.0 if messages else float(np.median(gaps)) * SILENT
+        silent = gaps > max(usual, AT_ONCE_S * 1e9)
         number = np.maximum(np.searchsorted(data_ns, self.time_ns, side="right") - 1, 0)
         least = min(int(self.rtt_ns.min()), least_ns or np.iinfo(np.int64).max)
         # The pause is not longer than the silence; otherwise a queue made the round trip long.
@@ -205,15 +214,20 @@ def read(
     np.maximum(acked, first_seq, out=acked)
     window_edge = last_known(np.where(acks, p.ack + p.window_bytes, -1))
     payload_bytes, again = p.payload_bytes, data & p.again
+    timing_out, known_timeouts = timeouts(
+        Sent(at, data, acks, p.seq, payload_bytes, sent, acked, again, p.probe, data & p.timeout), least_s
+    )
     del p
     known = np.maximum.accumulate(data) & (window_edge >= 0)
     if not known.any():
         return None
+    if int(acked[-1]) - first_seq < SEEN * (int(sent[-1]) - first_seq) and not again.any():
+        facts = replace(facts, flaw=_NO_ACKS)
     recovery, lost = _recoveries(again, sent, acked)
     window = np.maximum(window_edge - acked, 0).astype(np.float64)
     flight = np.maximum(sent - acked, 0).astype(np.float64)
     del window_edge, again
-    tight = window - flight < mss
+    tight = window - flight < least_room(window, mss)
     # What SACK has reported in a recovery is no longer in flight.
     anew = recovery | tight
     events = Events(at, data, acks, payload_bytes, sent, acked, anew)
@@ -225,7 +239,7 @@ def read(
     round_s = max(least_s, AT_ONCE_S)
     # Away from the sender an ACK seems to make room a moment before the data that used it.
     ends = np.maximum.accumulate(np.where(tight, np.append(at[1:], at[-1]), -np.inf))
-    limited = tight | recovery | found.held | (at - ends <= 2 * close_s * 1e9)
+    limited = tight | recovery | timing_out | found.held | (at - ends <= 2 * close_s * 1e9)
     del ends
     if least_s <= 0:
         # Without any round trip, changes from one to the next are not known, nor what is small.
@@ -244,18 +258,19 @@ def read(
         # A queue, which also keeps the flight level, would not be seen.
         flat[:] = level[:] = False
     steady = clocked(events, found.bursts, flat | level, mss) & ~even
-    idle = found.idle & ~limited & ~steady & ~even & ~outlasted
+    lasts = np.append(np.diff(at), 0.0) / 1e9
+    # With nothing in flight and an open window, only the application can hold a sender back.
+    empty = (flight <= 0) & ~tight & (lasts > close_s)
+    idle = empty | (found.idle & ~limited & ~steady & ~even & ~outlasted)
     # After the last data there is only its way to the receiver and back, which nothing limits.
     last = int(np.flatnonzero(data)[-1])
     kept = slice(int(np.argmax(known)), last + 1)
-    lasts = np.append(np.diff(at), 0.0) / 1e9
-    held = found.held & ~tight & ~recovery
+    held = found.held & ~tight & ~recovery & ~empty
     # At the receiver, data counts when it arrives, not when the gaps before it are filled.
     if source == "receiver" and left is None:
         delivered = np.cumsum(np.where(data, payload_bytes, 0))
     else:
         delivered = acked - first_seq
-    last_acked = int((acked - first_seq)[kept][-1])
     del events, found, sent, acked, since_s
     rtt = trips.at(at)
     # Columns that captures cannot fill take no memory.
@@ -275,6 +290,7 @@ def read(
         flat=(steady | (flat & ~idle & ~even))[kept],
         paced=even[kept],
         starting=np.broadcast_to(False, len(unknown)),
+        timing_out=timing_out[kept],
         cwnd_room_bytes=unknown,
         buffer_fill=unknown,
         pacing_bytes_per_s=unknown,
@@ -286,7 +302,7 @@ def read(
     until = growing_until(timeline.start_s, timeline.flight_bytes, timeline.lost, round_s)
     starting = ~(idle | limited)[kept] & (timeline.start_s < until)
     timeline = replace(timeline, starting=starting, flat=timeline.flat & ~starting)
-    return timeline, replace(facts, mss_bytes=mss, data_bytes=last_acked)
+    return timeline, replace(facts, mss_bytes=mss, timeouts=known_timeouts)
 
 
 def _back_ns(p: Packets, left: Departures, behind: Trips, echoes: Trips | None) -> int:
@@ -354,6 +370,8 @@ def _as_sent(
         window_bytes=p.window_bytes[order],
         flags=p.flags[order],
         again=p.again[order],
+        probe=p.probe[order],
+        timeout=p.timeout[order],
         tsval=p.tsval[order],
     )
     return moved, data[order], acks[order]

@@ -17,6 +17,7 @@ from weirlab.trace.quantities import percent
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from weirlab.diagnosis.causes import Confidence
     from weirlab.diagnosis.timeline import Floats
 
 LEAST_SHARE: Final = 0.005
@@ -26,6 +27,8 @@ MINOR: Final = 0.05
 COUNTER_OFF: Final = 0.1
 """Difference above which the kernel's own counter is called wrong."""
 LEAST_PIECES: Final = 3
+LEAST_TRIPS: Final = 8
+"""Round trips that a cause must have lasted for high confidence."""
 
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "application": ("application_write",),
@@ -59,6 +62,16 @@ def diagnose(timeline: Timeline, facts: Facts, *, target_bps: float | None = Non
     if len(timeline.lasts_s) < LEAST_PIECES or timeline.seconds <= 0:
         return None
     view = View(timeline, facts, target_bps)
+    if facts.flaw is not None:
+        nothing = _unknown(view, 1.0, facts.flaw)
+        return Diagnosis(
+            source=timeline.source,
+            sentence=nothing.sentence,
+            findings=(nothing,),
+            notes=tuple(notes(view)),
+            blind=(),
+            summary=_summary(view),
+        )
     left = np.ones(len(timeline.lasts_s))
     parts: dict[str, tuple[Rule, Floats]] = {}
     for rule in RULES:
@@ -93,16 +106,33 @@ def _finding(view: View, rule: Rule, part: Floats) -> Finding:
         cause=rule.cause,
         share=share,
         seconds=share * view.timeline.seconds,
-        confidence=rule.sure(view.timeline.source),
+        confidence=_confidence(view, rule, share),
         sentence=f"{percent(share)} of the time {rule.cause.held}: {why}.",
         evidence=evidence,
     )
 
 
-def _unknown(view: View, share: float) -> Finding:
+def _confidence(view: View, rule: Rule, share: float) -> Confidence:
+    """The rule's, but never high on weak evidence from captures: an uncertain place, hardly any time, or a
+    queue that never grew nor shrank with the data in flight.
+    """
+    sure, source = rule.sure(view.timeline.source), view.timeline.source
+    if sure != "high" or source == "kernel":
+        return sure
+    few = share * view.timeline.seconds < LEAST_TRIPS * view.facts.min_rtt_s
+    still = (
+        rule.cause is causes.BOTTLENECK
+        and view.paired is None
+        and not view.follows_flight(view.capacity or 0.0, varied=True)
+    )
+    return "medium" if few or still or not view.facts.place_known else sure
+
+
+def _unknown(view: View, share: float, why: str | None = None) -> Finding:
     t = view.timeline
-    where = causes.PLACES[t.source]
-    why = f"{where} shows neither a full window, nor a queue, nor loss, nor an application that pauses"
+    if why is None:
+        where = causes.PLACES[t.source]
+        why = f"{where} shows neither a full window, nor a queue, nor loss, nor an application that pauses"
     return Finding(
         causes.UNKNOWN,
         share,
@@ -158,9 +188,9 @@ def _summary(view: View) -> Summary:
     return Summary(
         data_bytes=facts.data_bytes,
         seconds=t.seconds,
-        throughput_bps=facts.data_bytes * 8 / t.seconds,
+        throughput_bps=facts.data_bytes * 8 / (facts.data_s or t.seconds),
         segments=facts.segments,
-        segment_bytes=facts.data_bytes / facts.segments if facts.segments else 0.0,
+        segment_bytes=facts.segment_bytes,
         retransmitted=facts.retransmitted,
         loss_ratio=max(facts.retransmitted - facts.spurious, 0) / facts.segments if facts.segments else 0.0,
         duplicate_acks=facts.duplicate_acks,

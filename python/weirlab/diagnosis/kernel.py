@@ -156,6 +156,7 @@ def _timeline(times: Floats, c: Mapping[str, Floats], receiver: Receiver | None)
         flat=_no(starts),
         paced=_no(starts),
         starting=_starting(c),
+        timing_out=_no(starts),
         cwnd_room_bytes=room,
         buffer_fill=_blocking(fill, c, lasts, max(usual, 0.02)),
         pacing_bytes_per_s=c["pacing_rate_bytes_per_s"],

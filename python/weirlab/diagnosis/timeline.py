@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weirlab.diagnosis.both.evidence import Between
+    from weirlab.diagnosis.packets.timeouts import Timeouts
 
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
@@ -54,6 +55,8 @@ class Timeline:
     """Segments leave evenly, independently of ACKs (captures)."""
     starting: Bools
     """Slow start."""
+    timing_out: Bools
+    """The sender waits for a retransmission time-out (captures)."""
     cwnd_room_bytes: Floats
     buffer_fill: Floats
     """Greatest share of the send buffer in use in the last round trip; 0 if it does not block the writer."""
@@ -93,6 +96,14 @@ class Facts:
     """How many of these the receiver reported as needless."""
     reordered: int
     """How often reordering was seen."""
+    data_s: float | None = None
+    """From the first data to the last; None: what the timeline spans."""
+    sent_bytes: int | None = None
+    """All payload, repetitions included; None if it is not known."""
+    early: int = 0
+    """How many came again too early, or for no visible reason, to be retransmissions (captures)."""
+    fast: int | None = None
+    """How many retransmissions duplicate ACKs or SACK had asked for; None if the source does not tell."""
     duplicate_acks: int | None = None
     sack_blocks: int | None = None
     window_scaling: bool | None = None
@@ -109,6 +120,30 @@ class Facts:
     """By option, who did not offer it: ``the sender`` or ``the receiver`` (captures)."""
     between: Between | None = None
     """What captures at both ends show together."""
+    timeouts: Timeouts | None = None
+    """The sender's retransmission time-outs (captures)."""
+    place_known: bool = True
+    """Whether it is certain where the packets were captured."""
+    flaw: str | None = None
+    """Why the source shows nothing of what limited the transfer, as a clause; None if it does (captures)."""
+    misplaced_sacks: int = 0
+    """SACK blocks of the receiver that cover what was never sent (captures)."""
+
+    @property
+    def segment_bytes(self) -> float:
+        """The mean payload of a segment; 0 without any."""
+        sent = self.data_bytes if self.sent_bytes is None else self.sent_bytes
+        return sent / self.segments if self.segments else 0.0
+
+
+def least_room(window_bytes: Floats, mss_bytes: float) -> float:
+    """The room in a receiver's window, in bytes, below which a sender waits.
+
+    A sender does not send less than a segment into a window, unless it is half of the largest window seen
+    (RFC 9293, 3.8.6.2.1): a window of hardly more than one segment is not full with a small message in it.
+    """
+    known = window_bytes[np.isfinite(window_bytes)]
+    return min(mss_bytes, float(known.max()) / 2) if len(known) else mss_bytes
 
 
 def rates(start_s: Floats, lasts_s: Floats, acked_bytes: Floats, rtt_s: Floats, trips: float = 1.0) -> Floats:

@@ -63,7 +63,14 @@ def timeline(
         return None
     scaled = _is_scaled(connection)
     source, sure, ways = _ways(trace, connection, name, place)
-    facts = _facts(connection, name, ways.trips)
+    facts = replace(
+        _facts(connection, name, ways.trips),
+        misplaced_sacks=_misplaced_sacks(trace, connection, name),
+        place_known=sure,
+    )
+    sent = side(connection, name)
+    if sent["unseen_bytes"] > MISSING * (sent["unique_bytes"] + sent["unseen_bytes"]):
+        facts = replace(facts, flaw="much of the data was acknowledged, but is not in the capture")
     # Nothing else refers to the packets, so they are freed as soon as they are no longer needed.
     found = capture.read(
         _packets(trace, connection, name, stamped=source != "sender"),
@@ -128,7 +135,8 @@ def _packets(trace: Trace, connection: Connection, name: SideName, *, stamped: b
         "window_bytes": pl.col("window_bytes").cast(pl.Int64),
         "flags": pl.col("flags").cast(pl.UInt8),
         "again": pl.col("meaning").is_in(RETRANSMISSIONS),
-        "tail": pl.col("meaning") == "tail_probe",
+        "timeout": pl.col("meaning") == "timeout",
+        "probe": pl.col("meaning") == "tail_probe",
         # NaN without the option; series of earlier versions have none.
         "tsval": pl.col("tsval").cast(pl.Float64).fill_null(math.nan) if has_stamps else None,
     }
@@ -143,10 +151,9 @@ def _packets(trace: Trace, connection: Connection, name: SideName, *, stamped: b
     length = len(rows)
     # One after the other, because a column in several chunks is copied.
     found = {column: rows.drop_in_place(column).to_numpy() for column in wanted}
-    tail = found.pop("tail")
-    if tail.any():
+    if found["probe"].any():
         told = _needless(found["seq"], found["payload_bytes"], trace, number, name)
-        found["again"] = found["again"] & ~(told & tail)
+        found["again"] = found["again"] & ~(told & found["probe"])
     return Packets(
         tsval=found.pop("tsval", np.broadcast_to(np.nan, length)),
         window_bytes=found.pop("window_bytes", np.broadcast_to(np.int64(_OPEN_BYTES), length)),
@@ -163,6 +170,10 @@ def _data_ns(trace: Trace, number: int, name: SideName) -> NDArray[np.int64]:
     return ours.select("time_ns").collect()["time_ns"].to_numpy()
 
 
+SHORT: Final = 0.5
+"""Share of the MSS: where segments carry less on average, an application writes messages."""
+MISSING: Final = 0.1
+"""Share of the data whose absence from a capture leaves nothing to be told."""
 HOST_NS: Final = 100_000
 """A host answers within this time."""
 _OPEN_BYTES: Final = 1 << 40
@@ -244,7 +255,9 @@ def _trips(
     ours = _series(rows, sender, "ack").least(least_ns(connection, sender))
     at_first = _to_sender_ns(connection, sender)
     echoes = _series(rows, "b" if sender == "a" else "a", "echo")
-    behind = echoes.without_pauses(data_ns, at_first)
+    sent = side(connection, sender)
+    messages = sent["data_bytes"] < SHORT * sent["data_packets"] * (_offered_mss(connection) or 0)
+    behind = echoes.without_pauses(data_ns, at_first, messages=messages)
     if len(behind.time_ns) == 0 and at_first is not None:
         behind = Trips(np.array([connection["first_ns"]]), np.array([at_first]))
     if source == "receiver" or len(ours.time_ns) == 0:
@@ -265,7 +278,7 @@ def _facts(connection: Connection, sender: SideName, trips: Trips) -> Facts:
     ours, theirs = sent["options"], peer["options"]
     both = ours is not None and theirs is not None
     stamps = bool(ours and theirs and ours["timestamps"] and theirs["timestamps"])
-    mss = min((o["mss"] for o in (ours, theirs) if o is not None and o["mss"] is not None), default=0)
+    mss = _offered_mss(connection)
     least = [each for each in (least_ns(connection, sender),) if each]
     if len(trips.rtt_ns):
         least.append(int(trips.rtt_ns.min()))
@@ -278,6 +291,10 @@ def _facts(connection: Connection, sender: SideName, trips: Trips) -> Facts:
         retransmitted=again["total"] - again["handshake"],
         spurious=again["spurious"],
         reordered=sent["out_of_order"],
+        data_s=(sent["data_ns"][1] - sent["data_ns"][0]) / 1e9 if sent["data_ns"] else None,
+        sent_bytes=sent["data_bytes"],
+        early=again["unexplained"],
+        fast=again["fast"],
         duplicate_acks=peer["duplicate_acks"],
         sack_blocks=peer["sack_blocks"],
         window_scaling=_agreed(connection, "window_scale"),
@@ -286,6 +303,28 @@ def _facts(connection: Connection, sender: SideName, trips: Trips) -> Facts:
         offered_mss_bytes=mss or None,
         refused=_refused(connection, sender),
     )
+
+
+def _offered_mss(connection: Connection) -> int:
+    """The smaller MSS of both SYNs, in bytes; 0 if neither was captured."""
+    offers = (connection[name]["options"] for name in ("a", "b"))
+    return min((o["mss"] for o in offers if o is not None and o["mss"] is not None), default=0)
+
+
+def _misplaced_sacks(trace: Trace, connection: Connection, sender: SideName) -> int:
+    """SACK blocks that lie beyond all that the receiver's window ever allowed, or before the first data."""
+    import polars as pl
+
+    number = connection["id"]
+    blocks = _of(trace.scan_sack(), number, "from_side", "left", "right")
+    blocks = blocks.filter(pl.col("from_side") != sender)
+    window = side(connection, "b" if sender == "a" else "a")["window"]
+    if len(blocks) == 0 or window is None or not _is_scaled(connection):
+        return 0
+    mine = trace.scan_segments().filter(pl.col("connection") == number)
+    edge = mine.filter(pl.col("from_side") != sender).select(pl.col("ack").max()).collect().item()
+    far = blocks.filter((pl.col("left") < 0) | (pl.col("right") > (edge or 0) + window[1]))
+    return len(far)
 
 
 _OPTIONS: Final = ("window_scale", "sack", "timestamps")

@@ -13,6 +13,7 @@ from weirlab.diagnosis.timeline import (
     Facts,
     Timeline,
     lasting,
+    least_room,
     rates,
     recent_most,
     weighted_quantile,
@@ -46,6 +47,14 @@ STEADY_TRIPS: Final = 16
 STEADY: Final = 1.1
 AT_LIMIT: Final = 0.95
 """Share of the socket's pacing limit from which on it counts as reached."""
+SPREAD: Final = 1.3
+"""Ratio between amounts of data in flight whose round trips are compared."""
+LEAST_SEGMENTS: Final = 4
+"""Segments usually in flight; fewer make no queue that could be told from delayed ACKs."""
+FITS: Final = 1.4
+"""Greatest ratio between a round trip and the one that a queue in front of the capacity would make."""
+MOST_FIT: Final = 2 / 3
+"""Share of the sizes of the data in flight at which it must fit."""
 ROOM: Final = 1 / 3
 """Share of the congestion window that TCP may leave unused for larger bursts (``tcp_tso_should_defer``)."""
 
@@ -77,7 +86,7 @@ class View:
         (``tcp_tso_should_defer``).
         """
         t = self.timeline
-        full = t.window_bytes - t.flight_bytes < self.facts.mss_bytes
+        full = t.window_bytes - t.flight_bytes < least_room(t.window_bytes, self.facts.mss_bytes)
         rtt = np.where(np.isfinite(t.rtt_s), t.rtt_s, self.facts.min_rtt_s)
         last = np.maximum.accumulate(np.where(full, t.start_s + t.lasts_s, -np.inf))
         return np.asarray(full | ((t.start_s - last < rtt) & ~self.idle & ~t.held_small))
@@ -102,7 +111,10 @@ class View:
     @property
     def _waited_s(self) -> Floats:
         t = self.timeline
-        return t.rtt_s - self.facts.min_rtt_s if t.queue_s is None else t.queue_s
+        if t.queue_s is not None:
+            return t.queue_s
+        # Without a least round trip, no part of one is known to be a wait.
+        return t.rtt_s - (self.facts.min_rtt_s if self.facts.min_rtt_s > 0 else np.inf)
 
     def _waits(self, waited_s: Floats, ratio: float, least_s: float) -> Bools:
         return np.asarray(waited_s > self.facts.min_rtt_s * (ratio - 1) + least_s)
@@ -144,9 +156,45 @@ class View:
         # except after data was held up.
         steady = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, STEADY_RATE_TRIPS)
         most = weighted_quantile(steady, t.lasts_s, 0.9)
-        if not found > 0 or found < FULL * most:
+        if not found > 0 or found < FULL * most or not (paced or self.follows_flight(found)):
             return None
         return found if self._stands_long(held) or self._no_slower(held) else None
+
+    def follows_flight(self, capacity: float, *, varied: bool = False) -> bool:
+        """Whether round trips are as long as a queue in front of ``capacity`` bytes per second makes them.
+
+        ``varied``: and whether the data in flight varied enough to show that.
+
+        With ``flight`` bytes sent but not acknowledged, the last of them arrives after ``flight / capacity``,
+        and not before the least round trip. Delayed ACKs, clocks that tick slowly and paths that pause
+        lengthen round trips, however much is in flight.
+        """
+        t = self.timeline
+        full = self.rate >= FULL * capacity
+        if not full.any():
+            return False
+        # Where less got through later, others may have filled the queue.
+        counts = ~self.idle & ~t.recovery & ~t.timing_out & np.isfinite(t.rtt_s) & (t.rtt_s > 0)
+        counts &= full | (np.arange(len(full)) < int(np.argmax(full)))
+        if not counts.any():
+            return False
+        sent_s = t.start_s[counts] - t.rtt_s[counts]
+        at = np.clip(np.searchsorted(t.start_s, sent_s, side="right") - 1, 0, len(t.start_s) - 1)
+        flight = np.maximum(t.flight_bytes[at], 1.0)
+        if float(np.median(flight)) < LEAST_SEGMENTS * self.facts.mss_bytes:
+            return False
+        expected_s = np.maximum(flight / capacity, self.facts.min_rtt_s)
+        ratio = t.rtt_s[counts] / expected_s
+        levels = np.round(np.log(flight) / np.log(SPREAD)).astype(np.int64)
+        fitting = {
+            int(level): float(np.median(expected_s[levels == level]))
+            for level in np.unique(levels)
+            if 1 / FITS <= float(np.median(ratio[levels == level])) <= FITS
+        }
+        if len(fitting) < MOST_FIT * len(np.unique(levels)):
+            return False
+        # A flight that stays the same shows nothing against a queue.
+        return not varied or max(fitting.values()) >= SPREAD * min(fitting.values())
 
     def _stands_long(self, held: Bools) -> bool:
         """Whether ``held`` consists mostly of stretches that only a queue explains."""

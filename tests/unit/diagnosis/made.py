@@ -135,6 +135,8 @@ class Sender:
             window_bytes=np.where(ours, 60_000, self.window_bytes).astype(np.int64),
             flags=np.full(count, 16, dtype=np.int64),
             again=np.zeros(count, dtype=bool),
+            probe=np.zeros(count, dtype=bool),
+            timeout=np.zeros(count, dtype=bool),
             # The clock of the sender is soon beyond 32 bits.
             tsval=np.where(ours, (times // MS + 2**32 - 100) % 2**32, NAN),
         )

@@ -155,7 +155,9 @@ def test_a_writer_that_is_woken_round_trips_late_now_and_then_still_fills_its_bu
     wakes_s = (0.001, 0.003, 0.002, 0.004, 0.001, 0.002, 0.005, 0.19, 0.003, 0.001, 0.002)
     diagnosis = found(Sender(BULK, buffer_bytes=30 * MSS, wakes_s=wakes_s, rate_bytes_per_s=5e6), place)
     assert diagnosis.main.key == "send_buffer"
-    assert diagnosis.share("send_buffer") > 0.9
+    # While it sleeps on and nothing is in flight, its buffer is empty.
+    assert diagnosis.share("send_buffer") + diagnosis.share("application_write") > 0.9
+    assert diagnosis.share("send_buffer") > 0.7
 
 
 def test_a_writer_of_large_pieces_overshoots_its_buffer_and_is_woken_at_the_same_mark() -> None:

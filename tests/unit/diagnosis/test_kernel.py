@@ -38,6 +38,12 @@ NOTHING_TO_SEND: dict[str, object] = {
 }
 
 
+def behind_queue(rtt_us: float, segments: object = None) -> dict[str, object]:
+    """100 segments per least round trip are delivered; as many are in flight as the longer one takes."""
+    held = np.asarray(rtt_us / RTT_S / 1e4 if segments is None else segments)
+    return {"rtt_us": rtt_us, "unacked": held, "snd_cwnd": held, "wqueue_bytes": (200 + held) * MSS}
+
+
 @pytest.mark.parametrize(
     ("cause", "columns"),
     [
@@ -52,7 +58,7 @@ NOTHING_TO_SEND: dict[str, object] = {
         ("slow_start", {"snd_ssthresh": 0x7FFF_FFFF}),
         ("sender_host", {"unacked": 20, "wqueue_bytes": 220 * MSS}),
         ("pacing", {"unacked": 20, "wqueue_bytes": 220 * MSS, "max_pacing_rate_bytes_per_s": 1e6}),
-        ("bottleneck", {"rtt_us": 80_000}),
+        ("bottleneck", behind_queue(80_000)),
         ("reordering", {"total_retrans": np.arange(401) / 4, "dsack_dups": np.arange(401) / 4}),
         (
             "nagle",
@@ -151,16 +157,19 @@ def test_a_reader_that_waits_for_a_cpu_is_told_from_one_that_does_not_read() -> 
 def test_others_in_the_bottleneck_are_told_by_what_the_transfer_had_alone() -> None:
     # A queue stands all the time; in the second half only a third is delivered.
     acked = np.cumsum(half(10_000, 3_300))
-    diagnosis = found(rtt_us=90_000, bytes_acked=acked, bytes_sent=acked + 100 * MSS)
+    columns = behind_queue(90_000, half(180, 60))
+    diagnosis = found(**columns, bytes_acked=acked, bytes_sent=acked + 100 * MSS)
     assert diagnosis.share("foreign") == pytest.approx(0.5, abs=0.06)
     assert diagnosis.share("bottleneck") == pytest.approx(0.5, abs=0.06)
-    alone = found(rtt_us=90_000)
+    alone = found(**behind_queue(90_000))
     assert "own and foreign" in " ".join(each.why for each in alone.blind)
 
 
 def test_without_a_queue_the_rate_says_nothing_of_the_capacity() -> None:
     assert found(total_retrans=3).summary.capacity_bps is None
-    assert found(rtt_us=80_000).summary.capacity_bps == pytest.approx(100 * MSS * 8 / RTT_S, rel=0.05)
+    assert found(**behind_queue(80_000)).summary.capacity_bps == pytest.approx(
+        100 * MSS * 8 / RTT_S, rel=0.05
+    )
 
 
 def test_the_kernels_counters_are_shown_and_said_to_be_wrong_where_they_are() -> None:

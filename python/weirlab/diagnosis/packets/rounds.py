@@ -41,13 +41,18 @@ def _most(start_s: Floats, flight_bytes: Floats, round_s: float) -> tuple[Floats
 
 
 def growing_until(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float) -> float:
-    """When slow start was over, in s on the same axis: the flight stopped growing, or something was lost."""
+    """When slow start was over, in s on the same axis: the flight stopped growing, or something was lost.
+
+    The beginning, if the flight never grew from one round trip to the next.
+    """
     if len(start_s) == 0:
         return 0.0
     most, _ = _most(start_s, flight_bytes, round_s)
     number = 2
     while number < len(most) and most[number] >= GROWS * most[number - 2]:
         number += 1
+    if number == 2:
+        return float(start_s[0])
     grown = float(start_s[0] + number * round_s)
     losses = np.flatnonzero(lost > 0)
     return min(grown, float(start_s[losses[0]])) if len(losses) else grown

@@ -134,7 +134,11 @@ def _nagle(view: View) -> Bools:
 
 def _held(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
-    starts = np.flatnonzero(np.diff(np.concatenate([[0.0], (part > 0.5).astype(float)])) > 0)
+    # Each wait begins with a piece in which data had just been sent.
+    inside = part > 0.5
+    sent = t.flight_bytes > np.concatenate([[-1.0], t.flight_bytes[:-1]])
+    entered = inside & ~np.concatenate([[False], inside[:-1]])
+    starts = np.flatnonzero(inside & (sent | entered))
     each = float((part * t.lasts_s).sum()) / max(len(starts), 1)
     least = view.facts.min_rtt_s
     why = (

@@ -11,11 +11,12 @@ from weirlab.diagnosis import causes
 from weirlab.diagnosis.rules.ends import at_rtt, seconds, wanted
 from weirlab.diagnosis.rules.rule import Rule
 from weirlab.diagnosis.view import View
-from weirlab.trace.quantities import bit_rate, count, percent, plural, size
+from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.both.evidence import Fates
     from weirlab.diagnosis.causes import Source
+    from weirlab.diagnosis.packets.timeouts import BlackHole
     from weirlab.diagnosis.timeline import Bools, Floats
 
 NEEDLESS: Final = 0.5
@@ -105,6 +106,56 @@ def _saturation(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     return f"it carries {bit_rate(capacity)}, of which this transfer used {percent(used)}", tuple(evidence)
 
 
+def _timing_out(view: View) -> Bools:
+    return view.timeline.timing_out
+
+
+def _black_hole(view: View) -> BlackHole | None:
+    known = view.facts.timeouts
+    return None if known is None else known.black_hole
+
+
+def _swallowed(view: View) -> Bools:
+    return _timing_out(view) & (_black_hole(view) is not None)
+
+
+def _swallowing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+    hole, known = _black_hole(view), view.facts.timeouts
+    assert hole is not None
+    assert known is not None
+    why = (
+        f"none of {plural(hole.tries, 'transmission')} of {octets(hole.lost_bytes)} or more was acknowledged"
+        f", while up to {octets(hole.passed_bytes)} arrived; let ICMP 'fragmentation needed' through, or "
+        "lower the MTU or the MSS"
+    )
+    alive = "after larger ones" if hole.later_passed else "beside larger ones"
+    return why, (
+        f"a segment of {octets(hole.passed_bytes)} that was sent {alive} was acknowledged",
+        f"the sender waited for {plural(known.number, 'time-out')}, {seconds(known.longest_s)} at most",
+    )
+
+
+def _expiring(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+    known = view.facts.timeouts
+    assert known is not None
+    waited = view.share(part) * view.timeline.seconds
+    why = f"{plural(known.number, 'time')}, for {seconds(waited)} in all, {seconds(known.longest_s)} at most"
+    evidence: list[str] = []
+    if known.tails:
+        evidence.append(
+            f"{count(known.tails)} of them: nothing was sent after the lost segment, so no duplicate ACK "
+            "could report it"
+        )
+    if known.ignored:
+        evidence.append(
+            f"{count(known.ignored)} of them: three or more duplicate ACKs had asked for the segment, but "
+            "the sender waited"
+        )
+        if view.facts.misplaced_sacks:
+            why += "; the sender could not use the receiver's SACK blocks, which cover what was never sent"
+    return why, tuple(evidence) or ("the ACKs that would have reported the loss earlier did not come",)
+
+
 def _acks_wait(view: View) -> Bools:
     return view.acks_queued
 
@@ -185,8 +236,12 @@ def _dropping(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
 def _spurious(view: View) -> bool:
     if _knows_fates(view):
         return _most_are(view, "late")
-    again = view.facts.retransmitted
-    return again > 0 and view.facts.spurious >= NEEDLESS * again
+    again, needless, fast = view.facts.retransmitted, view.facts.spurious, view.facts.fast
+    if fast is not None and not view.facts.reordered:
+        # A time-out or a probe is needless because an ACK was late; only what later segments seemed to ask
+        # for shows that these had overtaken it.
+        needless = max(needless - (again - fast), 0)
+    return again > 0 and needless >= NEEDLESS * again
 
 
 def _disordered(view: View) -> Bools:
@@ -210,7 +265,14 @@ def _disorder(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
 
 
 def _reduced(view: View) -> Bools:
-    return view.lossy | view.timeline.recovery
+    facts = view.facts
+    if facts.fast is None or _knows_fates(view):
+        lost = True
+    else:
+        # Packets that a capture has twice look like retransmissions that nothing explains.
+        doubtful = facts.timeouts is None and facts.early > facts.retransmitted / 2
+        lost = facts.retransmitted > facts.spurious and not doubtful
+    return (view.lossy | view.timeline.recovery) & lost
 
 
 def _reduction(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -309,6 +371,20 @@ PATH_RULES: Final = (
         _saturated,
         _saturation,
         {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
+    ),
+)
+TIMEOUT_RULES: Final = (
+    Rule(
+        causes.BLACK_HOLE,
+        _swallowed,
+        _swallowing,
+        dict.fromkeys(("sender", "between"), "medium"),
+    ),
+    Rule(
+        causes.TIMEOUT,
+        _timing_out,
+        _expiring,
+        {"sender": "high"},
     ),
 )
 LOSS_RULES: Final = (

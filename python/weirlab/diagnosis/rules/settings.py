@@ -7,7 +7,7 @@ from typing import Final
 
 from weirlab.diagnosis.rules.ends import UNSCALED, at_rtt
 from weirlab.diagnosis.view import View
-from weirlab.trace.quantities import octets, percent
+from weirlab.trace.quantities import octets, percent, plural
 
 SMALL_MSS: Final = 1_200
 """Bytes. Tunnels leave more; less is a setting, or a path with a very small MTU."""
@@ -39,6 +39,16 @@ def _sack(view: View) -> str | None:
     return f"SACK is off{_by(view, 'sack')}: only one loss is repaired per round trip (RFC 2018)"
 
 
+def _misplaced_sacks(view: View) -> str | None:
+    number = view.facts.misplaced_sacks
+    if not number:
+        return None
+    return (
+        f"{plural(number, 'SACK block')} of the receiver covered what was never sent: a device on the path "
+        "changes sequence numbers but not these blocks, so that losses are repaired late"
+    )
+
+
 def _timestamps(view: View) -> str | None:
     if view.facts.timestamps is not False:
         return None
@@ -57,7 +67,7 @@ def _small(view: View) -> str | None:
     facts = view.facts
     if facts.segments < MANY:
         return None
-    mean = facts.data_bytes / facts.segments
+    mean = facts.segment_bytes
     if mean >= SMALL_SEGMENT * facts.mss_bytes:
         return None
     return (
@@ -66,7 +76,7 @@ def _small(view: View) -> str | None:
     )
 
 
-_CHECKS: Final[tuple[Check, ...]] = (_scaling, _sack, _timestamps, _mss, _small)
+_CHECKS: Final[tuple[Check, ...]] = (_scaling, _sack, _misplaced_sacks, _timestamps, _mss, _small)
 
 
 def notes(view: View) -> list[str]:

@@ -1,0 +1,208 @@
+"""Scripted conversations in which nothing but applications, lost packets or devices on the path cost time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weirlab import trace
+from weirlab.diagnosis import tracing
+from weirlab.diagnosis.finding import Diagnosis
+from weirlab.testing.capture import write_pcap
+from weirlab.testing.tcp import Side, Talk
+from weirlab.trace import words
+from weirlab.trace.facts import SideName
+
+CLIENT = Side("192.0.2.7", 41_000, isn=5_000_000)
+SERVER = Side("198.51.100.9", 8443, isn=80_000_000)
+MSS = 1448
+
+
+def opened(rtt_ms: float, *, place: float = 0.0, mss: int = 1460, window_bytes: int = 4_000_000) -> Talk:
+    ends = (Side(s.address, s.port, s.isn, mss, 7, window_bytes=window_bytes) for s in (CLIENT, SERVER))
+    talk = Talk(*ends)
+    talk.handshake(rtt_ms=rtt_ms, place=place)
+    return talk
+
+
+def diagnosed(talk: Talk, folder: Path, sender: SideName) -> Diagnosis:
+    write_pcap(folder / "made.pcap", talk.packets())
+    with trace.read([folder / "made.pcap"], series=True) as read:
+        found = tracing.read(read, read.facts["connections"][0], sender)
+    assert found is not None
+    assert sum(each.share for each in found.findings) == pytest.approx(1, abs=0.01)
+    return found
+
+
+@pytest.mark.parametrize("ask_bytes", [40, 300, 4_000])
+@pytest.mark.parametrize("mss", [65_483, 32_768])
+def test_a_window_of_one_huge_segment_is_not_full_with_a_small_request(
+    tmp_path: Path, mss: int, ask_bytes: int
+) -> None:
+    talk = opened(0.02, mss=mss, window_bytes=65_536)
+    for _ in range(40):
+        talk.a.send(ask_bytes)
+        talk.wait(0.1)
+        talk.b.send(700)
+        talk.wait(0.1)
+        talk.a.ack()
+        talk.wait(90)
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert diagnosis.main.key == "application_write"
+    assert diagnosis.share("receive_window") == 0
+
+
+@pytest.mark.parametrize("delay_ms", [70, 150, 400])
+def test_acks_that_a_timer_delays_are_neither_a_queue_nor_other_traffic(
+    tmp_path: Path, delay_ms: int
+) -> None:
+    talk = opened(30)
+    for flight in (1, 2, 3, 4, 6, 8, 10, 12, 12, 12):
+        for _ in range(flight):
+            talk.a.send(MSS)
+        talk.wait(30 + delay_ms)
+        talk.b.ack()
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert diagnosis.summary.capacity_bps is None
+    assert diagnosis.share("foreign") + diagnosis.share("bottleneck") == 0
+
+
+@pytest.mark.parametrize(("rtt_ms", "timeout_ms"), [(20, 240), (60, 330)])
+def test_the_last_segment_lost_again_and_again_costs_time_outs(
+    tmp_path: Path, rtt_ms: float, timeout_ms: float
+) -> None:
+    talk = opened(rtt_ms)
+    for _ in range(12):
+        for _ in range(3):
+            talk.a.send(MSS)
+        last = talk.a.send(500, "lost")
+        talk.wait(rtt_ms)
+        talk.b.ack()
+        talk.wait(timeout_ms - rtt_ms)
+        talk.a.again(last)
+        talk.wait(rtt_ms)
+        talk.b.send(100)
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert diagnosis.main.key == "timeout"
+    waited = timeout_ms / (timeout_ms + rtt_ms)
+    assert diagnosis.share("timeout") == pytest.approx(waited, abs=0.06)
+    assert diagnosis.findings[0].evidence[0].startswith("12 of them: nothing was sent after")
+
+
+@pytest.mark.parametrize("place", [0.0, 1.0])
+@pytest.mark.parametrize("every_ms", [400, 1_000])
+def test_one_write_now_and_then_is_the_application_although_acks_are_delayed(
+    tmp_path: Path, place: float, every_ms: float
+) -> None:
+    talk = opened(20, place=place)
+    for _ in range(30):
+        talk.a.send(600)
+        talk.wait(20 * (1 - place) + 200)
+        talk.b.ack()
+        talk.wait(every_ms - 200 - 20 * (1 - place))
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert diagnosis.main.key == "application_write"
+    assert diagnosis.share("nagle") < 0.05
+
+
+def test_silence_after_everything_was_acknowledged_is_the_applications_despite_a_loss(tmp_path: Path) -> None:
+    talk = opened(30)
+    sent = [talk.a.send(MSS, "lost" if n == 3 else "arrives") for n in range(10)]
+    talk.wait(30)
+    for _ in range(6):
+        talk.b.ack()
+    talk.a.again(sent[3])
+    talk.wait(30)
+    talk.b.ack()
+    for _ in range(6):
+        talk.wait(700)
+        for _ in range(4):
+            talk.a.send(MSS)
+        talk.wait(30)
+        talk.b.ack()
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert diagnosis.main.key == "application_write"
+    assert diagnosis.share("application_write") == pytest.approx(4.2 / 4.45, abs=0.05)
+
+
+def test_a_capture_without_acks_tells_nothing(tmp_path: Path) -> None:
+    talk = opened(30)
+    # What carries data is captured.
+    for _ in range(2):
+        talk.a.send(200)
+        talk.wait(30)
+        talk.b.send(300)
+    for _ in range(10):
+        for _ in range(10):
+            talk.a.send(MSS)
+            talk.b.ack("unseen")
+        talk.wait(15)
+    found = diagnosed(talk, tmp_path, "a")
+    assert found.main.key == "unknown"
+    assert found.findings[0].share == 1
+    assert "does not have the receiver's ACKs" in found.sentence
+
+
+@pytest.mark.parametrize("passes", [200, 1_200])
+def test_a_path_that_swallows_large_packets_is_a_black_hole(tmp_path: Path, passes: int) -> None:
+    talk = opened(40)
+    talk.b.send(300)
+    talk.a.send(passes)
+    sent = [talk.a.send(MSS, "lost") for _ in range(12)]
+    talk.wait(40)
+    talk.b.ack()
+    for doubled in range(7):
+        talk.wait(240 * 2**doubled)
+        talk.a.again(sent[0], "lost")
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert diagnosis.main.key == "black_hole"
+    assert f"none of 19 transmissions of 1,448 B or more was acknowledged, while up to {passes:,} B" in (
+        diagnosis.sentence
+    )
+
+
+def test_a_path_that_dies_is_no_black_hole(tmp_path: Path) -> None:
+    talk = opened(40)
+    for _ in range(3):
+        for _ in range(6):
+            talk.a.send(MSS)
+        talk.wait(40)
+        talk.b.ack()
+    sent = [talk.a.send(MSS, "lost") for _ in range(6)]
+    for doubled in range(6):
+        talk.wait(240 * 2**doubled)
+        talk.a.again(sent[0], "lost")
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert diagnosis.main.key == "timeout"
+    assert diagnosis.share("black_hole") == 0
+    with trace.read([tmp_path / "made.pcap"], series=False) as read:
+        (connection,) = read.facts["connections"]
+    assert connection["a"]["unanswered"] == 12
+    assert "were never answered" in words.conclusion(connection)
+
+
+def test_sack_blocks_that_cover_what_was_never_sent_are_noted(tmp_path: Path) -> None:
+    talk = opened(40)
+    for _ in range(4):
+        sent = [talk.a.send(MSS, "lost" if n == 0 else "arrives") for n in range(10)]
+        talk.wait(40)
+        for _ in range(5):
+            talk.b.ack()
+        talk.wait(250)
+        talk.a.again(sent[0])
+        talk.wait(40)
+        talk.b.ack()
+    shifted = talk.segments
+    for at, segment in enumerate(shifted):
+        blocks = segment.options.find(b"\x05")
+        if segment.sender == "b" and segment.options[12:14] == b"\x01\x01" and blocks == 14:
+            moved = bytearray(segment.options)
+            for edge in range(16, len(moved), 4):
+                value = (int.from_bytes(moved[edge : edge + 4], "big") + 99_000_000) % 2**32
+                moved[edge : edge + 4] = value.to_bytes(4, "big")
+            shifted[at] = type(segment)(**{**vars(segment), "options": bytes(moved)})
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert any("covered what was never sent" in note for note in diagnosis.notes)
+    (waits,) = (each for each in diagnosis.findings if each.cause.key == "timeout")
+    assert waits.evidence[0].startswith("4 of them: three or more duplicate ACKs")
