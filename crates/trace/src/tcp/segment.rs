@@ -112,12 +112,7 @@ impl<'a> Segment<'a> {
 
     /// The same with numbers as its sender wrote them, before a device on the way added `seq` and `ack` to them.
     pub fn shifted_back(&self, seq: u32, ack: u32) -> Self {
-        Self {
-            seq: self.seq.wrapping_sub(seq),
-            ack: self.ack.wrapping_sub(ack),
-            sack_shift: ack,
-            ..*self
-        }
+        Self { seq: self.seq.wrapping_sub(seq), ack: self.ack.wrapping_sub(ack), sack_shift: ack, ..*self }
     }
 
     /// The same without what it borrows; a SYN reports no blocks.
