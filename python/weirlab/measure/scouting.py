@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from weirlab.errors import InputError
@@ -12,7 +12,7 @@ from weirlab.lab.base import TestBed
 from weirlab.measure.progress import Meter, trial_s
 from weirlab.measure.sequence import describe_spec
 from weirlab.measure.terms import USUAL, Terms
-from weirlab.measure.trial import Entry, Hooks, run_trial
+from weirlab.measure.trial import LIGHTEST_PPS, Entry, FailedTrial, Hooks, run_trial
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.traffic.sizes import SizeMix, mean_bytes
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from weirlab.measure.plan.grid import Profile
 
 MAX_RATE: Final = Rate(0.0, "max")
+
+HALVINGS: Final = 3
+"""How often the distance between a load that it carries and one that it does not is halved."""
 
 OVERLOAD_LOSS: Final = 0.05
 """Loss above which a trial counts as overload: the forwarding rate is then the device's own."""
@@ -107,7 +110,8 @@ def scout(
 
     Every trial has the index of its point and the role ``profile``: it shows the device
     in deep overload. If all attempts at a point were disturbed, the best of them counts,
-    since a disturbance only lowers the forwarding rate.
+    since a disturbance only lowers the forwarding rate. If a device forwards nothing in overload, its
+    highest forwarding rate at rising loads counts.
 
     Raises ``FailedTrial`` if the device forwards nothing.
     """
@@ -128,18 +132,21 @@ def scout(
             bed.set_rules(spec.rules)
             took_s.append(clock() - begun_s)
             rules = spec.rules
-        records = run_trial(
-            bed,
-            spec,
-            Entry(log.run_id, index, "profile", log.first_attempt(index)),
-            terms=terms,
-            hooks=Hooks(on_record=log.on_record),
-            set_rules=False,
-        )
+
+        def attempts(spec: TrialSpec, index: int = index) -> list[TrialRecord]:
+            return run_trial(
+                bed,
+                spec,
+                Entry(log.run_id, index, "profile", log.first_attempt(index)),
+                terms=terms,
+                hooks=Hooks(on_record=log.on_record),
+                set_rules=False,
+            )
+
+        records = attempts(spec)
         best = max((record.result for record in records), key=lambda result: result.forwarding_pps)
-        points.append(
-            Scouted(spec.rules.position, spec.traffic.sizes, best.forwarding_pps, best.achieved_pps)
-        )
+        forwarding_pps = best.forwarding_pps or _highest(attempts, spec, best.achieved_pps)
+        points.append(Scouted(spec.rules.position, spec.traffic.sizes, forwarding_pps, best.achieved_pps))
         scouting = Scouting(
             tuple(points), set_rules_s=statistics.median(took_s) if took_s else known.set_rules_s
         )
@@ -149,6 +156,36 @@ def scout(
             meter.learn(trial_s(spec), [record.valid for record in records])
             meter.count(f"scouted: {describe_spec(spec)}", records[-1])
     return scouting
+
+
+def _highest(attempts: Callable[[TrialSpec], list[TrialRecord]], spec: TrialSpec, sender_pps: float) -> float:
+    """The highest forwarding rate in pps of a device that forwards nothing at ``sender_pps``.
+
+    Loads double until one overloads the device. Then half-way loads come closer to the highest that does
+    not, and the best of all counts.
+    """
+
+    def forwarded(pps: float) -> float:
+        records = attempts(replace(spec, traffic=replace(spec.traffic, rate=Rate(float(round(pps))))))
+        return max(record.result.forwarding_pps for record in records)
+
+    found: dict[float, float] = {}
+    low, high = 0.0, LIGHTEST_PPS
+    while high < sender_pps:
+        found[high] = forwarded(high)
+        if found[high] < (1 - OVERLOAD_LOSS) * high:
+            break
+        low, high = high, 2 * high
+    high = min(high, sender_pps)
+    for _ in range(HALVINGS if low else 0):
+        middle = (low + high) / 2
+        found[middle] = forwarded(middle)
+        low, high = (low, middle) if found[middle] < (1 - OVERLOAD_LOSS) * middle else (middle, high)
+    if not any(found.values()):
+        raise FailedTrial(
+            f"{describe_spec(spec)}: nothing is forwarded as fast as possible, nor at {high:,.0f} pps", []
+        )
+    return max(found.values())
 
 
 def scout_into(bed: TestBed, profile: Profile, writer: RunWriter, *, meter: Meter, terms: Terms) -> Scouting:
@@ -172,6 +209,8 @@ def _kept(writer: RunWriter, specs: Sequence[TrialSpec]) -> Scouting:
         spec = specs[len(points)]
         attempts = trials.filter(index=len(points)).sort("forwarding_pps")
         best = attempts.select("forwarding_pps", "achieved_pps").row(-1, named=True)
+        if not best["forwarding_pps"]:
+            break
         points.append(
             Scouted(spec.rules.position, spec.traffic.sizes, best["forwarding_pps"], best["achieved_pps"])
         )

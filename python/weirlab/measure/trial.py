@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from weirlab.errors import TrialError
@@ -13,7 +14,17 @@ from weirlab.lab.base import Settling, TestBed
 from weirlab.measure.terms import SINGLE, Terms
 from weirlab.measure.validity import sift
 from weirlab.records import EngineResult, HostSample, TrialRecord, TrialSpec, device_in_words
+from weirlab.traffic.calls.schedule import traffic_of
 from weirlab.traffic.load import offered_pps
+from weirlab.traffic.spec import Rate, Traffic
+
+LIGHT_SHARE: Final = 0.01
+"""Share of its load with which a device is tried that forwarded nothing: one in user space may be so busy
+receiving what it then drops that it forwards nothing (receive livelock: Mogul and Ramakrishnan, "Eliminating
+receive livelock in an interrupt-driven kernel", 1997)."""
+LIGHTEST_PPS: Final = 100.0
+_LIGHT_S: Final = 0.2
+_LIGHT_WARMUP_S: Final = 0.05
 
 NO_DEVICE: Final = "none"
 """Name of the device in a test bed without one."""
@@ -69,6 +80,9 @@ def run_trial(
 ) -> list[TrialRecord]:
     """Carry out ``spec``, and repeat it if the host disturbed it, at most as often as ``terms`` allow.
 
+    If nothing arrives, twice if ``terms`` allow, a device that forwards packets at a lower load was
+    overloaded: then the loss is the result.
+
     Parameters
     ----------
     set_rules:
@@ -85,7 +99,7 @@ def run_trial(
     Raises
     ------
     FailedTrial
-        Nothing arrived in any attempt; or none was valid and ``require_valid`` is set.
+        Nothing arrived in any attempt, nor at a lower load; or none was valid and ``require_valid`` is set.
     """
     if terms.attempts < 1:
         raise ValueError(f"max_attempts is {terms.attempts}, at least one attempt is needed")
@@ -93,6 +107,7 @@ def run_trial(
         bed.set_rules(spec.rules)
     bed.set_cross_traffic(spec.cross_traffic)
     records: list[TrialRecord] = []
+    works = functools.cache(lambda: _forwards_less(bed, spec.traffic))
 
     @shielded
     def keep(record: TrialRecord) -> TrialRecord:
@@ -107,7 +122,8 @@ def run_trial(
     for attempt in range(entry.first_attempt, entry.first_attempt + terms.attempts):
         if hooks.on_attempt is not None:
             hooks.on_attempt(attempt, records[-1] if records else None)
-        record = keep(_attempt(bed, spec, entry, attempt, terms))
+        first = terms.attempts > 1 and attempt == entry.first_attempt
+        record = keep(_attempt(bed, spec, entry, attempt, terms, None if first else works))
         if record.valid:
             return records
     if all(record.result.sent > 0 and record.result.received == 0 for record in records):
@@ -117,7 +133,16 @@ def run_trial(
     return records
 
 
-def _attempt(bed: TestBed, spec: TrialSpec, entry: Entry, attempt: int, terms: Terms) -> TrialRecord:
+def _attempt(
+    bed: TestBed,
+    spec: TrialSpec,
+    entry: Entry,
+    attempt: int,
+    terms: Terms,
+    works: Callable[[], bool] | None,
+) -> TrialRecord:
+    """One attempt; ``works`` tries whether the device forwards anything at a lower load, should nothing
+    arrive."""
     if isinstance(bed, Settling):
         bed.settle()
     started_at = terms.clocks.now().isoformat(timespec="milliseconds")
@@ -129,7 +154,13 @@ def _attempt(bed: TestBed, spec: TrialSpec, entry: Entry, attempt: int, terms: T
     host = _spent(host_before, bed.host())
     counters = _difference(counters_before, bed.counters())
     sifted = sift(
-        result, host, offered, terms.limits, counters=counters, regular=spec.traffic.arrivals == "constant"
+        result,
+        host,
+        offered,
+        terms.limits,
+        counters=counters,
+        regular=spec.traffic.arrivals == "constant",
+        works=works is not None and result.sent > 0 and result.received == 0 and works(),
     )
     return TrialRecord(
         trial_id=f"{entry.run_id}-{entry.index:04d}-{attempt}",
@@ -147,6 +178,38 @@ def _attempt(bed: TestBed, spec: TrialSpec, entry: Entry, attempt: int, terms: T
         invalid=sifted.invalid,
         disturbed=sifted.disturbed,
         role=entry.role,
+    )
+
+
+def _forwards_less(bed: TestBed, traffic: Traffic) -> bool:
+    """Whether anything arrives of a much lower load; False if there is none."""
+    lighter = _lighter(traffic)
+    if lighter is None:
+        return False
+    if isinstance(bed, Settling):
+        bed.settle()
+    return bed.run(lighter).received > 0
+
+
+def _lighter(traffic: Traffic) -> Traffic | None:
+    """Traffic like this with a small share of its load, None if it is small already."""
+    if (calls := traffic.calls) is not None:
+        fewer = max(len(calls.classes), round(LIGHT_SHARE * calls.count))
+        if fewer >= calls.count:
+            return None
+        return traffic_of(replace(calls, count=fewer, arrivals="standing"), _LIGHT_S, _LIGHT_WARMUP_S)
+    offered = offered_pps(traffic)
+    pps = max(LIGHTEST_PPS, LIGHT_SHARE * min(offered, 1e5))
+    if pps >= offered:
+        return None
+    return replace(
+        traffic,
+        rate=Rate(pps),
+        steps=(),
+        arrivals="constant",
+        warmup_s=_LIGHT_WARMUP_S,
+        duration_s=_LIGHT_S,
+        bin_ns=None,
     )
 
 

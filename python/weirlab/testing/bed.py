@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +32,8 @@ class FakeDevice:
     queue_packets: int = 256
     base_delay_ns: float = 12_000.0
     sender_max_pps: float = 5e6
+    livelock_pps: float = math.inf
+    """Load above which it forwards nothing."""
 
     def service_ns(self, position: float, frame_bytes: float) -> float:
         return (
@@ -43,6 +46,8 @@ class FakeDevice:
         return 1e9 / self.service_ns(position, frame_bytes)
 
     def loss_ratio(self, rate: float, position: float, frame_bytes: float) -> float:
+        if rate > self.livelock_pps:
+            return 1.0
         return max(0.0, 1.0 - self.threshold_pps(position, frame_bytes) / rate)
 
     def delay_mean_ns(self, rate: float, position: float, frame_bytes: float) -> float:

@@ -113,12 +113,22 @@ def test_a_trial_says_what_it_does_and_why_it_tries_again(weir: Weir, bed: Beds)
 
 
 def test_a_device_that_forwards_nothing_names_counters_and_what_to_check(weir: Weir, bed: Beds) -> None:
-    beds = bed(*[Trouble(nothing_arrives=True)] * 3)
+    beds = bed(*[Trouble(nothing_arrives=True)] * 4)
     answer = weir("trial", "--rate", "100kpps", "--json")
     assert answer.code == 5
     assert "forwards nothing" in answer.json["error"]["message"]
     assert "in_rx_packets" in answer.err
     assert beds[0].closed
+
+
+def test_a_device_that_loses_all_of_one_load_and_not_of_a_lower_one_has_a_result(
+    weir: Weir, bed: Beds
+) -> None:
+    bed(*[Trouble(nothing_arrives=True)] * 2)
+    answer = weir("trial", "--rate", "100kpps")
+    assert answer.code == 0
+    assert "forwarded nothing of 100 kpps: it lost every packet" in answer.out
+    assert "nan" not in answer.out
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_a_trial_that_stays_spoiled_is_a_problem_with_its_reason(store: Store, s
 def test_a_device_that_forwards_nothing_is_an_error_and_the_run_failed(
     store: Store, scripted: Scripted
 ) -> None:
-    bed = scripted(*[Trouble(nothing_arrives=True)] * 3)
+    bed = scripted(*[Trouble(nothing_arrives=True)] * 4)
     with pytest.raises(TrialError, match="forwards nothing"):
         trial(Work(store, Quiet()), Lab(), Dut(), make_spec(), attempts=3)
     assert store.open("last").manifest.status == "failed"

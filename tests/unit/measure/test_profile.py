@@ -76,7 +76,26 @@ def test_a_sender_that_cannot_overload_the_device_is_noticed() -> None:
 
 def test_a_device_that_forwards_nothing_stops_the_scouting() -> None:
     with pytest.raises(FailedTrial, match="forwards nothing"):
-        scout(FakeBed(script=[Trouble(nothing_arrives=True)] * 3), SMALL)
+        scout(FakeBed(script=[Trouble(nothing_arrives=True)] * 4), SMALL)
+
+
+def test_a_device_that_forwards_nothing_in_overload_is_scouted_with_rising_loads() -> None:
+    device = replace(DEVICE, livelock_pps=1.3 * DEVICE.threshold_pps(0, 64))
+    one = replace(SMALL, positions=(0,), sizes=(Constant(64),))
+    (point,) = scout(FakeBed(device), one).points
+    assert point.sender_pps == device.sender_max_pps
+    assert point.forwarding_pps == pytest.approx(device.threshold_pps(0, 64), rel=0.15)
+
+
+def test_a_profile_of_such_a_device_has_trials_in_which_all_is_lost(store: Store) -> None:
+    device = replace(DEVICE, livelock_pps=1.1 * DEVICE.threshold_pps(0, 64))
+    one = replace(SMALL, positions=(0,), sizes=(Constant(64),), load_shares=(0.5, 1.4))
+    with store.create("profile", {}, {}) as writer:
+        outcome = measure(FakeBed(device), one, writer)
+    assert outcome.invalid == ()
+    rows = store.open("last").trials().filter(label="load 1.4")
+    assert rows["loss_ratio"].to_list() == [1.0] * rows.height
+    assert rows["delay_p50_ns"].null_count() == rows.height
 
 
 def test_a_point_that_was_not_scouted_has_no_forwarding_rate() -> None:
@@ -335,7 +354,7 @@ def test_a_device_that_dies_half_way_stops_the_profile_and_keeps_what_was_measur
         pytest.raises(FailedTrial, match="forwards nothing"),
         store.create("profile", {}, {}) as writer,
     ):
-        measure(FakeBed(DEVICE, [None] * 10 + [dead] * 2), SMALL, writer)
+        measure(FakeBed(DEVICE, [None] * 10 + [dead] * 3), SMALL, writer)
     run = store.open("last")
     assert run.manifest.status == "failed"
     assert run.trials().height == 12

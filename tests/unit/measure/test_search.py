@@ -247,6 +247,21 @@ def test_the_users_highest_rate_limits_the_search(begin: Begin) -> None:
     assert point.found[0].lower_pps == point.max_load_pps
 
 
+def test_with_a_limit_of_the_users_no_load_exceeds_it_and_the_first_ones_double(begin: Begin) -> None:
+    bed = FakeBed()
+    search_setting(begin(bed), SHORT, replace(SHAPE, max_rate=Rate(64e3)), (NDR,))
+    offered = [traffic.rate for traffic in bed.traffic_seen]
+    assert [rate.value for rate in offered[:6]] == [2e3, 4e3, 8e3, 16e3, 32e3, 64e3]
+    assert all(rate.unit == "pps" and rate.value <= 64e3 for rate in offered)
+
+
+def test_the_search_ends_below_a_load_at_which_nothing_is_forwarded_any_more(begin: Begin) -> None:
+    bed = FakeBed(FakeDevice(service_fixed_ns=1e5, livelock_pps=15e3))
+    point = search_setting(begin(bed), SHORT, replace(SHAPE, max_rate=Rate(64e3)), (NDR,))
+    assert point.max_load_pps == 16e3
+    assert point.found[0].lower_pps == pytest.approx(1e4, rel=0.02)
+
+
 def test_a_fast_sender_is_held_to_the_rate_that_it_paces_well(begin: Begin) -> None:
     point = search_setting(begin(FakeBed(FakeDevice(service_fixed_ns=1))), SHORT, SHAPE, (NDR,))
     assert point.max_load_pps == 1.8e6
@@ -320,7 +335,7 @@ def test_a_trial_that_stays_spoiled_ends_the_search_with_the_reason(begin: Begin
 
 
 def test_a_device_that_forwards_nothing_at_all_is_an_error(begin: Begin) -> None:
-    bed = FakeBed(script=[Trouble(nothing_arrives=True)] * 3)
+    bed = FakeBed(script=[Trouble(nothing_arrives=True)] * 4)
     with pytest.raises(FailedTrial, match="forwards nothing"):
         search_setting(begin(bed, max_attempts=3), SHORT, SHAPE, (NDR,))
 

@@ -10,7 +10,7 @@ from weirlab.measure.terms import SINGLE, Clocks
 from weirlab.measure.trial import Entry, FailedTrial, Hooks, run_trial
 from weirlab.measure.validity import Limits
 from weirlab.records import RuleSetup, TrialRecord
-from weirlab.testing import FakeBed, FakeClock, Trouble, make_spec
+from weirlab.testing import FakeBed, FakeClock, FakeDevice, Trouble, make_spec
 from weirlab.traffic.load import offered_pps
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Rate, Step, Traffic
@@ -94,7 +94,7 @@ def test_a_device_that_forwards_nothing_is_an_error_with_counters_and_a_hint(
     counters: dict[str, int], check: str
 ) -> None:
     seen: list[TrialRecord] = []
-    bed = FakeBed(script=[Trouble(nothing_arrives=True, counters=counters)] * 3)
+    bed = FakeBed(script=[Trouble(nothing_arrives=True, counters=counters)] * 4)
     with pytest.raises(FailedTrial, match=check) as caught:
         run_trial(bed, SPEC, Entry("r"), hooks=Hooks(on_record=seen.append))
     message = str(caught.value)
@@ -104,9 +104,17 @@ def test_a_device_that_forwards_nothing_is_an_error_with_counters_and_a_hint(
     assert len(seen) == 3
 
 
+def test_loss_of_everything_is_a_result_if_a_lower_load_is_forwarded() -> None:
+    bed = FakeBed(FakeDevice(livelock_pps=80_000))
+    records = run_trial(bed, SPEC, Entry("r"), terms=replace(SINGLE, max_attempts=3))
+    assert [record.valid for record in records] == [False, True]
+    assert records[-1].result.loss_ratio == 1.0
+    assert [traffic.rate.value for traffic in bed.traffic_seen] == [1e5, 1e5, 1e3]
+
+
 def test_one_attempt_with_packets_is_enough_to_show_that_the_device_works() -> None:
     dead = Trouble(nothing_arrives=True)
-    records = run_trial(FakeBed(script=[dead, dead]), SPEC, Entry("r"))
+    records = run_trial(FakeBed(script=[dead, dead, dead]), SPEC, Entry("r"))
     assert [record.result.received > 0 for record in records] == [False, False, True]
 
 

@@ -29,6 +29,9 @@ MIN_LOAD_PPS: Final = 1000.0
 SENDER: Final = "sender"
 SEARCH: Final = "search"
 
+_DOUBLINGS: Final = 5
+"""From the first load to the user's limit."""
+
 _TRIALS_TO_GET_NEAR: Final = 8
 """Trials that a search needs before it settles bounds; from experience, only for the time left."""
 
@@ -129,23 +132,36 @@ def expected_s(shape: Shape, goals: Sequence[Goal]) -> list[float]:
     """Expected wall times in s of the trials of one search, the sender's own first."""
     # Neighbouring goals share a bound; half of a load's trials settle it if they agree.
     settling = (len(goals) + 1) * (max(goal.trials for goal in goals) // 2 + 1)
+    first = 1 if shape.max_rate is None else 1 + _DOUBLINGS
     searching = [goals[0].trial_s] * (_TRIALS_TO_GET_NEAR + settling)
-    return [shape.warmup_s + recorded_s + OVERHEAD_S for recorded_s in (goals[0].trial_s, *searching)]
+    return [
+        shape.warmup_s + recorded_s + OVERHEAD_S
+        for recorded_s in (goals[0].trial_s,) * first + tuple(searching)
+    ]
 
 
 def sender_pps(trials: Trials, setting: Setting, shape: Shape, recorded_s: float) -> float:
     """The highest load in packets/s that can be offered in ``setting``: the sender's and the user's limit.
 
     One trial as fast as possible shows the sender's best with these frames. What it can
-    pace is a bit less, and never more than ``PACED_LIMIT_PPS``.
+    pace is a bit less, and never more than ``PACED_LIMIT_PPS``. With a limit of the user's, loads double up
+    to that instead, until the sender does not keep up or the device forwards nothing any more.
 
     Raises ``FailedTrial`` like every trial.
     """
-    record = trials.run(shape.spec(setting, MAX_RATE, recorded_s, SENDER))
-    limit_pps = min(PACED_LIMIT_PPS, SENDER_RESERVE * record.result.achieved_pps)
-    if shape.max_rate is not None:
-        limit_pps = min(limit_pps, rate_pps(shape.max_rate, setting.sizes))
-    return float(math.floor(limit_pps))
+    if shape.max_rate is None:
+        record = trials.run(shape.spec(setting, MAX_RATE, recorded_s, SENDER))
+        return float(math.floor(min(PACED_LIMIT_PPS, SENDER_RESERVE * record.result.achieved_pps)))
+    limit_pps = min(PACED_LIMIT_PPS, rate_pps(shape.max_rate, setting.sizes))
+    load_pps = min(limit_pps, max(shape.min_load_pps, limit_pps / 2**_DOUBLINGS))
+    while True:
+        load_pps = float(math.floor(load_pps))
+        one = measure_load(trials, shape.spec(setting, Rate(load_pps), recorded_s, SENDER))
+        if one.unsent:
+            return float(math.floor(load_pps * SENDER_RESERVE * one.sent / (one.sent + one.unsent)))
+        if load_pps >= math.floor(limit_pps) or one.lost >= one.sent:
+            return load_pps
+        load_pps = min(2 * load_pps, limit_pps)
 
 
 def search_setting(trials: Trials, setting: Setting, shape: Shape, goals: Sequence[Goal]) -> Point:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ def trial(outcome: TrialOutcome) -> list[Table]:
         ("delay p50, p90, p99, p99.9", ", ".join(q.values())),
         ("delay min, mean, max", ", ".join(map(duration, extremes))),
         ("jitter (RFC 3550)", duration(result.jitter_ns)),
-        ("packets in the device", f"{outcome.queue_packets:.4g} (median delay x forwarding rate)"),
+        ("packets in the device", _known(outcome.queue_packets, _queued)),
         ("calibration", outcome.calibration or "none"),
     ]
     tables = [Table("Trial", ("", ""), facts)]
@@ -93,7 +94,11 @@ def calibration(points: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def _known(value: float | None, shown: Callable[[float], str]) -> str:
-    return NOTHING if value is None else shown(value)
+    return NOTHING if value is None or math.isnan(value) else shown(value)
+
+
+def _queued(packets: float) -> str:
+    return f"{packets:.4g} (median delay x forwarding rate)"
 
 
 def profile(outcome: ProfileOutcome) -> list[Table]:

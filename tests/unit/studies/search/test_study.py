@@ -104,7 +104,7 @@ def test_ctrl_c_keeps_the_finished_trials(store: Store, scripted: Scripted, told
 
 
 def test_a_device_that_forwards_nothing_fails_the_run(store: Store, scripted: Scripted, told: Told) -> None:
-    scripted(*[Trouble(nothing_arrives=True)] * 2)
+    scripted(*[Trouble(nothing_arrives=True)] * 3)
     with pytest.raises(TrialError, match="forwards nothing"):
         search(Work(store, told), asked(SETTINGS), (NDR,), attempts=2)
     assert store.open("last").manifest.status == "failed"
