@@ -50,8 +50,8 @@ def trial(found: Mapping[str, Any], attempts: int) -> str:
         setting += f", matching at {found['places']},"
     if found["received"] == 0:
         return (
-            f"{setting} forwarded nothing of {rate(found['achieved_pps'])}: it lost every packet, although it "
-            "forwards packets at a lower load."
+            f"{setting} forwarded nothing of {rate(found['achieved_pps'])}: it lost every packet, although "
+            "it forwards packets at a lower load."
         )
     p50, p99 = (duration(found[name]) for name in ("delay_p50_ns", "delay_p99_ns"))
     if found["lost"] == 0:
