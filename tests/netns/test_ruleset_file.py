@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,10 @@ import pytest
 from weirlab.errors import InputError
 from weirlab.lab import dut
 from weirlab.lab.dut.ruleset import Ruleset
+from weirlab.lab.dut.rulesets.listing import list_rules
 from weirlab.lab.netns import NetnsLab
+from weirlab.rules import nftables_path
+from weirlab.rules.nft import rule_texts
 from weirlab.traffic.spec import Flows, Rate, Traffic
 
 pytestmark = pytest.mark.netns
@@ -141,3 +145,14 @@ def _output(lab: NetnsLab, command: str) -> str:
 
 def _without_comments(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+def test_nft_lists_rules_as_unit_tests_have_recorded() -> None:
+    recorded = json.loads((Path(__file__).parents[1] / "unit/rules/nft.json").read_text())
+    for text, kept in recorded.items():
+        listing = list_rules(text, "the ruleset")
+        for elements in (False, True):
+            assert nftables_path(listing.json, listed=elements) == nftables_path(
+                kept["json"], listed=elements
+            )
+        assert rule_texts(listing.text).keys() == rule_texts(kept["text"]).keys()

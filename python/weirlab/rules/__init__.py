@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from weirlab.rules.advice import Advice, ChainAdvice, Move, advise
 from weirlab.rules.aiming import Aim, aim, verify
-from weirlab.rules.chains import Chain, Rule, Ruleset, as_in
-from weirlab.rules.iptables import iptables_path, parse_iptables, reordered
-from weirlab.rules.nftables import nftables_path, parse_nftables
+from weirlab.rules.chains import Chain, Rule, Ruleset, as_written
+from weirlab.rules.iptables import iptables_path, reordered
+from weirlab.rules.nft import nftables_path
 from weirlab.rules.walking import Walk, walk
 
 __all__ = [
@@ -21,11 +21,9 @@ __all__ = [
     "Walk",
     "advise",
     "aim",
-    "as_in",
+    "as_written",
     "iptables_path",
     "nftables_path",
-    "parse_iptables",
-    "parse_nftables",
     "reordered",
     "verify",
     "walk",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from weirlab.rules.chains import Chain, Ruleset
+from weirlab.errors import InputError
+from weirlab.rules.chains import Chain, Rule, Ruleset
 from weirlab.rules.ordering import MAX_RULES, exchangeable, improve, moved
-from weirlab.rules.walking import Walk, walk
+from weirlab.rules.walking import Walk, called, walk
 
 WORTH: Final = 1e-3
 """A chain is left alone if a better order saves less than this share of all comparisons."""
@@ -16,6 +18,8 @@ WORTH: Final = 1e-3
 MOST_FREED: Final = 8
 """How many of the rules that keep their place are examined one by one, busiest first: each takes reordering
 a whole chain again."""
+
+NO_CHAIN: Final = "these rules have no chain for forwarded packets"
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,18 @@ class Move:
 class ChainAdvice:
     """A chain's new order: ``order[k]`` is the present place, from 0, of the rule that comes k-th."""
 
+    ruleset: Ruleset
+    """The rules in the present order."""
     chain: str
+    name: str
+    """The chain in messages, with its IP version where there are several."""
     order: tuple[int, ...]
     moves: tuple[Move, ...]
+
+    @property
+    def lines(self) -> tuple[tuple[Rule, ...], ...]:
+        """The rules in the present order, with their cases."""
+        return self.ruleset.chains[self.chain].lines
 
 
 @dataclass(frozen=True)
@@ -64,13 +77,15 @@ class Advice:
     before: Walk
     after: Walk
     """Predicted from the counters; overlapping rules with the same verdict may make it better still."""
-    rules: Ruleset
-    """The rules in the new order."""
+    rules: tuple[Ruleset, ...]
+    """The rules in the new order: one ruleset, or one for each IP version."""
     chains: tuple[ChainAdvice, ...]
     """The chains whose order changes."""
     kept: tuple[Kept, ...]
     """Rules that keep their place, and what freeing each of them would gain."""
     notes: tuple[str, ...]
+    untried: tuple[str, ...] = ()
+    """Chains that are too long to be reordered."""
 
     @property
     def moves(self) -> list[Move]:
@@ -78,64 +93,185 @@ class Advice:
         return sorted((m for chain in self.chains for m in chain.moves), key=lambda m: -m.share)
 
 
-def advise(rules: Ruleset) -> Advice:
+RuleKey = tuple[tuple[int, ...], str, str, int]
+"""IP versions, table, chain, and number of a rule."""
+
+
+def advise(path: Sequence[Ruleset], where: str = "the ruleset", stay: Collection[RuleKey] = ()) -> Advice:
     """Find a better order for the rules of the chain for forwarded packets and of the chains that it calls.
 
-    Raises ``InputError`` if all counters are zero or chains call each other in a circle.
+    Of several chains at that hook, the one that counted most packets is taken; one for each IP version if no
+    packet enters two of them.
+
+    Parameters
+    ----------
+    path:
+        The base chains that forwarded packets enter.
+    where:
+        What the ruleset is called in messages.
+    stay:
+        Rules that keep their place for a reason that they do not show.
+
+    Raises
+    ------
+    InputError
+        There is no such chain, all counters are zero, or chains call each other in a circle.
     """
-    before = walk(rules)
-    notes = list(before.notes)
-    kept: list[Kept] = []
-    changed: list[ChainAdvice] = []
-    better = rules
-    for name in before.chains:
-        chain = rules.chains[name]
-        kept += [Kept(name, i, r.unclear) for i, r in enumerate(chain.rules, 1) if r.unclear]
-        if len(chain.rules) < 2:
-            continue
-        if len(chain.rules) > MAX_RULES:
-            notes.append(
-                f"chain {name} has {len(chain.rules):,} rules; only chains up to {MAX_RULES:,} are reordered"
-            )
-            continue
-        order = improve(before.chains[name].left, exchangeable(chain.rules))
-        trial = replace(better, chains={**better.chains, name: _ordered(chain, order)})
-        saved = walk(better).mean_position - walk(trial).mean_position
-        if saved > WORTH * before.mean_position:
-            better = trial
-            changed.append(ChainAdvice(name, tuple(order), _moves(chain, order, before)))
+    chosen, others = _chosen(path, where)
+    parts = [_Part(ruleset, len(chosen) > 1, stay) for ruleset in chosen]
+    for part in parts:
+        part.improve()
+    before = _sum([part.before for part in parts])
+    after = _sum([walk(part.better) for part in parts])
     return Advice(
-        before, walk(better), better, tuple(changed), _freed(rules, better, before, kept), tuple(notes)
+        before,
+        after,
+        tuple(part.better for part in parts),
+        tuple(chain for part in parts for chain in part.changed),
+        _freed(parts, before, after),
+        (*before.notes, *(f"{other} is also walked but was left out" for other in others)),
+        tuple(name for part in parts for name in part.untried),
     )
 
 
-def _freed(rules: Ruleset, better: Ruleset, before: Walk, kept: list[Kept]) -> tuple[Kept, ...]:
-    """``kept`` with the mean position that each rule would give if it alone could move as well."""
-    now = walk(better).mean_position
-
-    def without(one: Kept) -> Kept:
-        chain, left = rules.chains[one.chain], before.chains[one.chain].left
-        if not 2 <= len(chain.rules) <= MAX_RULES:
-            return one
-        order = improve(left, exchangeable(chain.rules, freed=one.place - 1))
-        chains = {**better.chains, one.chain: _ordered(chain, order)}
-        return replace(one, freed_mean_position=min(walk(replace(better, chains=chains)).mean_position, now))
-
-    def packets(one: Kept) -> int:
-        return rules.chains[one.chain].rules[one.place - 1].packets
-
-    chosen = set(sorted(kept, key=packets, reverse=True)[:MOST_FREED])
-    return tuple(without(one) if one in chosen else one for one in kept)
+def _chosen(path: Sequence[Ruleset], where: str) -> tuple[list[Ruleset], list[Ruleset]]:
+    """The rulesets to put into order, and other chains at the same hook."""
+    at_hook = [ruleset for ruleset in path if ruleset.hook == "forward"]
+    if not at_hook:
+        raise InputError(f"{where}: {NO_CHAIN}")
+    counted = {id(ruleset): _counted(ruleset) for ruleset in at_hook}
+    chosen: list[Ruleset] = []
+    for ruleset in sorted(at_hook, key=lambda each: -counted[id(each)]):
+        apart = all(set(ruleset.families).isdisjoint(other.families) for other in chosen)
+        if apart and (counted[id(ruleset)] or not chosen):
+            chosen.append(ruleset)
+    return chosen, [ruleset for ruleset in at_hook if not any(ruleset is each for each in chosen)]
 
 
-def _ordered(chain: Chain, order: list[int]) -> Chain:
-    return replace(chain, rules=tuple(chain.rules[i] for i in order))
+def _counted(ruleset: Ruleset) -> int:
+    rules = [rule for name in called(ruleset) for rule in ruleset.chains[name].rules]
+    return sum(rule.packets or 0 for rule in rules if rule.decides) + (ruleset.forward.policy_packets or 0)
 
 
-def _moves(chain: Chain, order: list[int], before: Walk) -> tuple[Move, ...]:
-    left = before.chains[chain.name].left
-    place = {rule: k for k, rule in enumerate(order, 1)}
-    return tuple(
-        Move(chain.name, rule + 1, place[rule], chain.rules[rule].text, left[rule] / before.packets)
-        for rule in moved(order)
+def _sum(walks: Sequence[Walk]) -> Walk:
+    """Walks of different packets together."""
+    if len(walks) == 1:
+        return walks[0]
+    return Walk(
+        sum(each.packets for each in walks),
+        sum(each.comparisons for each in walks),
+        {},
+        tuple(dict.fromkeys(note for each in walks for note in each.notes)),
+        tuple(dict.fromkeys(place for each in walks for place in each.uncounted)),
     )
+
+
+class _Part:
+    """One ruleset as it is put into order."""
+
+    def __init__(self, ruleset: Ruleset, versioned: bool, stay: Collection[RuleKey]) -> None:
+        self.ruleset = self.better = ruleset
+        self.before = walk(ruleset)
+        self.versioned = versioned
+        self.stay = stay
+        self.kept: list[tuple[Kept, str]] = []
+        """Rules that keep their place, and their chains."""
+        self.changed: list[ChainAdvice] = []
+        self.untried: list[str] = []
+        self._altering = _altering(ruleset)
+
+    def improve(self) -> None:
+        for name, found in self.before.chains.items():
+            chain = self.ruleset.chains[name]
+            shown = self._shown(name)
+            whys = [self._why(name, line) for line in chain.lines]
+            self.kept += [(Kept(shown, i, why), name) for i, why in enumerate(whys, 1) if why]
+            if len(chain.lines) < 2:
+                continue
+            if len(chain.rules) > MAX_RULES:
+                self.untried.append(
+                    f"{shown} has {len(chain.rules):,} rules; only chains up to {MAX_RULES:,} are reordered"
+                )
+                continue
+            order = improve(found.left, exchangeable(chain.lines, self._pinned(name)))
+            trial = self._with(name, order)
+            saved = walk(self.better).mean_position - walk(trial).mean_position
+            if saved > WORTH * self.before.mean_position:
+                self.better = trial
+                moves = self._moves(name, order)
+                self.changed.append(ChainAdvice(self.ruleset, name, shown, tuple(order), moves))
+
+    def freed(self, name: str, place: int) -> float | None:
+        """Comparisons in the better order if one rule that keeps its place could move as well."""
+        chain = self.ruleset.chains[name]
+        if len(chain.lines) < 2 or len(chain.rules) > MAX_RULES:
+            return None
+        pinned = [stays and i != place - 1 for i, stays in enumerate(self._pinned(name))]
+        order = improve(self.before.chains[name].left, exchangeable(chain.lines, pinned))
+        return walk(self._with(name, order)).comparisons
+
+    def _pinned(self, name: str) -> list[bool]:
+        uncounted = self.before.chains[name].uncounted
+        lines = self.ruleset.chains[name].lines
+        return [bool(self._why(name, line)) or out for line, out in zip(lines, uncounted, strict=True)]
+
+    def _why(self, name: str, line: Sequence[Rule]) -> str:
+        """Why a rule keeps its place, counters apart; empty if it need not."""
+        reasons = [reason for rule in line for reason in (rule.unclear, rule.pinned) if reason]
+        reasons += [
+            f"chain {rule.jump} may change what other rules compare"
+            for rule in line
+            if rule.jump in self._altering
+        ]
+        if (self.ruleset.families, self.ruleset.table, name, line[0].number) in self.stay:
+            reasons.append("no test packet met it")
+        return "; ".join(dict.fromkeys(reasons))
+
+    def _with(self, name: str, order: Sequence[int]) -> Ruleset:
+        chain = self.ruleset.chains[name]
+        rules = tuple(rule for place in order for rule in chain.lines[place])
+        return replace(self.better, chains={**self.better.chains, name: replace(chain, rules=rules)})
+
+    def _moves(self, name: str, order: Sequence[int]) -> tuple[Move, ...]:
+        left = self.before.chains[name].left
+        place = {rule: k for k, rule in enumerate(order, 1)}
+        lines = self.ruleset.chains[name].lines
+        return tuple(
+            Move(self._shown(name), at + 1, place[at], lines[at][0].text, left[at] / self.before.packets)
+            for at in moved(order)
+        )
+
+    def _shown(self, name: str) -> str:
+        version = self.ruleset.families[0]
+        return f"{name} (IPv{version})" if self.versioned else name
+
+
+def _altering(ruleset: Ruleset) -> frozenset[str]:
+    """Chains in which, or in one that they call, a rule may change what other rules compare."""
+    found: set[str] = set()
+    for name in reversed(called(ruleset)):
+        chain: Chain = ruleset.chains[name]
+        if any(rule.alters or rule.jump in found for rule in chain.rules):
+            found.add(name)
+    return frozenset(found)
+
+
+def _freed(parts: Sequence[_Part], before: Walk, after: Walk) -> tuple[Kept, ...]:
+    """Every rule that keeps its place, with the mean position if it alone could move as well."""
+    kept = [(part, one, name) for part in parts for one, name in part.kept]
+
+    def packets(which: int) -> int:
+        part, one, name = kept[which]
+        return part.ruleset.chains[name].lines[one.place - 1][0].packets or 0
+
+    examined = set(sorted(range(len(kept)), key=packets, reverse=True)[:MOST_FREED])
+    result = []
+    for i, (part, one, name) in enumerate(kept):
+        comparisons = part.freed(name, one.place) if i in examined else None
+        if comparisons is None:
+            result.append(one)
+            continue
+        others = after.comparisons - walk(part.better).comparisons
+        mean = (comparisons + others) / before.packets
+        result.append(replace(one, freed_mean_position=min(mean, after.mean_position)))
+    return tuple(result)

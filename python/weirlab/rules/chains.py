@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from weirlab.rules.matching import Match
@@ -11,7 +13,10 @@ from weirlab.rules.matching import Match
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule; ``packets`` that matched it so far, from its counter."""
+    """One rule, or one of the cases of a rule with a verdict map or sets; then all have its number.
+
+    ``packets`` matched it so far, from its counter.
+    """
 
     text: str
     """The rule as written, without counters."""
@@ -21,9 +26,16 @@ class Rule:
     ``REJECT --reject-with tcp-reset``); ``RETURN`` ends it in this chain only; None: the walk continues."""
     jump: str | None = None
     """User-defined chain that a matching packet walks next."""
-    packets: int = 0
+    packets: int | None = None
+    """None if nothing counts them."""
     unclear: str = ""
     """What was not understood, or depends on earlier packets; such a rule keeps its place."""
+    effects: str = ""
+    """What it does to a matching packet beyond its verdict, such as writing a log entry or a mark."""
+    pinned: str = ""
+    """Why it keeps its place although it is understood."""
+    alters: bool = False
+    """Whether it may change what later rules compare: it rewrites packets, or is not understood."""
     line: int = 0
     """Line of the ruleset, counted from 1."""
     number: int = 0
@@ -32,9 +44,14 @@ class Rule:
     """Its handle in nft."""
     comment: str = ""
     conditions: str = ""
-    """What it matches on beyond ``match``."""
+    """What it matches on beyond ``match``, all of it properties of the packet at this moment."""
     untracks: bool = False
     """Whether it keeps connection tracking from what it matches, in a chain that comes before it."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether it says where a matching packet goes next."""
+        return self.verdict is not None or self.jump is not None
 
 
 @dataclass(frozen=True)
@@ -47,6 +64,11 @@ class Chain:
     policy_packets: int | None = None
     """Packets that no rule stopped; None if nothing counts them."""
 
+    @cached_property
+    def lines(self) -> tuple[tuple[Rule, ...], ...]:
+        """The rules as written: those with the same number are one, with several matches or verdicts."""
+        return tuple(tuple(group) for _, group in itertools.groupby(self.rules, key=lambda rule: rule.number))
+
 
 @dataclass(frozen=True)
 class Ruleset:
@@ -56,8 +78,6 @@ class Ruleset:
     chains: Mapping[str, Chain]
     language: str
     """``iptables-save`` or ``nft``."""
-    notes: tuple[str, ...] = field(default=())
-    """What was left out."""
     table: str = "filter"
     """The chains' table."""
     families: tuple[Literal[4, 6], ...] = (4, 6)
@@ -67,25 +87,34 @@ class Ruleset:
     priority: int = 0
     """Its priority there, as nft counts."""
 
+    def __str__(self) -> str:
+        of_table = "" if self.table == "filter" else f" of table {self.table}"
+        return f"chain {self.entry}{of_table}"
+
     @property
     def forward(self) -> Chain:
         """The chain that forwarded packets enter."""
         return self.chains[self.entry]
 
 
-def as_in(path: Sequence[Ruleset], written: Sequence[Ruleset]) -> list[Ruleset]:
-    """``path`` with the lines and handles of ``written``, in chains with equally many rules in both.
+ChainKey = tuple[str, str]
+"""A table and one of its chains."""
+
+
+def as_written(
+    path: Sequence[Ruleset], written: Mapping[ChainKey, Sequence[tuple[int, int | None]]]
+) -> list[Ruleset]:
+    """``path`` with lines and handles (None: not given) from ``written``, where that has equally many rules.
 
     A tool lists a loaded ruleset with other lines and handles.
     """
-    known = {(each.table, chain.name): chain.rules for each in written for chain in each.chains.values()}
 
     def renamed(table: str, chain: Chain) -> Chain:
-        others = known.get((table, chain.name), ())
-        if [rule.number for rule in others] != [rule.number for rule in chain.rules]:
+        places = written.get((table, chain.name), ())
+        if len(places) != max((rule.number for rule in chain.rules), default=0):
             return replace(chain, rules=tuple(replace(rule, line=0, handle=None) for rule in chain.rules))
-        pairs = zip(chain.rules, others, strict=True)
-        rules = (replace(rule, line=other.line, handle=other.handle) for rule, other in pairs)
+        found = ((rule, *places[rule.number - 1]) for rule in chain.rules)
+        rules = (replace(rule, line=line, handle=handle) for rule, line, handle in found)
         return replace(chain, rules=tuple(rules))
 
     return [

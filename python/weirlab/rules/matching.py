@@ -18,7 +18,8 @@ Ranges = tuple[Range, ...]
 
 PORTS: Final[Range] = (0, 65535)
 PROTOCOLS: Final[Range] = (0, 255)
-ICMP: Final[Range] = (0, 255)
+OCTET: Final[Range] = (0, 255)
+"""ICMP types, and the octet of TCP flags."""
 _OFFSET: Final = {4: 0, 6: 2**32}
 ADDRESSES: Final[dict[int, Range]] = {4: (0, 2**32 - 1), 6: (2**32, 2**32 + 2**128 - 1)}
 """IPv6 addresses are numbered from the end of IPv4, so the two are disjoint."""
@@ -27,6 +28,11 @@ UNTRACKED: Final = "UNTRACKED"
 STATES: Final = ("INVALID", "NEW", "ESTABLISHED", "RELATED", UNTRACKED)
 """States of a tracked connection; a packet has exactly one. (SNAT and DNAT are not among them.)"""
 ALL_STATES: Final = frozenset(STATES)
+
+TCP_FLAGS: Final = {
+    "fin": 0x01, "syn": 0x02, "rst": 0x04, "psh": 0x08, "ack": 0x10, "urg": 0x20, "ecn": 0x40, "cwr": 0x80,
+}  # fmt: skip
+"""Bits of the flags in their octet (RFC 9293, 3.1)."""
 
 PROTOCOL_NUMBERS: Final = {
     "icmp": 1, "igmp": 2, "ipip": 4, "tcp": 6, "udp": 17, "dccp": 33, "ipv6": 41, "gre": 47, "esp": 50,
@@ -56,19 +62,6 @@ def interface(patterns: Iterable[str], wildcard: str, *, inverted: bool = False)
 
 
 @dataclass(frozen=True)
-class TcpFlags:
-    """A match on TCP flags: those of ``mask`` that are set are exactly ``value``."""
-
-    mask: frozenset[str]
-    value: frozenset[str]
-    inverted: bool = False
-
-    def holds(self, flags: frozenset[str]) -> bool:
-        """Whether a segment with these flags matches."""
-        return (flags & self.mask == self.value) != self.inverted
-
-
-@dataclass(frozen=True)
 class Match:
     """A superset of the packets that a rule matches; None for a field means any value."""
 
@@ -81,7 +74,8 @@ class Match:
     states: frozenset[str] = ALL_STATES
     inward: Interface | None = None
     outward: Interface | None = None
-    tcp_flags: TcpFlags | None = None
+    tcp_flags: Ranges | None = None
+    """Values of the octet that holds the flags; see ``TCP_FLAGS``."""
 
 
 RANGED: Final = (
@@ -91,6 +85,7 @@ RANGED: Final = (
     "source_port",
     "destination_port",
     "icmp_type",
+    "tcp_flags",
 )
 """The fields of :class:`Match` that are ranges; None means any value."""
 
@@ -149,6 +144,16 @@ def _listed(interface: Interface, name: str) -> bool:
     return name in interface.names or name.startswith(tuple(interface.prefixes))
 
 
+def values(wanted: Iterable[int]) -> Ranges:
+    """Single values as ranges."""
+    return union((value, value) for value in wanted)
+
+
+def covers(ranges: Ranges | None, value: int) -> bool:
+    """Whether ``value`` is in ``ranges``."""
+    return ranges is None or any(low <= value <= high for low, high in ranges)
+
+
 def union(ranges: Iterable[Range]) -> Ranges:
     """The ranges sorted and merged."""
     merged: list[Range] = []
@@ -165,8 +170,10 @@ def complement(ranges: Ranges, whole: Range) -> Ranges:
     left: list[Range] = []
     at = whole[0]
     for low, high in ranges:
+        if at > whole[1]:
+            break
         if low > at:
-            left.append((at, low - 1))
+            left.append((at, min(low - 1, whole[1])))
         at = max(at, high + 1)
     if at <= whole[1]:
         left.append((at, whole[1]))

@@ -1,6 +1,6 @@
 """A better order of a chain's rules that means the same.
 
-Two rules may change places if no packet matches both, or if both end its walk with the same
+Two rules may change places if no packet matches both, or if both do nothing but end its walk with the same
 verdict; every other pair keeps its order. Any order that respects these pairs can be reached
 by allowed exchanges of neighbours, so every packet meets the same verdict. To minimise the
 mean number of comparisons is single-machine scheduling of unit jobs under precedence
@@ -31,23 +31,41 @@ from weirlab.rules.matching import (
 
 Bool = npt.NDArray[np.bool_]
 
+_PLAIN: Final = frozenset({"accept", "drop", "reject"})
+
 MAX_RULES: Final = 5000
 """Above this, the matrix of pairs alone would take hundreds of megabytes."""
 
 
-def exchangeable(rules: Sequence[Rule], freed: int | None = None) -> Bool:
+def exchangeable(lines: Sequence[Sequence[Rule]], pinned: Sequence[bool]) -> Bool:
     """Which pairs of rules may change places: a symmetric matrix, n x n.
 
-    The rule ``freed`` is treated as if everything it matches on had been understood.
+    ``lines`` are the rules with their cases; ``pinned`` ones keep their place.
     """
-    verdicts = [rule.verdict if rule.verdict is not None and rule.jump is None else None for rule in rules]
+    verdicts = [_plain_verdict(line) for line in lines]
     known = {verdict: i for i, verdict in enumerate(dict.fromkeys(v for v in verdicts if v is not None))}
     ids = np.array([-1 if v is None else known[v] for v in verdicts], dtype=np.int64)
     allowed = (ids[:, None] == ids[None, :]) & (ids >= 0)[:, None]
-    allowed |= _disjoint([rule.match for rule in rules])
-    pinned = np.array([bool(rule.unclear) and i != freed for i, rule in enumerate(rules)], dtype=np.bool_)
-    allowed &= ~(pinned[:, None] | pinned[None, :])
+    allowed |= _by_line(_disjoint([case.match for line in lines for case in line]), lines)
+    stays = np.array(pinned, dtype=np.bool_)
+    allowed &= ~(stays[:, None] | stays[None, :])
     return np.asarray(allowed)
+
+
+def _plain_verdict(line: Sequence[Rule]) -> str | None:
+    """The verdict of a rule that does nothing but accept, drop or reject; None for all others."""
+    first = line[0]
+    if any((case.verdict, case.jump, case.effects) != (first.verdict, None, "") for case in line):
+        return None
+    verdict = first.verdict or ""
+    return verdict if verdict.split(" ")[0].lower() in _PLAIN else None
+
+
+def _by_line(apart: Bool, lines: Sequence[Sequence[Rule]]) -> Bool:
+    """Two rules are disjoint if all cases of one are disjoint from all cases of the other."""
+    starts = np.cumsum([0, *(len(line) for line in lines[:-1])])
+    rows = np.logical_and.reduceat(apart, starts, axis=0)
+    return np.asarray(np.logical_and.reduceat(rows, starts, axis=1))
 
 
 def improve(stopped: Sequence[float], allowed: Bool) -> list[int]:

@@ -17,7 +17,7 @@ FIELDS: Final = ("destination", "destination_port", "protocol", "source", "sourc
 SIDES: Final = ("inward", "outward")
 """Fields of interface names by which a set can be split."""
 
-TCP_FLAGS: Final = frozenset({"ACK", "PSH"})
+TCP_FLAGS: Final = matching.TCP_FLAGS["ack"] | matching.TCP_FLAGS["psh"]
 """Flags of every TCP segment of test traffic; none opens a connection."""
 
 _WHOLE: Final = {
@@ -127,7 +127,7 @@ def misfit(some: Packets, rule: Match) -> str:
             return name
     if rule.icmp_type is not None:
         return "protocol"
-    if rule.tcp_flags is not None and not rule.tcp_flags.holds(TCP_FLAGS):
+    if not matching.covers(rule.tcp_flags, TCP_FLAGS):
         return "tcp_flags"
     return ""
 

@@ -57,7 +57,7 @@ class Place:
     @property
     def packets(self) -> int:
         """What its counter says; 0 if it has none."""
-        return 0 if self.rule is None else self.rule.packets
+        return 0 if self.rule is None else self.rule.packets or 0
 
     @property
     def accepts(self) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weirlab.errors import InputError
-from weirlab.rules.chains import Rule, Ruleset
+from weirlab.rules.chains import Chain, Rule, Ruleset
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,8 @@ class ChainWalk:
     entered: float
     left: tuple[float, ...]
     """By rule: packets that leave this chain there."""
+    uncounted: tuple[bool, ...]
+    """By rule: whether it decides about packets that nothing counts; these are left out."""
     ended: float
     """Packets whose walk ends here or in a chain called from here."""
     comparisons: float
@@ -27,10 +29,19 @@ class Walk:
     """How far forwarded packets walk."""
 
     packets: float
-    mean_position: float
-    """Rules that a packet is compared with on average; a packet that no rule stops is compared with all."""
+    comparisons: float
+    """With rules, summed over packets."""
     chains: Mapping[str, ChainWalk]
+    """The chain that forwarded packets enter, and those that it calls, in the order of the calls."""
     notes: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()
+    """Rules that decide about packets which nothing counts; these packets are left out."""
+
+    @property
+    def mean_position(self) -> float:
+        """Rules that a packet is compared with on average; a packet that no rule stops is compared with
+        all."""
+        return self.comparisons / self.packets
 
 
 def walk(rules: Ruleset) -> Walk:
@@ -39,64 +50,140 @@ def walk(rules: Ruleset) -> Walk:
     If a chain is called from several places, all its packets are assumed to match alike.
     Raises ``InputError`` if no packet was counted or chains call each other in a circle.
     """
-    name = rules.entry
-    _refuse_circles(rules, name, ())
-    chains: dict[str, ChainWalk] = {}
-    notes = list(rules.notes)
-    found = _follow(rules, name, _calls(rules), chains, notes)
+    counting = _Counting(rules)
+    names = called(rules)
+    for name in reversed(names):
+        counting.follow(rules.chains[name])
+    found = counting.chains[rules.entry]
     if found.entered <= 0:
         raise InputError(
-            f"no packet was counted in chain {name}; save the rules with counters while traffic "
-            "flows: iptables-save -c, or nft list ruleset with 'counter' in the rules"
+            f"no packet was counted in {rules}; save the rules with counters while traffic flows: "
+            "iptables-save -c, or nft list ruleset with 'counter' in the rules, before the verdict"
         )
-    return Walk(found.entered, found.comparisons / found.entered, chains, tuple(dict.fromkeys(notes)))
+    return Walk(
+        found.entered,
+        found.comparisons,
+        {name: counting.chains[name] for name in names},
+        tuple(dict.fromkeys(counting.notes)),
+        tuple(counting.uncounted),
+    )
 
 
-def _calls(rules: Ruleset) -> dict[str, float]:
-    """Packets that enter each user-defined chain, from all its callers."""
-    entered: dict[str, float] = {}
-    for chain in rules.chains.values():
-        for rule in chain.rules:
-            if rule.jump is not None:
-                entered[rule.jump] = entered.get(rule.jump, 0.0) + rule.packets
-    return entered
+def called(rules: Ruleset) -> list[str]:
+    """The chain for forwarded packets and all that it calls, every chain before those that it calls.
+
+    Raises ``InputError`` if chains call each other in a circle.
+    """
+    done: list[str] = []
+    open_: list[tuple[str, list[str]]] = [(rules.entry, _targets(rules, rules.entry))]
+    above = {rules.entry}
+    while open_:
+        name, targets = open_[-1]
+        if not targets:
+            open_.pop()
+            above.remove(name)
+            done.append(name)
+            continue
+        target = targets.pop()
+        if target in above:
+            way = " -> ".join([*(each for each, _ in open_), target])
+            raise InputError(f"chains call each other in a circle: {way}")
+        if target not in done:
+            open_.append((target, _targets(rules, target)))
+            above.add(target)
+    return done[::-1]
 
 
-def _refuse_circles(rules: Ruleset, name: str, above: tuple[str, ...]) -> None:
-    if name in above:
-        raise InputError(f"chains call each other in a circle: {' -> '.join([*above, name])}")
-    for called in {rule.jump for rule in rules.chains[name].rules if rule.jump in rules.chains}:
-        assert called is not None
-        _refuse_circles(rules, called, (*above, name))
+def _targets(rules: Ruleset, name: str) -> list[str]:
+    jumps = (rule.jump for rule in rules.chains[name].rules)
+    return list(dict.fromkeys(jump for jump in jumps if jump is not None and jump in rules.chains))[::-1]
 
 
-def _follow(
-    rules: Ruleset, name: str, calls: dict[str, float], chains: dict[str, ChainWalk], notes: list[str]
-) -> ChainWalk:
-    if name in chains:
-        return chains[name]
-    chain = rules.chains[name]
-    left: list[float] = []
-    ended = called = 0.0
-    for rule in chain.rules:
-        gone, stopped, compared = _matched(rules, rule, calls, chains, notes)
-        left.append(gone)
-        ended += stopped
-        called += compared
-    entered = calls.get(name, 0.0)
-    if name == rules.entry:
-        if chain.policy_packets is None:
-            notes.append(f"packets that pass all rules of {name} are not counted and were left out")
-        # Packets that returned early met the policy as well.
-        entered = ended = ended + (chain.policy_packets or 0)
-    elif ended > entered * 1.001 + 10:
-        notes.append(
-            f"the counters of chain {name} do not add up ({ended:,.0f} of {entered:,.0f} packets ended "
-            "there); read all counters at once, without resetting some"
+@dataclass
+class _Counting:
+    """Chains as they are followed, called ones first."""
+
+    rules: Ruleset
+    chains: dict[str, ChainWalk] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    uncounted: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.calls: dict[str, float] = {}
+        """Packets that enter each chain from rules that count them."""
+        self.uncounted_calls: dict[str, int] = {}
+        """Rules that jump there and do not count."""
+        for chain in self.rules.chains.values():
+            for line in chain.lines:
+                for target in {rule.jump for rule in line if rule.jump is not None}:
+                    if (packets := _count(line)) is None:
+                        self.uncounted_calls[target] = self.uncounted_calls.get(target, 0) + 1
+                    else:
+                        self.calls[target] = self.calls.get(target, 0.0) + packets
+
+    def follow(self, chain: Chain) -> None:
+        left: list[float] = []
+        uncounted: list[bool] = []
+        ended = called_for = 0.0
+        for line in chain.lines:
+            gone, stopped, compared = self._matched(line)
+            unknown = _count(line) is None and any(rule.decides for rule in line)
+            left.append(gone)
+            uncounted.append(unknown)
+            ended += stopped
+            called_for += compared
+            if unknown:
+                self.uncounted.append(f"{chain.name} rule {line[0].number}")
+        entered = self.calls.get(chain.name, 0.0)
+        if chain.name == self.rules.entry:
+            if chain.policy_packets is None:
+                self.notes.append(
+                    f"packets that pass all rules of {chain.name} are not counted and were left out"
+                )
+            # Packets that returned early met the policy as well.
+            entered = ended = ended + (chain.policy_packets or 0)
+        elif self.uncounted_calls.get(chain.name):
+            entered = max(entered, ended)
+        elif ended > entered * 1.001 + 10:
+            self.notes.append(
+                f"the counters of chain {chain.name} do not add up ({ended:,.0f} of {entered:,.0f} packets "
+                "ended there); read all counters at once, without resetting some"
+            )
+        comparisons = sum(_reaching(entered, left)) + called_for
+        self.chains[chain.name] = ChainWalk(
+            entered, tuple(left), tuple(uncounted), min(ended, entered), comparisons
         )
-    comparisons = sum(_reaching(entered, left)) + called
-    chains[name] = ChainWalk(entered, tuple(left), min(ended, entered), comparisons)
-    return chains[name]
+
+    def _matched(self, line: Sequence[Rule]) -> tuple[float, float, float]:
+        """Of the packets that matched: how many left this chain and ended, comparisons in called chains."""
+        count = _count(line)
+        rule = line[0]
+        targets = {rule.jump for rule in line if rule.jump in self.rules.chains}
+        if not targets:
+            if count is None or rule.verdict is None:
+                return 0.0, 0.0, 0.0
+            return count, 0.0 if rule.verdict.lower() == "return" else count, 0.0
+        gone = stopped = compared = 0.0
+        for target in targets:
+            assert target is not None
+            inner = self.chains[target]
+            packets = count
+            if packets is None:
+                # What is missing to the packets that the chain counted, shared by those that do not count.
+                missing = inner.entered - self.calls.get(target, 0.0)
+                packets = max(missing, 0.0) / self.uncounted_calls[target]
+            if inner.entered > 0:
+                share = packets / inner.entered
+                stopped += inner.ended * share
+                compared += inner.comparisons * share
+                gone += packets if rule.verdict is not None else inner.ended * share
+        return gone, stopped, compared
+
+
+def _count(line: Sequence[Rule]) -> float | None:
+    """Packets that a rule stopped or sent on; None if nothing counts them, or not verdict by verdict."""
+    same = all((rule.verdict, rule.jump) == (line[0].verdict, line[0].jump) for rule in line)
+    return line[0].packets if same else None
 
 
 def _reaching(entered: float, left: Sequence[float]) -> list[float]:
@@ -106,20 +193,3 @@ def _reaching(entered: float, left: Sequence[float]) -> list[float]:
         found.append(max(at, 0.0))
         at -= gone
     return found
-
-
-def _matched(
-    rules: Ruleset, rule: Rule, calls: dict[str, float], chains: dict[str, ChainWalk], notes: list[str]
-) -> tuple[float, float, float]:
-    """Of the packets that matched: how many left this chain and ended, comparisons in the called chain."""
-    count = float(rule.packets)
-    if rule.jump is not None and rule.jump in rules.chains:
-        inner = _follow(rules, rule.jump, calls, chains, notes)
-        if inner.entered <= 0:
-            return 0.0, 0.0, 0.0
-        share = count / inner.entered
-        ended = inner.ended * share
-        return (count if rule.verdict is not None else ended), ended, inner.comparisons * share
-    if rule.verdict is None:
-        return 0.0, 0.0, 0.0
-    return count, 0.0 if rule.verdict == "RETURN" else count, 0.0

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 from weirlab.errors import InputError
 from weirlab.lab.dut.aiming import Aimed, aimed
-from weirlab.rules import Ruleset, iptables_path, nftables_path
+from weirlab.rules import Ruleset, as_written, iptables_path
+from weirlab.rules.nft import written_places
 from weirlab.traffic.calls.spec import parse_calls
 from weirlab.traffic.flows import table
 from weirlab.traffic.spec import Flows
+
+if TYPE_CHECKING:
+    from tests.unit.rules.conftest import NftPath
 
 USUAL = Flows()
 
@@ -74,8 +79,10 @@ def office(match: str | None, flows: Flows = USUAL) -> Aimed:
     return aimed(iptables_path(OFFICE), "office.save", match, flows)
 
 
-def branch(match: str | None, flows: Flows = USUAL) -> Aimed:
-    return aimed(nftables_path(BRANCH), "branch.nft", match, flows)
+@pytest.fixture
+def branch(nft: NftPath) -> Callable[[str | None], Aimed]:
+    path = as_written(nft(BRANCH), written_places(BRANCH))
+    return lambda match: aimed(path, "branch.nft", match, USUAL)
 
 
 def test_the_accepting_rule_that_counted_most_packets_is_met_and_the_one_passed_over_is_named() -> None:
@@ -101,7 +108,9 @@ def test_a_rule_is_named_by_place_words_or_line(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "rule"), [("handle 9", 3), ("500-600", 3), ("forward:3", 3), ("more 2", 2)])
-def test_a_rule_of_nft_is_named_by_handle_comment_or_chain(name: str, rule: int) -> None:
+def test_a_rule_of_nft_is_named_by_handle_comment_or_chain(
+    name: str, rule: int, branch: Callable[[str | None], Aimed]
+) -> None:
     assert f"rule {rule} of table inet filter" in branch(name).rule
 
 
@@ -109,7 +118,9 @@ def test_a_comment_counts_before_words_of_other_rules() -> None:
     assert office("quic out").rule == "FORWARD rule 4"
 
 
-def test_what_earlier_rules_and_other_base_chains_drop_is_left_out() -> None:
+def test_what_earlier_rules_and_other_base_chains_drop_is_left_out(
+    branch: Callable[[str | None], Aimed],
+) -> None:
     """Half of the sources are blocked, and the second table drops one of the two ports."""
     found = branch("handle 9")
     assert found.endpoints is not None
@@ -118,7 +129,9 @@ def test_what_earlier_rules_and_other_base_chains_drop_is_left_out() -> None:
     assert (found.inward, found.outward) == ("lan0", "wan")
 
 
-def test_protocol_and_ip_version_follow_the_rule_where_it_takes_no_other() -> None:
+def test_protocol_and_ip_version_follow_the_rule_where_it_takes_no_other(
+    branch: Callable[[str | None], Aimed],
+) -> None:
     found = branch("more 1")
     assert (found.l4, found.ip) == ("tcp", 6)
     assert (branch("more 2").l4, branch("more 2").ip) == ("tcp", 4)
@@ -172,7 +185,7 @@ def test_a_rule_that_may_or_may_not_match_is_told() -> None:
     assert "whether it also matches FORWARD rule 1 is not known" in found.sentence
 
 
-def test_flows_keep_to_the_rule_and_are_all_different() -> None:
+def test_flows_keep_to_the_rule_and_are_all_different(branch: Callable[[str | None], Aimed]) -> None:
     endpoints = branch("handle 9").endpoints
     assert endpoints is not None
     for order in ("advance", "random"):
@@ -232,9 +245,9 @@ def walked(path: list[Ruleset]) -> list[str]:
     return [ruleset.table for ruleset in path]
 
 
-def test_every_base_chain_that_a_forwarded_packet_meets_is_walked_in_order() -> None:
+def test_every_base_chain_that_a_forwarded_packet_meets_is_walked_in_order(nft: NftPath) -> None:
     assert walked(iptables_path(OFFICE)) == ["raw", "filter"]
-    assert walked(nftables_path(BRANCH)) == ["inet filter", "ip late"]
+    assert walked(nft(BRANCH)) == ["inet filter", "ip late"]
 
 
 def rules(*lines: str, policy: str = "DROP") -> list[Ruleset]:
@@ -242,10 +255,10 @@ def rules(*lines: str, policy: str = "DROP") -> list[Ruleset]:
     return iptables_path("\n".join(["*filter", f":FORWARD {policy} [0:0]", *lines, "COMMIT", ""]))
 
 
-def nft(*lines: str, table: str = "inet filter", policy: str = "drop") -> list[Ruleset]:
-    """A path of one chain for forwarded packets in the syntax of nft."""
+def forward(*lines: str, table: str = "inet filter", policy: str = "drop") -> str:
+    """A table of one chain for forwarded packets in the syntax of nft."""
     base = f"type filter hook forward priority filter; policy {policy};"
-    return nftables_path("\n".join([f"table {table} {{", "chain forward {", base, *lines, "}", "}", ""]))
+    return "\n".join([f"table {table} {{", "chain forward {", base, *lines, "}", "}", ""])
 
 
 def target(path: list[Ruleset], match: str | None = None, flows: Flows = USUAL) -> Aimed:
@@ -263,8 +276,8 @@ def test_a_rule_behind_the_last_of_many_interfaces_is_reached(zones: int) -> Non
     assert found.compared == zones + 1
 
 
-def test_a_rule_for_all_other_interfaces_is_reached_by_one_that_no_rule_names() -> None:
-    path = nft('iifname { "lan", "in*" } drop', 'oifname != "wan" drop', "udp dport 53 accept")
+def test_a_rule_for_all_other_interfaces_is_reached_by_one_that_no_rule_names(nft: NftPath) -> None:
+    path = nft(forward('iifname { "lan", "in*" } drop', 'oifname != "wan" drop', "udp dport 53 accept"))
     found = target(path, "3")
     assert found.inward not in ("lan", "in0")
     assert found.outward == "wan"
@@ -279,21 +292,21 @@ def test_a_rule_for_all_other_interfaces_is_reached_by_one_that_no_rule_names() 
     ],
 )
 def test_the_interfaces_are_among_those_that_a_rule_lists(
-    line: str, inward: tuple[str, ...], outward: tuple[str, ...]
+    line: str, inward: tuple[str, ...], outward: tuple[str, ...], nft: NftPath
 ) -> None:
-    found = target(nft(line))
+    found = target(nft(forward(line)))
     assert found.inward in inward
     assert found.outward in outward
 
 
-def test_a_rule_that_certainly_matches_comes_before_one_that_may_not() -> None:
-    found = target(nft("ct status dnat accept", 'iifname "lan" oifname "wan" accept'))
+def test_a_rule_that_certainly_matches_comes_before_one_that_may_not(nft: NftPath) -> None:
+    found = target(nft(forward("ct status dnat accept", 'iifname "lan" oifname "wan" accept')))
     assert found.rule == "forward rule 2 of table inet filter"
     assert "not certain" not in found.sentence
 
 
-def test_without_a_certain_rule_the_doubt_is_reported() -> None:
-    found = target(nft("ct status dnat accept"))
+def test_without_a_certain_rule_the_doubt_is_reported(nft: NftPath) -> None:
+    found = target(nft(forward("ct status dnat accept")))
     assert found.rule == "forward rule 1 of table inet filter"
     assert "whether it does is not certain" in found.sentence
 
@@ -331,21 +344,23 @@ def test_without_counters_the_reason_for_the_rule_is_given(lines: list[str], why
     assert f"no rule that accepts has counted packets; {why}" in target(rules(*lines)).sentence
 
 
-def test_rules_of_the_other_ip_version_are_not_walked() -> None:
-    dual = [*nft("udp dport 53 accept", table="ip filter"), *nft(table="ip6 filter")]
+def test_rules_of_the_other_ip_version_are_not_walked(nft: NftPath) -> None:
+    dual = [*nft(forward("udp dport 53 accept", table="ip filter")), *nft(forward(table="ip6 filter"))]
     assert (target(dual).rule, target(dual).ip) == ("forward rule 1 of table ip filter", 4)
     with pytest.raises(InputError, match="ends at the policy of forward of table ip6 filter"):
-        target(nft(table="ip6 filter"))
+        target(nft(forward(table="ip6 filter")))
 
 
 @pytest.mark.parametrize(("table", "ip", "other"), [("ip f", 4, 6), ("ip6 f", 6, 4)])
-def test_the_ip_version_follows_the_rules(table: str, ip: Literal[4, 6], other: Literal[4, 6]) -> None:
-    found = target(nft("udp dport 7 accept", table=table), flows=Flows(ip=other))
+def test_the_ip_version_follows_the_rules(
+    table: str, ip: Literal[4, 6], other: Literal[4, 6], nft: NftPath
+) -> None:
+    found = target(nft(forward("udp dport 7 accept", table=table)), flows=Flows(ip=other))
     assert found.ip == ip
     assert f"IPv{ip}, since no rule is for IPv{other}" in found.sentence
     calls = parse_calls("10", "g711", "rtp", other)
     with pytest.raises(InputError, match=f"the rules are for IPv{ip}, the calls IPv{other}: give --ip {ip}"):
-        aimed(nft("accept", table=table), "my.rules", None, USUAL, calls)
+        aimed(nft(forward("accept", table=table)), "my.rules", None, USUAL, calls)
 
 
 def test_packets_that_are_not_tracked_match_no_rule_for_new_connections() -> None:
@@ -360,7 +375,7 @@ def test_packets_that_are_not_tracked_match_no_rule_for_new_connections() -> Non
         target(path, "1")
 
 
-def test_rules_without_a_chain_for_forwarded_packets_are_refused_in_a_sentence() -> None:
+def test_rules_without_a_chain_for_forwarded_packets_are_refused_in_a_sentence(nft: NftPath) -> None:
     text = "table inet f {\n chain i {\n  type filter hook input priority 0; policy drop;\n }\n}\n"
     with pytest.raises(InputError, match="these rules have no chain for forwarded packets"):
-        target(nftables_path(text))
+        target(nft(text))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from weirlab.errors import InputError
-from weirlab.rules import advise, parse_iptables, walk
+from weirlab.rules import Ruleset, advise, iptables_path, walk
 from weirlab.rules.matching import Match, disjoint
 
 SAVED = """\
@@ -27,8 +27,13 @@ COMMIT
 """
 
 
+def forward(text: str) -> Ruleset:
+    """The chain FORWARD of the table filter."""
+    return next(each for each in iptables_path(text, "my.rules") if each.table == "filter")
+
+
 def test_packets_are_compared_with_the_rules_that_they_reach() -> None:
-    found = walk(parse_iptables(SAVED))
+    found = walk(forward(SAVED))
     # Of 1005 packets 5 stop at rule 1, 90 in chain web (entered by 100, 10 of them return at
     # once), 900 at rule 4 and 10 at the policy.
     assert found.packets == 1005
@@ -39,17 +44,17 @@ def test_packets_are_compared_with_the_rules_that_they_reach() -> None:
 
 def test_packets_that_only_the_policy_stops_are_compared_with_every_rule() -> None:
     text = "*filter\n:FORWARD DROP [50:1]\n" + "[0:0] -A FORWARD -p gre -j ACCEPT\n" * 20 + "COMMIT\n"
-    assert walk(parse_iptables(text)).mean_position == 20
+    assert walk(forward(text)).mean_position == 20
 
 
 def test_all_traffic_at_one_rule_has_its_place_as_mean_position() -> None:
     filler = "[0:0] -A FORWARD -s 10.0.0.0/8 -j ACCEPT\n" * 41
     text = f"*filter\n:FORWARD DROP [0:0]\n{filler}[7:1] -A FORWARD -j ACCEPT\nCOMMIT\n"
-    assert walk(parse_iptables(text)).mean_position == 42
+    assert walk(forward(text)).mean_position == 42
 
 
 def test_rules_are_read_with_their_verdicts_jumps_and_comments() -> None:
-    invalid, jump, log, established = parse_iptables(SAVED).forward.rules
+    invalid, jump, log, established = forward(SAVED).forward.rules
     assert (invalid.verdict, invalid.match.states) == ("DROP", frozenset({"INVALID"}))
     assert (jump.verdict, jump.jump) == (None, "web")
     assert jump.match.destination_port == ((80, 80), (443, 443))
@@ -70,7 +75,7 @@ def test_what_is_not_understood_keeps_its_place_and_is_named(rule: str, why: str
     text = (
         f"*filter\n:FORWARD DROP [0:0]\n[1:0] -A FORWARD {rule}\n[900:0] -A FORWARD -p udp -j DROP\nCOMMIT\n"
     )
-    advice = advise(parse_iptables(text))
+    advice = advise([forward(text)])
     assert advice.moves == []
     assert any(why in one.text for one in advice.kept)
 
@@ -111,7 +116,7 @@ def test_what_is_not_understood_keeps_its_place_and_is_named(rule: str, why: str
 def test_rules_are_disjoint_only_where_that_is_proved(a: str, b: str, apart: bool) -> None:
     lines = (f"[1:0] -A FORWARD {a} -j DROP", f"[1:0] -A FORWARD {b} -j ACCEPT", "COMMIT", "")
     text = "\n".join(("*filter", ":FORWARD DROP [1:0]", *lines))
-    first, second = parse_iptables(text).forward.rules
+    first, second = forward(text).forward.rules
     assert first.unclear == second.unclear == ""
     assert disjoint(first.match, second.match) is apart
     assert disjoint(second.match, first.match) is apart
@@ -124,11 +129,18 @@ def test_a_match_on_nothing_overlaps_with_everything() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "no chain FORWARD"),
-        ("*nat\n:FORWARD ACCEPT [0:0]\nCOMMIT\n", "no chain FORWARD"),
+        ("", "my.rules: these rules have no chain for forwarded packets"),
+        (
+            "*nat\n:FORWARD ACCEPT [0:0]\nCOMMIT\n",
+            "my.rules: these rules have no chain for forwarded packets",
+        ),
         (
             "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -j DROP\n",
-            ":3: the rule has no counter; .*iptables-save -c",
+            "no packet was counted in chain FORWARD; .*iptables-save -c",
+        ),
+        (
+            "*filter\n:FORWARD DROP [0:0]\n-I FORWARD -j DROP\n",
+            ":3: '-I FORWARD -j DROP' is neither a chain nor a rule .*save them with iptables-save -c",
         ),
         ("*filter\n:FORWARD DROP [0:0]\n[1:1] -A web -j DROP\n", ":3: chain web is not declared"),
         ('*filter\n:FORWARD DROP [0:0]\n[1:1] -A FORWARD -m comment --comment "x\n', ":3: .*cannot be read"),
@@ -136,13 +148,13 @@ def test_a_match_on_nothing_overlaps_with_everything() -> None:
 )
 def test_files_that_cannot_be_used_are_refused_with_line_and_reason(text: str, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
-        parse_iptables(text, "my.rules")
+        advise(iptables_path(text, "my.rules"), "my.rules")
 
 
 def test_counters_that_are_all_zero_are_refused() -> None:
     text = "*filter\n:FORWARD DROP [0:0]\n[0:0] -A FORWARD -j DROP\nCOMMIT\n"
     with pytest.raises(InputError, match="no packet was counted in chain FORWARD"):
-        advise(parse_iptables(text))
+        advise([forward(text)])
 
 
 def test_chains_that_call_each_other_in_a_circle_are_refused() -> None:
@@ -151,9 +163,9 @@ def test_chains_that_call_each_other_in_a_circle_are_refused() -> None:
         "[1:0] -A a -j b\n[1:0] -A b -j a\nCOMMIT\n"
     )
     with pytest.raises(InputError, match="FORWARD -> a -> b -> a"):
-        walk(parse_iptables(text))
+        walk(forward(text))
 
 
 def test_counters_that_do_not_add_up_are_noted() -> None:
     text = "*filter\n:FORWARD DROP [1:0]\n:a - [0:0]\n[5:0] -A FORWARD -j a\n[500:0] -A a -j DROP\nCOMMIT\n"
-    assert "do not add up" in walk(parse_iptables(text)).notes[0]
+    assert "do not add up" in walk(forward(text)).notes[0]

@@ -97,13 +97,15 @@ class RulesetOutcome:
             "mean_position": advice.before.mean_position,
             "new_mean_position": advice.after.mean_position,
             "moves": advice.moves,
-            "orders": {chain.chain: [place + 1 for place in chain.order] for chain in advice.chains},
+            "orders": {chain.name: [place + 1 for place in chain.order] for chain in advice.chains},
             "kept_in_place": [one.text for one in advice.kept],
             "freed": {
                 one.text: one.freed_mean_position
                 for one in advice.kept
                 if one.freed_mean_position is not None
             },
+            "uncounted": advice.before.uncounted,
+            "untried": advice.untried,
             "notes": advice.notes,
             "gains": self.gains,
             "written": self.written,

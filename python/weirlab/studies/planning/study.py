@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from weirlab import files
 from weirlab.errors import InputError, ModelError
-from weirlab.limits import MOST_INPUT_BYTES
+from weirlab.lab.dut.rulesets.source import RulesetSource
 from weirlab.model import Device, Model, Queueing
 from weirlab.model.backlog import Backlog, backlog
 from weirlab.model.base import Predictor, Reason, refusal
@@ -29,7 +28,7 @@ from weirlab.model.planning.judge import Judge, Settings
 from weirlab.model.planning.planner import outlook
 from weirlab.model.tunnelled import tunnelled
 from weirlab.quoting import quoted
-from weirlab.rules import Advice, Ruleset, advise, parse_iptables, parse_nftables, reordered
+from weirlab.rules import Advice, advise, reordered
 from weirlab.store import Store
 from weirlab.studies.planning import requiring as required_plans
 from weirlab.studies.planning.outcome import (
@@ -66,13 +65,13 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
     ModelError
         A source has no models, or every device would have to extrapolate.
     """
-    advice, text = None, ""
+    advice, source = None, None
     if request.ruleset is not None:
-        text = files.read_text(request.ruleset, "a ruleset", MOST_INPUT_BYTES)
-        advice = advise(_rules(text, request.ruleset))
+        source = RulesetSource(request.ruleset)
+        advice = advise(source.path_of_packets(elements=False), str(request.ruleset))
         if request.reordered is not None and request.reordered.resolve() == request.ruleset.resolve():
             raise InputError(f"--reordered would overwrite {request.ruleset}; give another file")
-        if request.reordered is not None and not _is_iptables(text):
+        if request.reordered is not None and source.format != "iptables-save":
             raise InputError(
                 f"--reordered rewrites only the output of iptables-save; {request.ruleset} is in nft syntax"
             )
@@ -82,9 +81,9 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
         raise InputError("--reordered writes the rules of --ruleset: give --ruleset as well")
     devices = _asked(store, request)
     if not devices:
-        if request.ruleset is None or advice is None:
+        if request.ruleset is None or advice is None or source is None:
             raise InputError("nothing to plan with: give model files or runs, or --ruleset FILE")
-        _write_reordered(text, advice, request)
+        _write_reordered(source.text, advice, request)
         outcome = RulesetOutcome(request.ruleset, advice, (), request.reordered)
         return PlanOutcome(None, (), (), outcome)
     found = advice.before.mean_position if advice is not None else None
@@ -96,8 +95,8 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
             "plan", [why if alone else _named(one.device, why) for one in answers for why in one.refused]
         )
     ruled = None
-    if advice is not None and request.ruleset is not None:
-        _write_reordered(text, advice, request)
+    if advice is not None and source is not None and request.ruleset is not None:
+        _write_reordered(source.text, advice, request)
         gains = tuple(_gain(device, question, advice) for device in devices)
         ruled = RulesetOutcome(request.ruleset, advice, gains, request.reordered)
     simulated = tuple(device.name for device in devices if device.simulated)
@@ -286,17 +285,9 @@ def _pps(load: OfferedLoad, frame_bytes: float) -> float:
     return float(load.pps(np.array([frame_bytes]))[0])
 
 
-def _is_iptables(text: str) -> bool:
-    return any(line.startswith("*") for line in text.splitlines())
-
-
-def _rules(text: str, path: Path) -> Ruleset:
-    return parse_iptables(text, str(path)) if _is_iptables(text) else parse_nftables(text, str(path))
-
-
 def _write_reordered(text: str, advice: Advice, request: PlanRequest) -> None:
     """Write the rules in the better order if requested; done last, so that a failed plan writes nothing."""
     if request.reordered is None:
         return
-    orders = {chain.chain: chain.order for chain in advice.chains}
-    files.write_bytes(request.reordered, reordered(text, orders).encode())
+    moved = [([line[0] for line in chain.lines], chain.order) for chain in advice.chains]
+    files.write_bytes(request.reordered, reordered(text, moved).encode())

@@ -24,12 +24,15 @@ from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.model.planning import Answer, Conclusion, Headroom, Limit, Outlook, Question, Reach
-    from weirlab.rules.advice import Kept
+    from weirlab.rules.advice import Advice, Kept
     from weirlab.studies.planning.outcome import PlanOutcome, RulesetOutcome
     from weirlab.traffic.calls.codecs import VoiceStream
 
 MOST_MOVES: Final = 20
 """Moves shown; --json has all."""
+
+MOST_UNCOUNTED: Final = 3
+"""Rules without a counter that are named."""
 
 _MEETS: Final[dict[Conclusion, str]] = {
     "meets": "yes",
@@ -353,10 +356,13 @@ def _freed(one: Kept, found: RulesetOutcome) -> str:
 
 def _ruleset_sentence(found: RulesetOutcome) -> str:
     advice = found.advice
-    position = advice.before.mean_position
-    now = f"{count(advice.before.packets)} forwarded packets met {significant(position)} rules on average"
+    now = (
+        f"{count(advice.before.packets)} forwarded packets met "
+        f"{significant(advice.before.mean_position)} rules on average{_left_out(advice)}"
+    )
+    untried = "".join(f" {text}." for text in advice.untried)
     if not advice.moves:
-        return f"{now}; no better order with the same meaning was found."
+        return f"{now}; no better order with the same meaning was found.{untried}"
     gain = ""
     if found.gains:
         one = found.gains[0]
@@ -365,5 +371,17 @@ def _ruleset_sentence(found: RulesetOutcome) -> str:
     where = f" The new order is in {found.written}." if found.written else ""
     return (
         f"{now}; moving {plural(len(advice.moves), 'rule')} makes it "
-        f"{significant(advice.after.mean_position)}{gain}, with the same verdict for every packet.{where}"
+        f"{significant(advice.after.mean_position)}{gain}, with the same verdict for every packet."
+        f"{where}{untried}"
     )
+
+
+def _left_out(advice: Advice) -> str:
+    """Rules whose packets nobody counts, so that the mean leaves them out."""
+    places = advice.before.uncounted
+    if not places:
+        return ""
+    shown = words(places[:MOST_UNCOUNTED])
+    more = f" and {len(places) - MOST_UNCOUNTED} more" if len(places) > MOST_UNCOUNTED else ""
+    has = "has" if len(places) == 1 else "have"
+    return f", without those that {shown}{more} decided about, which {has} no counter and so stay in place"

@@ -1,0 +1,85 @@
+"""Lists rules of nft as nft understands them, by loading them in a network namespace that ends with that."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from weirlab import programs
+from weirlab.errors import InputError, MissingCapability
+from weirlab.lab.dut import tool
+from weirlab.rules.nft import interfaces, named_chains, rule_texts
+from weirlab.rules.nft.listing import Texts
+
+_LOAD: Final = ("nft", "-f", "-")
+_LISTINGS: Final = (("nft", "-j", "-n", "list", "ruleset"), ("nft", "-a", "list", "ruleset"))
+_SEPARATOR: Final = "\f"
+_REFUSED: Final = 60
+"""Exit code of the script if nft refuses the rules."""
+
+
+@dataclass(frozen=True)
+class NftListing:
+    """Rules as nft lists them after loading; chains without a name have one."""
+
+    json: str
+    text: str
+
+    @property
+    def texts(self) -> Texts:
+        """The rules as written, by table and handle."""
+        return rule_texts(self.text)
+
+
+def list_rules(text: str, source: str) -> NftListing:
+    """Load ``text`` and list it; ``source`` is its name in messages.
+
+    Interfaces that the rules need exist while they are loaded. Ordinary users may load rules as well, where
+    the kernel lets them have a user namespace.
+
+    Raises
+    ------
+    InputError
+        nft refuses the rules.
+    MissingCapability
+        nft is not installed, or no namespace can be made.
+    """
+    names = interfaces(text)
+    listed = _listed(text, source, names)
+    # The JSON of nft has no chains without a name.
+    named = named_chains(listed.text)
+    return listed if named == listed.text else _listed(named, source, names)
+
+
+def _listed(text: str, source: str, names: Sequence[str]) -> NftListing:
+    programs.located(_LOAD)
+    script = "; ".join(
+        [
+            'for name; do ip link add "$name" type dummy; done 2>/dev/null',
+            f"{shlex.join(_LOAD)} || exit {_REFUSED}",
+            *(f"{shlex.join(command)} || exit; printf '\\f'" for command in _LISTINGS),
+        ]
+    )
+    user = () if os.geteuid() == 0 else ("--map-root-user",)
+    done: subprocess.CompletedProcess[str] = programs.run(
+        ["unshare", *user, "--net", "--", "sh", "-c", script, "sh", *names],
+        input=text,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=programs.environment(LC_ALL="C"),
+    )
+    if done.returncode == _REFUSED:
+        raise InputError(tool.refusal(_LOAD[0], done.stderr, text, source))
+    parts = done.stdout.split(_SEPARATOR)
+    if done.returncode != 0 or len(parts) != len(_LISTINGS) + 1:
+        why = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise MissingCapability(
+            f"{source}: nft has to load these rules in a network namespace before they can be read, which "
+            f"does not work here ({why}); run as root, or give the output of nft -j list ruleset"
+        )
+    return NftListing(parts[0], parts[1])

@@ -1,0 +1,178 @@
+"""Where rules stand in text written for nft, and how they are written; what they mean is left to nft.
+
+nft's JSON has neither lines nor the rules as written, and leaves out chains without a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from weirlab.rules.chains import ChainKey
+
+_TOKEN: Final = re.compile(r'"[^"]*"|#[^\n]*|\\\n|[{};\n]|[^\s{};"#\\]+|[\\"]')
+_HANDLE: Final = re.compile(r"#\s*handle\s+(\d+)\s*$")
+_PROPERTIES: Final = frozenset({"type", "policy", "comment", "flags", "device", "devices"})
+"""First words of statements in a chain that are no rules."""
+_FAMILIES: Final = frozenset({"ip", "ip6", "inet", "arp", "bridge", "netdev"})
+_NAMELESS: Final = re.compile(r'"[^"]*"|\b(?:jump|goto)\s+(?P<block>\{)')
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """A rule in a text."""
+
+    table: str
+    chain: str
+    chain_start: int
+    """Where the text of its chain begins."""
+    start: int
+    end: int
+    line: int
+    handle: int | None
+
+
+@dataclass
+class _Block:
+    """An open brace."""
+
+    words: list[str]
+    start: int
+
+
+def written_places(text: str) -> dict[ChainKey, list[tuple[int, int | None]]]:
+    """Line and handle of each rule, by chain; a chain that is written in several parts is left out."""
+    found: dict[ChainKey, list[tuple[int, int | None]]] = {}
+    parts: dict[ChainKey, set[int]] = {}
+    for each in _statements(text):
+        key = each.table, each.chain
+        found.setdefault(key, []).append((each.line, each.handle))
+        parts.setdefault(key, set()).add(each.chain_start)
+    return {key: places for key, places in found.items() if len(parts[key]) == 1}
+
+
+def rule_texts(text: str) -> dict[tuple[str, int], str]:
+    """The rules in the output of ``nft -a list ruleset``, by table and handle."""
+    return {
+        (each.table, each.handle): " ".join(text[each.start : each.end].split())
+        for each in _statements(text)
+        if each.handle is not None
+    }
+
+
+def named_chains(text: str) -> str:
+    """The output of ``nft list ruleset`` with a name for each chain that has none.
+
+    The chain in the second rule of ``forward`` is called ``forward.2``.
+    """
+    while True:
+        numbers: dict[ChainKey, int] = {}
+        for each in _statements(text):
+            key = each.table, each.chain
+            numbers[key] = numbers.get(key, 0) + 1
+            block = _nameless(text, each)
+            if block is not None:
+                start, end = block
+                name = _unused(f"{each.chain}.{numbers[key]}", text)
+                body = text[start + 1 : end].strip("\n")
+                text = (
+                    f"{text[: each.chain_start]}chain {name} {{\n{body}\n\t}}\n\t"
+                    f"{text[each.chain_start : start]}{name}{text[end + 1 :]}"
+                )
+                break
+        else:
+            return text
+
+
+def _unused(name: str, text: str) -> str:
+    while f"chain {name} " in text:
+        name += "x"
+    return name
+
+
+def _nameless(text: str, statement: _Statement) -> tuple[int, int] | None:
+    """Where the braces of a chain without a name stand in a rule."""
+    for found in _NAMELESS.finditer(text, statement.start, statement.end):
+        if found["block"]:
+            depth = 0
+            for token in _TOKEN.finditer(text, found.start("block"), statement.end):
+                depth += (token[0] == "{") - (token[0] == "}")
+                if not depth:
+                    return found.start("block"), token.start()
+    return None
+
+
+def _statements(text: str) -> Iterator[_Statement]:
+    """The rules in the chains of ``text``."""
+    blocks: list[_Block] = []
+    words: list[str] = []
+    start, line, first_line, end = 0, 1, 1, 0
+    handle: int | None = None
+    for token in _TOKEN.finditer(text):
+        word = token[0]
+        # Braces within a rule belong to it.
+        inside = len(blocks) > 2 or (len(blocks) == 2 and bool(words))
+        if words and word in ("}", ";", "\n") and len(blocks) <= 2:
+            place = _place(blocks)
+            if place is not None and words[0] not in _PROPERTIES:
+                yield _Statement(*place, blocks[-1].start, start, end, first_line, handle)
+            words, handle = [], None
+        if word == "{":
+            blocks.append(_Block([] if inside else words, start))
+            if inside:
+                end = token.end()
+            else:
+                words = []
+        elif word == "}":
+            if blocks:
+                blocks.pop()
+            if inside:
+                end = token.end()
+        elif word.startswith("#"):
+            found = _HANDLE.search(word)
+            if found and words and len(blocks) == 2:
+                handle = int(found[1])
+        elif word not in (";", "\n", "\\\n"):
+            if not words:
+                start, first_line = token.start(), line
+            words.append(word)
+            end = token.end()
+        line += word.count("\n")
+
+
+def _place(blocks: list[_Block]) -> tuple[str, str] | None:
+    """Table and chain that are open."""
+    if len(blocks) != 2:
+        return None
+    table, chain = (_after(block.words, word) for block, word in zip(blocks, ("table", "chain"), strict=True))
+    if not table or len(chain) != 1:
+        return None
+    family = table[0] if len(table) == 2 and table[0] in _FAMILIES else "ip"
+    return f"{family} {table[-1]}", chain[0]
+
+
+def _after(words: list[str], kind: str) -> list[str]:
+    """The words that follow ``kind``, perhaps after a command."""
+    return words[words.index(kind) + 1 :] if kind in words[:2] else []
+
+
+_INTERFACES: Final = re.compile(
+    r"""\b(?:iif|oif|device|devices)\b\s*(?:!=|==|=|vmap)?\s*(?P<one>\{[^}]*\}|\$\w+|"[^"]+"|[\w.@-]+)"""
+    r"""|\biface_index\b[^}]*?\belements\s*=\s*(?P<set>\{[^}]*\})"""
+)
+_DEFINED: Final = re.compile(r"""\bdefine\s+(\w+)\s*=\s*(\{[^}]*\}|"[^"]+"|[\w.@-]+)""")
+_NAME: Final = re.compile(r"[A-Za-z_][\w.@-]{0,14}")
+MOST_INTERFACES: Final = 200
+
+
+def interfaces(text: str) -> list[str]:
+    """Names of interfaces that must exist before nft loads ``text``, and perhaps other words of it."""
+    defined = dict(_DEFINED.findall(text))
+    found: dict[str, None] = {}
+    for each in _INTERFACES.finditer(text):
+        words = each["one"] or each["set"]
+        words = defined.get(words[1:], "") if words.startswith("$") else words
+        found |= dict.fromkeys(_NAME.findall(words))
+    return [name for name in found if name != "lo"][:MOST_INTERFACES]
