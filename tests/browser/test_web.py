@@ -308,6 +308,10 @@ def test_the_token_is_asked_for_once_and_appears_nowhere(serve: Serve, browser: 
     page.wait_for("document.querySelector('h1')?.innerText === 'Runs'")
     assert token not in page.evaluate("document.cookie + location.href + JSON.stringify(localStorage)")
     assert token not in page.evaluate("document.documentElement.outerHTML")
+    page.click("header > button")
+    page.wait_for("document.querySelector('h1')?.innerText === 'Token'")
+    page.call("Page.reload")
+    page.wait_for("document.querySelector('h1')?.innerText === 'Token'")
 
 
 def test_ctrl_c_ends_the_service_cleanly_and_tells_what_it_did(serve: Serve, browser: Browser) -> None:

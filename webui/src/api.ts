@@ -2,6 +2,8 @@
 
 export interface Session {
   admitted: boolean;
+  /** Has this browser a session, which it can end? */
+  logged_in: boolean;
   version: string;
   most_upload_bytes: number;
   most_transfer_s: number;

@@ -16,7 +16,9 @@ from starlette.concurrency import run_in_threadpool
 from weirlab import __version__
 from weirlab.errors import InputError, StoreError
 from weirlab.trace.facts import SideName, start_ns
-from weirlab.web import access, metrics, retention, sending
+from weirlab.web import metrics, retention, sending
+from weirlab.web.access import guard
+from weirlab.web.access.sessions import Sessions
 from weirlab.web.captures import arrays, child, receiving, telling
 from weirlab.web.captures.desk import Desk
 from weirlab.web.children import Children
@@ -41,7 +43,7 @@ class Parts:
     """All that answers."""
 
     settings: Settings
-    keys: access.Keys
+    sessions: Sessions
     shelf: Shelf
     measurements: Measurements
     children: Children
@@ -64,27 +66,35 @@ def add_to(app: FastAPI, parts: Parts) -> None:
 
 def _session(parts: Parts) -> APIRouter:
     router = APIRouter()
-    keys = parts.keys
+    sessions = parts.sessions
 
     @router.get("/session")
     def session(request: Request) -> dict[str, Any]:
         return {
-            "admitted": keys.admits(request),
+            "admitted": sessions.admits(request),
+            "logged_in": sessions.holds(request),
             "version": __version__,
             "most_upload_bytes": parts.settings.most_upload_bytes,
             "most_transfer_s": parts.settings.most_transfer_s,
             "kept": retention.told(parts.settings),
             "may_run": parts.settings.allow_run,
             "voice": parts.settings.voice is not None,
-            "browser": access.elsewhere(request),
+            "browser": guard.elsewhere(request),
         }
 
     @router.post("/session")
     def begin(request: Request, token: dict[Literal["token"], str]) -> Response:
-        if keys.needed and not keys.fits(token.get("token", "")):
-            return access.refused(401, "That is not the token that weir web was started with.")
         response = JSONResponse({"admitted": True})
-        keys.give(response, secure=request.url.scheme == "https")
+        if sessions.needed:
+            if not sessions.fits(token.get("token", "").encode()):
+                return guard.refused(401, "That is not the token that weir web was started with.")
+            sessions.begin(response, secure=request.scope["scheme"] == "https")
+        return response
+
+    @router.post("/session/end")
+    def end(request: Request) -> Response:
+        response = JSONResponse({"admitted": False})
+        sessions.end(request, response)
         return response
 
     return router
@@ -109,7 +119,7 @@ def _runs(parts: Parts) -> APIRouter:
 
     @router.get("/{run_id}/report")
     def report(run_id: str) -> FileResponse:
-        headers = {"Content-Security-Policy": access.REPORT_POLICY}
+        headers = {"Content-Security-Policy": guard.REPORT_POLICY}
         return FileResponse(shelf.report(run_id), media_type="text/html", headers=headers)
 
     @router.get("/{before}/compared/{after}")
@@ -145,7 +155,7 @@ def _captures(parts: Parts) -> APIRouter:
         try:
             one = await desk.take(name, request.stream())
         except StoreError as error:
-            return access.refused(507, str(error), "StoreError")
+            return guard.refused(507, str(error), "StoreError")
         return JSONResponse({"data_id": one.data_id}, 201)
 
     @router.get("/{data_id}")

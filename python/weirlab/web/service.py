@@ -33,7 +33,9 @@ from weirlab.errors import (
 from weirlab.link.stopping import Stop
 from weirlab.quoting import printable, shortened
 from weirlab.store import Store
-from weirlab.web import access, routes
+from weirlab.web import routes
+from weirlab.web.access.guard import Guard, refused
+from weirlab.web.access.sessions import Sessions
 from weirlab.web.captures.desk import Desk
 from weirlab.web.captures.receiving import TooLarge
 from weirlab.web.children import Children, Refusal
@@ -87,7 +89,7 @@ def service(
     children = Children(settings.children)
     try:
         measurements = Measurements(store.root)
-        keys = access.Keys(settings)
+        sessions = Sessions(settings)
         desk = Desk(settings, measurements, children)
         bench = threading.Lock()
         recording = Recording(desk.adopt, Reader(settings, children), settings.most_upload_bytes)
@@ -95,11 +97,13 @@ def service(
         scenarios = Scenarios(store.root, measurements, settings.allow_run, bench)
         # Pages of documentation would load scripts from elsewhere.
         app = FastAPI(title="Weir", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-        app.add_middleware(access.Guard, keys=keys, settings=settings)
+        app.add_middleware(Guard, sessions=sessions, settings=settings, public=_public())
         shelf = Shelf(store, children)
         routes.add_to(
             app,
-            routes.Parts(settings, keys, shelf, measurements, children, desk, transfers, scenarios, closing),
+            routes.Parts(
+                settings, sessions, shelf, measurements, children, desk, transfers, scenarios, closing
+            ),
         )
         voice = None if settings.voice is None else _voice(app, settings.voice, settings.port)
         app.mount("/", StaticFiles(directory=STATIC, html=True), name="static")
@@ -121,6 +125,14 @@ def service(
                 voice.close()
     finally:
         children.close()
+
+
+def _public() -> Iterator[str]:
+    """The paths of the page's own files."""
+    yield "/"
+    for path in STATIC.rglob("*"):
+        if path.is_file():
+            yield f"/{path.relative_to(STATIC).as_posix()}"
 
 
 def _voice(app: FastAPI, settings: VoiceSettings, port: int) -> VoiceDesk:
@@ -195,17 +207,17 @@ def _explain_failures(app: FastAPI) -> None:
     def told(request: Request, error: WeirError) -> Response:
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
         failure = failures.explain(error)
-        return access.refused(status, printable(failure.message), failure.kind)
+        return refused(status, printable(failure.message), failure.kind)
 
     @app.exception_handler(RequestValidationError)
     def misunderstood(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         place = ".".join(str(each) for each in first["loc"] if each not in ("body", "query", "path"))
-        return access.refused(400, shortened(printable(f"{place}: {first['msg']}")), "InputError")
+        return refused(400, shortened(printable(f"{place}: {first['msg']}")), "InputError")
 
     @app.exception_handler(HTTPException)
     def missing(request: Request, error: HTTPException) -> Response:
-        return access.refused(error.status_code, str(error.detail), "Missing")
+        return refused(error.status_code, str(error.detail), "Missing")
 
     @app.exception_handler(ClientDisconnect)
     def gone(request: Request, error: ClientDisconnect) -> Response:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import anyio
 import pytest
 from fastapi.testclient import TestClient
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message
 
 from weirlab.errors import InputError
 from weirlab.store import Store
 from weirlab.testing import make_record, make_result, make_spec
+from weirlab.web.access.sessions import Sessions
 from weirlab.web.settings import Settings, bind, check
 
-from .conftest import Serve
+from .conftest import ORIGIN, Serve
 
 TOKEN = "correct horse battery"
 
@@ -77,27 +82,150 @@ def test_the_token_is_shown_once_and_a_cookie_from_then_on(serve: Serve) -> None
     assert other.get("/api/runs").status_code == 401
 
 
+def test_every_browser_has_a_session_of_its_own_which_logging_out_ends(serve: Serve) -> None:
+    one, made = serve(token=TOKEN)
+    other = TestClient(made.app, base_url=ORIGIN)
+    for client in (one, other):
+        client.post("/api/session", json={"token": TOKEN})
+        assert client.get("/api/session").json()["logged_in"] is True
+    (cookie,) = one.cookies.jar
+    assert cookie.value not in dict(other.cookies).values()
+    answer = one.post("/api/session/end", json={})
+    assert "Max-Age=0" in answer.headers["set-cookie"]
+    one.cookies.jar.set_cookie(cookie)
+    assert one.get("/api/runs").status_code == 401
+    assert one.get("/api/session").json()["logged_in"] is False
+    assert other.get("/api/runs").status_code == 200
+
+
+def test_the_sessions_of_a_service_are_limited_and_the_oldest_goes_first() -> None:
+    sessions = Sessions(Settings(token=TOKEN))
+    first, *_, last = (begun(sessions) for _ in range(1001))
+    assert not sessions.holds(first)
+    assert sessions.holds(last)
+
+
+def begun(sessions: Sessions) -> Request:
+    """A request with the cookie of a new session."""
+    response = Response()
+    sessions.begin(response, secure=False)
+    cookie = response.headers["set-cookie"].partition(";")[0].encode()
+    return Request({"type": "http", "headers": [(b"cookie", cookie)]})
+
+
 def test_programs_give_the_token_in_a_header(serve: Serve) -> None:
     client, _ = serve(token=TOKEN)
     assert client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
     assert client.get("/metrics", headers={"Authorization": "Bearer nonsense"}).status_code == 401
     assert client.get("/metrics", headers={"Authorization": "Bearer t\u00f6ken".encode()}).status_code == 401
+    other, _ = serve(token=(strange := "t\u00f6ken t\u00f6ken t\u00f6ken"))
+    assert other.get("/metrics", headers={"Authorization": f"Bearer {strange}".encode()}).status_code == 200
 
 
 def test_a_name_that_leads_here_by_a_trick_of_dns_is_refused(client: TestClient) -> None:
     assert client.get("/api/runs", headers={"Host": "evil.example:29180"}).status_code == 403
     assert client.get("/", headers={"Host": "evil.example"}).status_code == 403
-    assert client.get("/api/runs", headers={"Host": "[::1"}).status_code == 403
+    assert client.get("/api/runs", headers={"Host": "[::1]:29180"}).status_code == 200
     assert client.get("/api/runs", headers={"Host": "localhost:29180"}).status_code == 200
 
 
 @pytest.mark.parametrize(
-    "headers", [{"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}]
+    "host",
+    [
+        "x?",
+        "x#",
+        "x/",
+        "x\\",
+        "x//",
+        "a?b=c",
+        "x/static",
+        "u@x",
+        "x:y",
+        "x:",
+        "[::1",
+        "::1",
+        "x y",
+        "x%2f",
+        "\u00fc",
+    ],
+)
+def test_a_malformed_host_is_refused_and_no_way_around_the_token(serve: Serve, host: str) -> None:
+    for settings in ({"token": TOKEN}, {}):
+        client, _ = serve(**settings)
+        for path in ("/api/runs", "/metrics", "/"):
+            answer = client.get(path, headers={"Host": host.encode()})  # type: ignore[dict-item]
+            assert answer.status_code == 400, path
+            assert "host" in answer.json()["error"]["message"]
+
+
+def test_two_hosts_are_one_too_many(client: TestClient) -> None:
+    assert client.get("/", headers=[("Host", "localhost"), ("Host", "localhost")]).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "path", ["//api/runs", "/./api/runs", "/x/../api/runs", "/API/runs", "/metrics/", "/api"]
+)
+def test_the_token_is_needed_for_every_path_but_the_page_s_files(serve: Serve, path: str) -> None:
+    client, _ = serve(token=TOKEN)
+    assert status(client, path) == 401
+    assert status(client, "/index.html") == 200
+
+
+def status(client: TestClient, path: str) -> int:
+    """The status of an answer to a path that no client may tidy up."""
+    answers: list[int] = []
+
+    async def receive() -> Message:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            answers.append(message["status"])
+
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "path": path,
+        "raw_path": path.encode(), "query_string": b"", "root_path": "", "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 50_000), "server": ("127.0.0.1", 29180), "state": {},
+    }  # fmt: skip
+    anyio.run(client.app, scope, receive, send)
+    return answers[0]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Origin": ORIGIN},
+        {"Sec-Fetch-Site": ""},
+        {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Origin": "http://127.0.0.1:29181"},
+    ],
 )
 def test_other_web_sites_cannot_make_anything_happen(client: TestClient, headers: dict[str, str]) -> None:
     sent = client.post("/api/captures", content=b"x", headers=headers)
     assert sent.status_code == 403
     assert "another web site" in sent.json()["error"]["message"]
+    for path in ("/api/runs", "/metrics", "/api/session", "/api/nothing"):
+        assert client.get(path, headers=headers).status_code == 403, path
+    # A link to the page.
+    assert client.get("/", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_the_page_and_its_user_are_no_other_web_site(client: TestClient, site: str) -> None:
+    # A proxy that names another host to the service does not change what the browser says.
+    headers = {"Sec-Fetch-Site": site, "Origin": "https://weir.example.net"}
+    assert client.get("/api/runs", headers=headers).status_code == 200
+    assert client.post("/api/session", json={}, headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "9" * 5000, "\u0663", ""])
+def test_a_length_that_is_none_is_refused(client: TestClient, length: str) -> None:
+    answer = client.post("/api/transfers", content=iter([b"{}"]), headers={"Content-Length": length.encode()})  # type: ignore[dict-item]
+    assert answer.status_code == 413
 
 
 def test_every_answer_forbids_what_the_page_does_not_need(client: TestClient) -> None:

@@ -1,23 +1,23 @@
-"""Who may send requests, and what browsers may do with the answers.
+"""What is refused before anything else looks at a request, and what browsers may do with the answers.
 
 Without a token the service listens on loopback, and must not serve web pages that the user visits: their
 requests name another host (DNS rebinding) or another origin. With a token everything but the page's own files
-needs it, as a bearer token or as the cookie that the first use of the token sets.
+needs it, as a bearer token or as the cookie of a session.
 """
 
 from __future__ import annotations
 
-import hmac
-import secrets
+import re
+from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from weirlab.web.access.sessions import Sessions
 from weirlab.web.settings import Settings
 
 POLICY: Final = (
@@ -38,52 +38,25 @@ _HEADERS: Final = {
 }
 _SAFE: Final = ("GET", "HEAD")
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
+"""RFC 9110, 7.2, without names that are neither of DNS nor addresses."""
 SESSION: Final = "/api/session"
 UPLOAD: Final = "/api/captures"
 _MOST_FORM_BYTES: Final = 65_536
-
-
-class Keys:
-    """The token, and the cookie of this process for browsers that have shown it."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._token = settings.token
-        self._session = secrets.token_urlsafe(32)
-        # Cookies ignore ports: two services on one host would overwrite each other's.
-        self.cookie_name = f"weir-{settings.port}"
-
-    @property
-    def needed(self) -> bool:
-        return bool(self._token)
-
-    def fits(self, token: str) -> bool:
-        """Whether this is the token, in constant time."""
-        return self.needed and hmac.compare_digest(token.encode(), self._token.encode())
-
-    def admits(self, request: Request) -> bool:
-        """Whether the sender of ``request`` has shown the token, now or before."""
-        if not self.needed:
-            return True
-        kind, _, value = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and self.fits(value.strip()):
-            return True
-        cookie = request.cookies.get(self.cookie_name, "")
-        return hmac.compare_digest(cookie.encode(), self._session.encode())
-
-    def give(self, response: Response, *, secure: bool) -> None:
-        """Set the cookie, which the browser keeps until it closes."""
-        response.set_cookie(
-            self.cookie_name, self._session, httponly=True, samesite="strict", secure=secure, path="/"
-        )
+_MOST_DIGITS: Final = 18
 
 
 class Guard:
-    """ASGI middleware: refuses what is not allowed, and adds security headers to every answer."""
+    """ASGI middleware: refuses what is not allowed, and adds security headers to every answer.
 
-    def __init__(self, app: ASGIApp, keys: Keys, settings: Settings) -> None:
+    It decides on ``scope["path"]``, as routing does. ``public`` are the paths of the page's own files.
+    """
+
+    def __init__(self, app: ASGIApp, sessions: Sessions, settings: Settings, public: Iterable[str]) -> None:
         self._app = app
-        self._keys = keys
+        self._sessions = sessions
         self._hosts = {*_LOOPBACK, settings.address}
+        self._public = frozenset(public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -96,27 +69,29 @@ class Guard:
                 for name, value in _HEADERS.items():
                     headers[name] = value
                 headers.setdefault("Content-Security-Policy", POLICY)
-                own = scope["path"].startswith("/api/") or scope["path"] == "/metrics"
-                headers.setdefault("Cache-Control", "no-store" if own else "no-cache")
+                public = scope["path"] in self._public
+                headers.setdefault("Cache-Control", "no-cache" if public else "no-store")
             await send(message)
 
-        request = Request(scope)
-        refusal = self._refusal(request)
+        refusal = self._refusal(Request(scope), scope["path"])
         await (refusal or self._app)(scope, receive, guarded)
 
-    def _refusal(self, request: Request) -> Response | None:
-        if not self._keys.needed and _host(request) not in self._hosts:
+    def _refusal(self, request: Request, path: str) -> Response | None:
+        host = _host(request)
+        if host is None:
+            return refused(400, "The request does not name its host as HTTP wants it (RFC 9110, 7.2).")
+        if not self._sessions.needed and host not in self._hosts:
             return refused(
                 403, "This service answers only to localhost and its own address, not to other names."
             )
-        if request.method not in _SAFE and not _own_page(request):
+        safe, public = request.method in _SAFE, path in self._public
+        if not (safe and public) and not _same_origin(request):
             return refused(403, "The request came from another web site.")
-        path = request.url.path
-        if path.startswith(("/api/", "/metrics")) and path != SESSION and not self._keys.admits(request):
+        if not public and path != SESSION and not self._sessions.admits(request):
             return refused(401, "This needs the token that weir web was started with.")
-        if request.method not in _SAFE and path != UPLOAD:
-            length = request.headers.get("content-length", "")
-            if not length.isdecimal() or int(length) > _MOST_FORM_BYTES:
+        if not safe and path != UPLOAD:
+            length = content_length(request)
+            if length is None or length > _MOST_FORM_BYTES:
                 return refused(413, "The request is larger than any form of this page.")
         return None
 
@@ -125,6 +100,12 @@ def refused(status: int, message: str, kind: str = "Refused") -> JSONResponse:
     """An error answer with the reason."""
     content: dict[str, Any] = {"error": {"kind": kind, "message": message}}
     return JSONResponse(content, status)
+
+
+def content_length(request: Request) -> int | None:
+    """The announced length of the body, bytes; None for a chunked one."""
+    text = request.headers.get("content-length", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def elsewhere(request: Request) -> str:
@@ -136,16 +117,24 @@ def elsewhere(request: Request) -> str:
         return ""
 
 
-def _host(request: Request) -> str:
-    try:
-        return urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-    except ValueError:
+def _host(request: Request) -> str | None:
+    """The host that a request names, without its port; empty if it names none, None if that is malformed."""
+    named = request.headers.getlist("host")
+    if not named:
+        # HTTP/1.0
         return ""
+    found = _HOST.fullmatch(named[0])
+    return None if found is None or len(named) > 1 else found[1] or found[2]
 
 
-def _own_page(request: Request) -> bool:
-    """Whether ``request`` comes from this service's page, or not from a browser."""
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return False
+def _same_origin(request: Request) -> bool:
+    """Whether ``request`` comes from this service's page, or not from a browser.
+
+    Browsers send Sec-Fetch-Site to loopback addresses and by HTTPS; old ones, and by HTTP to other addresses,
+    Origin alone, and not with every GET. Their cookies are not sent from other sites (SameSite).
+    """
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
     origin = request.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
+    return origin is None or origin.partition("://")[2] == request.headers.get("host", "")
