@@ -149,6 +149,10 @@ class DutDriver(Protocol):
         """Whether it tracks connections whatever its rules; they must fit into the kernel's table."""
 
     @property
+    def translates(self) -> bool:
+        """Whether it may translate addresses or ports; answers to calls then follow the translation."""
+
+    @property
     def takes_turns(self) -> bool:
         """Whether its threads take turns on the device's CPU. They get no real-time priority, because a
         real-time thread does not yield to another of the same priority."""
@@ -218,6 +222,7 @@ class Driver(ABC):
     carries: Sequence[Literal[4, 6]] = (4, 6)
     takes_turns = False
     tracks = False
+    translates = False
 
     @abstractmethod
     def check(self) -> list[str]: ...

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.interrupts import shielded
 from weirlab.lab import wiring
 from weirlab.lab.base import DutDriver, Site
 from weirlab.lab.cores import Cores
+from weirlab.lab.crossing import Crossing, Ends, answers_follow, directions
 from weirlab.lab.dut.aiming import Aimed
 from weirlab.lab.dut.fitting import check_fit
 from weirlab.lab.inside.sampler import PERIOD_NS, Sampler
@@ -83,6 +88,8 @@ class NetnsLab(NamespaceBed):
         self._rules: RuleSetup | None = None
         self._slice_ns = 0
         """Time slices of the device's threads, if not the default ones."""
+        self._uncounted: Counter[str] = Counter()
+        """What packets that are no part of a trial added to the counters."""
         self._session: Session | None = None
         self._sampler: Sampler | None = None
         self._seen: InsideView | None = None
@@ -103,7 +110,8 @@ class NetnsLab(NamespaceBed):
         }
 
     def counters(self) -> dict[str, int]:
-        return {**super().counters(), **self._driver.counters()}
+        read = {**super().counters(), **self._driver.counters()}
+        return {name: value - self._uncounted[name] for name, value in read.items()}
 
     def set_rules(self, rules: RuleSetup) -> None:
         if rules == self._rules:
@@ -191,10 +199,46 @@ class NetnsLab(NamespaceBed):
         if plan.media is not None and self._rules is not None and self._rules.stateful:
             with explained("the lab"):
                 self._netns["dut"].call(forget_connections)
-        with self._driver.beside_traffic():
-            result = self._watched(plan)
+        with self._answering(plan) as followed, self._driver.beside_traffic():
+            result = self._watched(followed)
         self._driver.check_alive()
         return result
+
+    @contextmanager
+    def _answering(self, plan: Plan) -> Iterator[Plan]:
+        """``plan`` with answers that follow the device's translation of addresses.
+
+        Raises ``LabError`` if the device translates otherwise afterwards.
+        """
+        forward, back = directions(plan)
+        if not (self._driver.translates and len(back)):
+            yield plan
+            return
+        into, out_of = self._ports
+        crossing = Crossing.between(
+            (self._netns["tx"], wiring.TX0.name),
+            (self._netns["rx"], wiring.RX0.name),
+            (wiring.mac_bytes(wiring.TX0.mac), wiring.mac_bytes(into.mac)),
+            (wiring.mac_bytes(wiring.RX0.mac), wiring.mac_bytes(out_of.mac)),
+        )
+        with closing(crossing):
+            before = self._arrivals(crossing, plan, forward)
+            yield answers_follow(plan, before)
+            after = self._arrivals(crossing, plan, forward)
+        changed = sum(before[flow] != ends for flow, ends in after.items() if flow in before)
+        if changed:
+            raise LabError(
+                f"the device gave {changed:,} of {len(after):,} flows other addresses or ports during the "
+                "trial, so that answers to them got lost: it forgets connections while nobody speaks; make "
+                "the trial shorter than that, or let the calls stand"
+            )
+
+    def _arrivals(self, crossing: Crossing, plan: Plan, flows: npt.NDArray[np.int64]) -> dict[int, Ends]:
+        """Where a packet of each flow arrives, without these packets in the device's counters."""
+        begun = self.counters()
+        found = crossing.arrivals(plan, flows)
+        self._uncounted.update({name: value - begun[name] for name, value in self.counters().items()})
+        return found
 
     def _watched(self, plan: Plan) -> EngineResult:
         if self._sampler is None:
@@ -258,9 +302,12 @@ class NetnsLab(NamespaceBed):
     def _networks(self) -> tuple[Sequence[str], Sequence[str]]:
         """The networks behind the device's two ports."""
         endpoints = None if self._aimed is None else self._aimed.endpoints
-        if endpoints is None:
-            return wiring.SENDERS, wiring.RECEIVERS
-        return networks(endpoints.source), networks(endpoints.destination)
+        senders: Sequence[str] = wiring.SENDERS
+        receivers: Sequence[str] = wiring.RECEIVERS
+        if endpoints is not None:
+            senders, receivers = networks(endpoints.source), networks(endpoints.destination)
+        # Rules may send packets on to any address.
+        return senders, [*receivers, *wiring.ANYWHERE] if self._driver.translates else receivers
 
     @property
     def _inside(self) -> tuple[str, str]:

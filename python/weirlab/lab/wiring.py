@@ -53,6 +53,7 @@ _MANAGEMENT_MTU_BYTES: Final = 1500
 
 SENDERS: Final = ("198.18.0.0/16", "2001:2:0:1::/64")
 RECEIVERS: Final = ("198.19.0.0/16", "2001:2:0:2::/64")
+ANYWHERE: Final = ("0.0.0.0/0", "::/0")
 
 QUIET: Final = {
     # Hosts often filter by reverse path or forward; a new namespace may inherit that.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -36,6 +36,7 @@ MAX_WINDOWS: Final = 1000
 
 
 _MS: Final = 1_000_000
+_SINGLE_GAP_NS: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,39 @@ class Plan:
     the sender makes up for its delay."""
     media: Media | None = None
     """Set for packets of calls: probe in the last bytes, both directions, a log of every packet."""
+
+
+def single_packets(plan: Plan, flows: npt.NDArray[np.int64]) -> Plan:
+    """A schedule with one packet of each of ``flows``, in that order; the first one of calls.
+
+    Flows of calls that send nothing are left out.
+    """
+    if plan.media is None:
+        entry = np.arange(len(flows)) % len(plan.frame_bytes)
+        media = None
+    else:
+        sending, first = np.unique(plan.flow, return_index=True)
+        flows = flows[np.isin(flows, sending)]
+        entry = first[np.searchsorted(sending, flows)]
+        per_entry = ("kind", "stamp", "marker", "payload")
+        media = replace(
+            plan.media, **{name: getattr(plan.media, name)[entry] for name in per_entry}, impair=None
+        )
+    n = len(flows)
+    return replace(
+        plan,
+        gap_ns=np.full(n, _SINGLE_GAP_NS, dtype=np.uint32),
+        gap_frac=np.zeros(n, dtype=np.uint16),
+        frame_bytes=plan.frame_bytes[entry],
+        flow=flows.astype(np.uint32),
+        phases=[(n * _SINGLE_GAP_NS, 0, n)],
+        paced=True,
+        warmup_ns=0,
+        duration_ns=n * _SINGLE_GAP_NS,
+        bin_ns=n * _SINGLE_GAP_NS,
+        windowed=False,
+        media=media,
+    )
 
 
 def bin_width_ns(traffic: Traffic) -> int:

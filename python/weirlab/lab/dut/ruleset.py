@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from weirlab.errors import InputError
 from weirlab.lab.base import Driver, Site
@@ -16,6 +18,9 @@ from weirlab.lab.dut.rulesets.source import RulesetSource, save_command, variant
 from weirlab.records import RuleSetup
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.spec import Flows
+
+_TRANSLATION: Final = re.compile(r"\b(?:snat|dnat|masquerade|redirect|netmap)\b", re.I)
+"""Words of rules that translate addresses or ports, perhaps only in a comment."""
 
 
 class Ruleset(Driver):
@@ -39,6 +44,7 @@ class Ruleset(Driver):
         if self.format == "iptables-save":
             self.family = self._only_family()
         self._command = self._choose_command()
+        self.translates = _TRANSLATION.search(self.text) is not None
 
     def check(self) -> list[str]:
         if self.format == "nft":

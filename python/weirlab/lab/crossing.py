@@ -1,0 +1,222 @@
+"""Single packets sent through a device, and what they look like where they arrive.
+
+They find out what a device does to packets before it is measured: which arrive, and with which addresses and
+ports. Packets are sent and received by packet sockets, at interfaces that nothing else uses meanwhile.
+"""
+
+from __future__ import annotations
+
+import itertools
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.extras import engine_needed
+from weirlab.lab.linux.namespace import Namespace
+from weirlab.traffic.flows import FlowAddresses
+from weirlab.traffic.plan import Plan, single_packets
+
+Macs = tuple[bytes, bytes]
+"""Source and destination of frames."""
+
+_EVERYTHING: Final = 0x0003
+"""ETH_P_ALL of linux/if_ether.h."""
+_OUTGOING: Final = 4
+"""PACKET_OUTGOING of linux/if_packet.h."""
+_SO_RCVBUFFORCE: Final = 33
+_BUFFER_BYTES: Final = 1 << 24
+_PROBE: Final = struct.Struct(">HI")
+"""Beginning of the probe (``bpf/weir.h``): magic number and flow."""
+_PROBE_BYTES: Final = 18
+_MAGIC: Final = 0x5765
+"""Of frames that are not sent by the engine (``crates/engine/src/frames.rs``)."""
+_ETHERNET_BYTES: Final = 14
+_LENGTHS: Final = {0x0800: (4, 12), 0x86DD: (16, 8)}
+"""By EtherType: bytes of an address, and where the source address begins in the header."""
+_AT_ONCE: Final = 64
+_QUIET_S: Final = 0.2
+_MOST_S: Final = 5.0
+
+
+class Ends(NamedTuple):
+    """Addresses and ports of a packet; addresses are 4 or 16 bytes."""
+
+    src_ip: bytes
+    dst_ip: bytes
+    src_port: int
+    dst_port: int
+
+
+def socket_at(interface: str) -> socket.socket:
+    """A packet socket at the interface of the calling thread's namespace."""
+    found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
+        found.bind((interface, _EVERYTHING))
+        found.setblocking(False)
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Two interfaces with a device in between."""
+
+    near: socket.socket
+    far: socket.socket
+    forward: Macs
+    back: Macs
+
+    @classmethod
+    def between(
+        cls, near: tuple[Namespace, str], far: tuple[Namespace, str], forward: Macs, back: Macs
+    ) -> Crossing:
+        """The crossing between interfaces in two namespaces."""
+        (here, name), (there, other) = near, far
+        first = here.call(lambda: socket_at(name))
+        try:
+            return cls(first, there.call(lambda: socket_at(other)), forward, back)
+        except BaseException:
+            first.close()
+            raise
+
+    def close(self) -> None:
+        """May be called twice."""
+        self.near.close()
+        self.far.close()
+
+    def arrivals(self, plan: Plan, flows: npt.NDArray[np.int64], *, back: bool = False) -> dict[int, Ends]:
+        """Send one packet of each of ``flows``, from the far side if ``back``: the ends of those that arrive,
+        by flow."""
+        if not len(flows):
+            return {}
+        source, sink = (self.far, self.near) if back else (self.near, self.far)
+        sent = _frames(single_packets(plan, flows), self.forward, self.back)
+        found: dict[int, Ends] = {}
+        _drain(sink)
+        for i in range(0, len(sent), _AT_ONCE):
+            for frame in sent[i : i + _AT_ONCE]:
+                _send(source, frame)
+            found |= _read(sink, plan)
+        end_s = time.monotonic() + _MOST_S
+        while len(found) < len(sent) and time.monotonic() < end_s:
+            if not select.select([sink], [], [], _QUIET_S)[0]:
+                break
+            found |= _read(sink, plan)
+        return found
+
+
+def directions(plan: Plan) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The numbers of the flows from the sender's side, and of those from the receiver's."""
+    every = np.arange(len(plan.flows), dtype=np.int64)
+    back = np.zeros(len(every), dtype=np.bool_) if plan.media is None else plan.media.flows.back
+    return every[~back], every[back]
+
+
+def ends_of(flows: FlowAddresses, which: npt.NDArray[np.int64], ip: int) -> list[Ends]:
+    """Addresses and ports of some flows."""
+    size = 4 if ip == 4 else 16
+    return [
+        Ends(
+            flows.src_ip[i, :size].tobytes(),
+            flows.dst_ip[i, :size].tobytes(),
+            int(flows.src_port[i]),
+            int(flows.dst_port[i]),
+        )
+        for i in which.tolist()
+    ]
+
+
+def answers_follow(plan: Plan, arrivals: Mapping[int, Ends]) -> Plan:
+    """``plan`` with answers that go to where the packets of their call came from when they arrived.
+
+    An endpoint of symmetric RTP does that (RFC 4961). Flows of which nothing arrived stay as they are.
+    """
+    forward, back = directions(plan)
+    answered = {
+        Ends(ends.dst_ip, ends.src_ip, ends.dst_port, ends.src_port): flow
+        for flow, ends in zip(forward.tolist(), ends_of(plan.flows, forward, plan.ip), strict=True)
+    }
+    flows = replace(plan.flows, **{name: values.copy() for name, values in vars(plan.flows).items()})
+    for flow, ends in zip(back.tolist(), ends_of(plan.flows, back, plan.ip), strict=True):
+        arrived = arrivals.get(answered.get(ends, -1))
+        if arrived is not None:
+            size = len(arrived.src_ip)
+            flows.src_ip[flow, :size] = np.frombuffer(arrived.dst_ip, dtype=np.uint8)
+            flows.dst_ip[flow, :size] = np.frombuffer(arrived.src_ip, dtype=np.uint8)
+            flows.src_port[flow], flows.dst_port[flow] = arrived.dst_port, arrived.src_port
+    return replace(plan, flows=flows)
+
+
+def _frames(plan: Plan, forward: Macs, back: Macs) -> list[bytes]:
+    with engine_needed():
+        from weirlab import _engine
+    raw = _engine.frames(plan, forward, back)
+    content, lengths = raw["bytes"].tobytes(), raw["length"].tolist()
+    starts = itertools.accumulate(lengths, initial=0)
+    return [content[start : start + length] for start, length in zip(starts, lengths, strict=False)]
+
+
+def _send(source: socket.socket, frame: bytes) -> None:
+    while True:
+        try:
+            source.send(frame)
+            return
+        except BlockingIOError:
+            select.select([], [source], [], _QUIET_S)
+
+
+def _drain(sink: socket.socket) -> None:
+    for _ in _packets(sink):
+        pass
+
+
+def _read(sink: socket.socket, plan: Plan) -> dict[int, Ends]:
+    """What has arrived so far."""
+    return dict(found for frame in _packets(sink) if (found := _parse(frame, tail=plan.media is not None)))
+
+
+def _packets(sink: socket.socket) -> Iterator[bytes]:
+    while True:
+        try:
+            frame, address = sink.recvfrom(1 << 16)
+        except BlockingIOError:
+            return
+        if address[2] != _OUTGOING:
+            yield frame
+
+
+def _parse(frame: bytes, *, tail: bool) -> tuple[int, Ends] | None:
+    """The flow of a probe and its ends; None for any other frame."""
+    if len(frame) < _ETHERNET_BYTES + 20:
+        return None
+    size, start = _LENGTHS.get(int.from_bytes(frame[12:14], "big"), (0, 0))
+    if not size:
+        return None
+    packet = frame[_ETHERNET_BYTES:]
+    length = (packet[0] & 15) * 4 if size == 4 else 40
+    protocol = packet[9] if size == 4 else packet[6]
+    segment = packet[length:]
+    if len(segment) < 20:
+        return None
+    if tail:
+        total = int.from_bytes(segment[4:6], "big")
+        probe = segment[total - _PROBE_BYTES : total]
+    else:
+        probe = segment[8 if protocol == socket.IPPROTO_UDP else (segment[12] >> 4) * 4 :]
+    if len(probe) < _PROBE_BYTES:
+        return None
+    magic, flow = _PROBE.unpack_from(probe)
+    source = start + size
+    ports = struct.unpack_from(">HH", segment)
+    ends = Ends(packet[start:source], packet[source : source + size], *ports)
+    return (flow, ends) if magic == _MAGIC else None
