@@ -1,9 +1,7 @@
-"""The application, and the server that runs it until a request to stop."""
+"""The application, and the parts behind it."""
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
@@ -23,7 +20,6 @@ from weirlab import __version__
 from weirlab.cli.program import failures
 from weirlab.errors import (
     InputError,
-    LabError,
     MissingCapability,
     NotMet,
     StoreError,
@@ -39,6 +35,7 @@ from weirlab.web.access.sessions import Sessions
 from weirlab.web.captures.desk import Desk
 from weirlab.web.captures.receiving import TooLarge
 from weirlab.web.children import Children, Refusal
+from weirlab.web.http import server
 from weirlab.web.measurements import Measurements, Removed, Unknown
 from weirlab.web.retention import Retention
 from weirlab.web.runs import Shelf
@@ -52,8 +49,6 @@ if TYPE_CHECKING:
     from weirlab.web.voice.desk import Desk as VoiceDesk
 
 STATIC: Final = Path(__file__).parent / "static"
-_LOOK_S: Final = 0.1
-_FAREWELL_S: Final = 3
 _STATUS: Final[tuple[tuple[type[WeirError], int], ...]] = (
     (Unknown, 404),
     (Removed, 410),
@@ -153,53 +148,12 @@ def run(settings: Settings, store: Store, stop: Stop, listening: Callable[[Setti
     LabError
         The address cannot be bound.
     """
-    with _socket(settings) as listener:
+    with server.listen(settings) as listener:
         settings = replace(settings, port=listener.getsockname()[1])
         with service(settings, store, lambda: stop.requested) as made:
-            config = uvicorn.Config(
-                made.app,
-                http="h11",
-                ws="none",
-                loop="asyncio",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=_FAREWELL_S,
-            )
             listening(settings)
-            asyncio.run(_serve(_Server(config), listener, stop))
+            server.serve(made.app, listener, stop)
             return made
-
-
-class _Server(uvicorn.Server):
-    """A server that leaves signals to ``Stop``."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-async def _serve(server: _Server, listener: socket.socket, stop: Stop) -> None:
-    async def watch() -> None:
-        while not stop.requested:
-            await asyncio.sleep(_LOOK_S)
-        server.should_exit = True
-
-    watching = asyncio.create_task(watch())
-    await server.serve([listener])
-    watching.cancel()
-
-
-def _socket(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
-    try:
-        return socket.create_server((settings.address, settings.port), family=family, backlog=512)
-    except OSError as error:
-        raise LabError(
-            f"cannot serve {settings.url}: {error.strerror}; choose another address or port with --bind"
-        ) from error
 
 
 def _explain_failures(app: FastAPI) -> None:

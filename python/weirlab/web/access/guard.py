@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from weirlab.web.access.sessions import Sessions
+from weirlab.web.http.connections import KNOWN
 from weirlab.web.settings import Settings
 
 POLICY: Final = (
@@ -57,6 +58,7 @@ class Guard:
         self._sessions = sessions
         self._hosts = {*_LOOPBACK, settings.address}
         self._public = frozenset(public)
+        self._open = {*self._public, SESSION}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -74,6 +76,7 @@ class Guard:
             await send(message)
 
         refusal = self._refusal(Request(scope), scope["path"])
+        scope.setdefault("state", {})[KNOWN] = refusal is None and scope["path"] not in self._open
         await (refusal or self._app)(scope, receive, guarded)
 
     def _refusal(self, request: Request, path: str) -> Response | None:
@@ -87,7 +90,7 @@ class Guard:
         safe, public = request.method in _SAFE, path in self._public
         if not (safe and public) and not _same_origin(request):
             return refused(403, "The request came from another web site.")
-        if not public and path != SESSION and not self._sessions.admits(request):
+        if path not in self._open and not self._sessions.admits(request):
             return refused(401, "This needs the token that weir web was started with.")
         if not safe and path != UPLOAD:
             length = content_length(request)

@@ -1,0 +1,1 @@
+"""The HTTP server: connections of clients, with limits and deadlines."""
