@@ -51,6 +51,8 @@ LEAST_MSS: Final = 536
 """Bytes (RFC 9293, 3.7.1): anything smaller is not a full segment."""
 WHOLE: Final = 0.8
 """Share of the bytes that come in whole segments, in a transfer that is not of small messages."""
+LATE_TRIPS: Final = 2
+"""Round trips for which an application that ACKs release may do nothing."""
 SEEN: Final = 0.5
 """Share of the data that is acknowledged in a capture that has the ACKs, if nothing was sent again."""
 _NO_ACKS: Final = "the capture does not have the receiver's ACKs, perhaps because of its filter"
@@ -260,7 +262,8 @@ def read(
     steady = clocked(events, found.bursts, flat | level, mss) & ~even
     lasts = np.append(np.diff(at), 0.0) / 1e9
     # With nothing in flight and an open window, only the application can hold a sender back.
-    empty = (flight <= 0) & ~tight & (lasts > close_s)
+    # One that ACKs wake may be late for a moment.
+    empty = (flight <= 0) & ~tight & (lasts > np.where(steady, LATE_TRIPS * round_s, close_s))
     idle = empty | (found.idle & ~limited & ~steady & ~even & ~outlasted)
     # After the last data there is only its way to the receiver and back, which nothing limits.
     last = int(np.flatnonzero(data)[-1])

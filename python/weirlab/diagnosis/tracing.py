@@ -293,7 +293,8 @@ def _facts(connection: Connection, sender: SideName, trips: Trips) -> Facts:
         reordered=sent["out_of_order"],
         data_s=(sent["data_ns"][1] - sent["data_ns"][0]) / 1e9 if sent["data_ns"] else None,
         sent_bytes=sent["data_bytes"],
-        early=again["unexplained"],
+        # The capture may have had more packets twice than those that it recognised.
+        early=again["unexplained"] if sent["copies"] else 0,
         fast=again["fast"],
         duplicate_acks=peer["duplicate_acks"],
         sack_blocks=peer["sack_blocks"],

@@ -178,8 +178,11 @@ class View:
         counts &= full | (np.arange(len(full)) < int(np.argmax(full)))
         if not counts.any():
             return False
-        sent_s = t.start_s[counts] - t.rtt_s[counts]
-        at = np.clip(np.searchsorted(t.start_s, sent_s, side="right") - 1, 0, len(t.start_s) - 1)
+        # At the receiver a round trip is known when its data left, elsewhere when that was acknowledged.
+        at = np.flatnonzero(counts)
+        if t.source != "receiver":
+            sent_s = t.start_s[counts] - t.rtt_s[counts]
+            at = np.maximum(np.searchsorted(t.start_s, sent_s, side="right") - 1, 0)
         flight = np.maximum(t.flight_bytes[at], 1.0)
         if float(np.median(flight)) < LEAST_SEGMENTS * self.facts.mss_bytes:
             return False
