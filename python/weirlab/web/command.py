@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -16,13 +17,14 @@ from weirlab.extras import MANAGE, WEB
 from weirlab.web.settings import (
     LOOPBACK,
     PORT,
+    Network,
     Settings,
     VoiceSettings,
     bind,
     check,
     domain_name,
     name_server,
-    one_address,
+    network,
 )
 
 WEB_HELP = """Serve runs, captures and live tests to a browser, until Ctrl-C.
@@ -38,7 +40,7 @@ those with network namespaces need root.
 It listens on loopback by default: anyone with an account on this host can use
 it. Any other address needs a token of 16 characters or more, which each
 browser must enter once. The connection is not encrypted; put a proxy with TLS
-in front of it if others could listen in.
+in front of it if others could listen in, and name its address with --proxy.
 
 With --voice, organisations can also sign in to change a numbering plan that
 weir voice manage keeps, and to publish its zones.
@@ -77,6 +79,19 @@ class ListenOptions:
             show_default=False,
         ),
     ] = ""
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--proxy",
+            help="A trusted proxy, which reports the addresses of its clients; repeatable.",
+            metavar="ADDRESS",
+            show_default=False,
+        ),
+    ] = None
+
+    def proxies(self) -> tuple[Network, ...]:
+        """The parsed addresses or networks of proxies."""
+        return tuple(network(each, "--proxy") for each in self.proxy or ())
 
 
 @dataclass(frozen=True)
@@ -148,12 +163,8 @@ class VoiceOptions:
             show_default=False,
         ),
     ] = None
-    voice_proxy: Annotated[
-        str | None,
-        typer.Option("--voice-proxy", help="The proxy's address.", metavar="ADDRESS", show_default=False),
-    ] = None
 
-    def settings(self) -> VoiceSettings | None:
+    def settings(self, proxies: Sequence[Network]) -> VoiceSettings | None:
         """The parsed settings; None for no zone management."""
         others = {
             "--voice-zones": self.voice_zones,
@@ -161,17 +172,13 @@ class VoiceOptions:
             "--voice-server": self.voice_server,
             "--voice-catalog": self.voice_catalog,
             "--voice-user-header": self.voice_user_header,
-            "--voice-proxy": self.voice_proxy,
         }
         if self.voice is None:
             if given := next((name for name, value in others.items() if value), None):
                 raise InputError(f"{given} needs --voice DATABASE, which names the plan")
             return None
-        if (self.voice_user_header is None) != (self.voice_proxy is None):
-            raise InputError(
-                "--voice-user-header and --voice-proxy belong together: "
-                "the header counts from that address alone"
-            )
+        if self.voice_user_header is not None and not proxies:
+            raise InputError("--voice-user-header needs --proxy: the header counts from that address alone")
         if self.voice_rndc is not None and self.voice_zones is None:
             raise InputError(
                 "--voice-rndc needs --voice-zones, the folder that BIND's configuration includes"
@@ -185,7 +192,6 @@ class VoiceOptions:
             servers=tuple(name_server(each) for each in self.voice_server or ()),
             catalog="" if self.voice_catalog is None else domain_name(self.voice_catalog, "--voice-catalog"),
             user_header=self.voice_user_header or "",
-            proxy="" if self.voice_proxy is None else one_address(self.voice_proxy, "--voice-proxy"),
         )
 
 
@@ -224,11 +230,12 @@ class LimitOptions:
         ),
     ] = None
 
-    def settings(self, listen: ListenOptions, rights: RightOptions, voice: VoiceSettings | None) -> Settings:
+    def settings(self, listen: ListenOptions, rights: RightOptions, voice: VoiceOptions) -> Settings:
         """All settings of the service, parsed."""
         from weirlab.amounts import parse_size, parse_time
 
         address, port = bind(listen.bind_to)
+        proxies = listen.proxies()
         return Settings(
             address=address,
             port=port,
@@ -241,7 +248,8 @@ class LimitOptions:
             most_days=self.keep_days,
             most_kept_bytes=0 if self.keep_size is None else parse_size(self.keep_size, "--keep-size"),
             allow_run=rights.allow_run,
-            voice=voice,
+            voice=voice.settings(proxies),
+            proxies=proxies,
         )
 
 
@@ -262,7 +270,7 @@ def web(
 ) -> None:
     """Serve."""
     with Session(ctx, as_json=json, store=store) as session:
-        settings = limits.settings(listen, rights, voice.settings())
+        settings = limits.settings(listen, rights, voice)
         check(settings)
         WEB.require()
         if settings.voice is not None:

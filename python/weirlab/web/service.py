@@ -31,6 +31,7 @@ from weirlab.quoting import printable, shortened
 from weirlab.store import Store
 from weirlab.web import routes
 from weirlab.web.access.guard import Guard, refused
+from weirlab.web.access.proxies import Forwarding, Proxies
 from weirlab.web.access.sessions import Sessions
 from weirlab.web.captures.desk import Desk
 from weirlab.web.captures.receiving import TooLarge
@@ -93,6 +94,7 @@ def service(
         # Pages of documentation would load scripts from elsewhere.
         app = FastAPI(title="Weir", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
         app.add_middleware(Guard, sessions=sessions, settings=settings, public=_public())
+        app.add_middleware(Forwarding, proxies=Proxies(settings.proxies))
         shelf = Shelf(store, children)
         routes.add_to(
             app,
@@ -152,7 +154,7 @@ def run(settings: Settings, store: Store, stop: Stop, listening: Callable[[Setti
         settings = replace(settings, port=listener.getsockname()[1])
         with service(settings, store, lambda: stop.requested) as made:
             listening(settings)
-            server.serve(made.app, listener, stop)
+            server.serve(made.app, listener, stop, exempt=Proxies(settings.proxies).trusts)
             return made
 
 

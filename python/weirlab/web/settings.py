@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 
 from weirlab.errors import InputError
@@ -12,13 +12,14 @@ from weirlab.quoting import quoted
 PORT: Final = 29180
 DNS_PORT: Final = 53
 LOOPBACK: Final = "127.0.0.1"
+Network = IPv4Network | IPv6Network
 LEAST_TOKEN: Final = 16
 """Characters: a shorter one can be found by trying."""
 
 
 @dataclass(frozen=True)
 class VoiceSettings:
-    """Zone management: which plan, where its zones go, and which proxy authenticates users."""
+    """Zone management: which plan, where its zones go, and whether a proxy authenticates users."""
 
     database: str
     """Path or URL."""
@@ -31,9 +32,7 @@ class VoiceSettings:
     catalog: str = ""
     """Name of the catalog zone; empty: there is none."""
     user_header: str = ""
-    """Header in which a proxy names the user; empty: no header is accepted."""
-    proxy: str = ""
-    """The address from which that header is accepted."""
+    """Header in which a trusted proxy names the user; empty: no header is accepted."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,8 @@ class Settings:
     """Users may start scenarios, which run with the rights of the service."""
     voice: VoiceSettings | None = None
     """None: no zone management."""
+    proxies: tuple[Network, ...] = ()
+    """Trusted proxies, which report the addresses of their clients."""
 
     @property
     def url(self) -> str:
@@ -111,12 +112,14 @@ def bind(text: str, option: str = "--bind", usual: int = PORT) -> tuple[str, int
     return address, number
 
 
-def one_address(text: str, option: str) -> str:
-    """Read an IP address; raises ``InputError`` naming ``option`` for anything else."""
+def network(text: str, option: str) -> Network:
+    """Read an IP address or a network; raises ``InputError`` naming ``option`` for anything else."""
     try:
-        return str(ip_address(text.strip()))
+        return ip_network(text.strip())
     except ValueError:
-        raise InputError(f"{option} {quoted(text)}: give an IP address, such as {LOOPBACK}") from None
+        raise InputError(
+            f"{option} {quoted(text)}: give an IP address or a network, such as {LOOPBACK} or 192.0.2.0/24"
+        ) from None
 
 
 def domain_name(text: str, option: str) -> str:
@@ -140,6 +143,11 @@ def check(settings: Settings) -> None:
         raise InputError(
             f"--token: {len(settings.token)} characters can be guessed; give at least {LEAST_TOKEN}, for "
             "example the output of: openssl rand -hex 16"
+        )
+    if settings.proxies and not settings.token:
+        raise InputError(
+            "--proxy lets other hosts in, so a token is needed: give --token TEXT or set WEIR_WEB_TOKEN. The "
+            "proxy can add it for users whom it knows: Authorization: Bearer TOKEN"
         )
     if not settings.token and not ip_address(settings.address).is_loopback:
         raise InputError(

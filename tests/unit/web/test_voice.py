@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings(made: Path, tmp_path: Path) -> VoiceSettings:
     """Of a database of the test's own."""
     path = str(shutil.copy(made, tmp_path))
-    return VoiceSettings(path, zones=str(tmp_path / "zones"), user_header="X-Remote-User", proxy=PROXY)
+    return VoiceSettings(path, zones=str(tmp_path / "zones"), user_header="X-Remote-User")
 
 
 @pytest.fixture
@@ -204,7 +205,7 @@ def test_signing_out_ends_the_session(client: TestClient) -> None:
 
 
 def test_a_proxy_names_the_user_from_its_own_address_alone(serve: Serve, settings: VoiceSettings) -> None:
-    _, made = serve(voice=settings)
+    _, made = serve(voice=settings, proxies=(ip_network(PROXY),))
     named = {"X-Remote-User": "carol"}
     elsewhere = TestClient(made.app, base_url=ORIGIN, client=("192.0.2.9", 50_000))
     assert elsewhere.get("/api/voice/session", headers=named).json()["user"] is None
@@ -248,21 +249,20 @@ def test_forms_ask_for_all_fields_of_the_models(client: TestClient) -> None:
     ("given", "reason"),
     [
         ({"voice_zones": "zones"}, "--voice-zones needs --voice DATABASE"),
-        ({"voice": "a.db", "voice_user_header": "X-User"}, "belong together"),
+        ({"voice": "a.db", "voice_user_header": "X-User"}, "--voice-user-header needs --proxy"),
         ({"voice": "a.db", "voice_rndc": "rndc.conf"}, "needs --voice-zones"),
         ({"voice": "a.db", "voice_catalog": "catalog.invalid"}, "--voice-catalog needs --voice-zones"),
         ({"voice": "a.db", "voice_zones": "z", "voice_catalog": "a b"}, "give a domain name"),
         ({"voice": "a.db", "voice_server": ["ns.example.net"]}, "--voice-server .* not understood"),
-        ({"voice": "a.db", "voice_user_header": "X-User", "voice_proxy": "proxy"}, "give an IP address"),
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit_are_refused(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        VoiceOptions(**given).settings()
+        VoiceOptions(**given).settings(())
 
 
 def test_options_are_understood() -> None:
-    found = VoiceOptions(voice="a.db", voice_server=["192.0.2.53", "[2001:db8::53]:5353"]).settings()
+    found = VoiceOptions(voice="a.db", voice_server=["192.0.2.53", "[2001:db8::53]:5353"]).settings(())
     assert found is not None
     assert found.servers == (("192.0.2.53", 53), ("2001:db8::53", 5353))
-    assert VoiceOptions().settings() is None
+    assert VoiceOptions().settings(()) is None

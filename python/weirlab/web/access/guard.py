@@ -38,7 +38,7 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _SAFE: Final = ("GET", "HEAD")
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 """RFC 9110, 7.2, without names that are neither of DNS nor addresses."""
 SESSION: Final = "/api/session"
@@ -56,7 +56,7 @@ class Guard:
     def __init__(self, app: ASGIApp, sessions: Sessions, settings: Settings, public: Iterable[str]) -> None:
         self._app = app
         self._sessions = sessions
-        self._hosts = {*_LOOPBACK, settings.address}
+        self._hosts = {*LOOPBACK, settings.address}
         self._public = frozenset(public)
         self._open = {*self._public, SESSION}
 
@@ -80,10 +80,10 @@ class Guard:
         await (refusal or self._app)(scope, receive, guarded)
 
     def _refusal(self, request: Request, path: str) -> Response | None:
-        host = _host(request)
-        if host is None:
+        name = host(request)
+        if name is None:
             return refused(400, "The request does not name its host as HTTP wants it (RFC 9110, 7.2).")
-        if not self._sessions.needed and host not in self._hosts:
+        if not self._sessions.needed and name not in self._hosts:
             return refused(
                 403, "This service answers only to localhost and its own address, not to other names."
             )
@@ -120,7 +120,7 @@ def elsewhere(request: Request) -> str:
         return ""
 
 
-def _host(request: Request) -> str | None:
+def host(request: Request) -> str | None:
     """The host that a request names, without its port; empty if it names none, None if that is malformed."""
     named = request.headers.getlist("host")
     if not named:

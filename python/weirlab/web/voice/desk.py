@@ -15,6 +15,7 @@ from weirlab.studies.voice.managing.database import opened
 from weirlab.studies.voice.managing.publishing import Published, Server, Target, publish, serials
 from weirlab.studies.voice.managing.register import Register
 from weirlab.studies.voice.zones.text import is_higher
+from weirlab.web.access.proxies import BY_PROXY
 from weirlab.web.settings import VoiceSettings
 from weirlab.web.voice.asking import ServerZone
 from weirlab.web.voice.checker import Checker
@@ -51,14 +52,9 @@ class Desk:
         return Target(Path(settings.zones), rndc, servers, settings.catalog)
 
     def vouched(self, request: Request) -> bool:
-        """Does the trusted proxy name the user?"""
-        header, client = self.settings.user_header, request.client
-        return bool(
-            header
-            and client is not None
-            and client.host == self.settings.proxy
-            and request.headers.get(header)
-        )
+        """Does a trusted proxy name the user?"""
+        header = self.settings.user_header
+        return bool(header and request.scope["state"].get(BY_PROXY) and request.headers.get(header))
 
     def user(self, request: Request) -> SignedIn | None:
         """The user of a request; None if not signed in.
@@ -77,9 +73,8 @@ class Desk:
         return request.cookies.get(self.cookie_name, "")
 
     def address(self, request: Request) -> str:
-        """The address of a request; empty for the proxy, which has one address for all users."""
-        address = request.client.host if request.client is not None else "nowhere"
-        return "" if address == self.settings.proxy else address
+        """The address of a request."""
+        return request.client.host if request.client is not None else "nowhere"
 
     def signed_in(self, request: Request) -> SignedIn:
         """The user of a request; raises ``NotSignedIn`` if there is none."""

@@ -21,6 +21,7 @@ from weirlab.studies.voice.managing.register import Done, Gone
 from weirlab.studies.voice.managing.rights import refusal
 from weirlab.studies.voice.managing.state import Refused, State
 from weirlab.studies.voice.managing.transaction import Account
+from weirlab.web.access import guard
 from weirlab.web.voice import asking
 from weirlab.web.voice.desk import FORM_HEADER, Desk
 from weirlab.web.voice.fields import FIELDS
@@ -31,7 +32,6 @@ _MOST_PROBLEMS: Final = 200
 _MOST_NUMBERS: Final = 50
 _NEW: Final = ("organisations", "trees", "domains")
 """Parts to which only administrators add."""
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 Below = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 
@@ -89,7 +89,7 @@ def _sessions(desk: Desk) -> APIRouter:
             httponly=True,
             samesite="strict",
             # Browsers accept such cookies only over TLS, which this host itself does not need.
-            secure=request.url.scheme == "https" or request.url.hostname not in _LOOPBACK,
+            secure=request.scope["scheme"] == "https" or guard.host(request) not in guard.LOOPBACK,
         )
         return response
 
