@@ -18,6 +18,7 @@ from weirlab.studies.voice.managing.register import Register
 from weirlab.studies.voice.plan import load, ready
 from weirlab.web.command import VoiceOptions
 from weirlab.web.settings import VoiceSettings
+from weirlab.web.voice import attempts
 
 from .conftest import ORIGIN, Serve
 
@@ -116,12 +117,38 @@ def test_a_change_needs_the_key_of_this_session_s_forms(client: TestClient) -> N
     assert client.post("/api/voice/items/enum", json={"content": ENTRY}, headers=headers).status_code == 201
 
 
-def test_guessing_is_slowed_down(client: TestClient) -> None:
-    asked = {"name": "nora", "password": "guess"}
-    answers = [client.post("/api/voice/session", json=asked) for _ in range(6)]
-    assert [each.status_code for each in answers] == [403] * 5 + [429]
-    assert int(answers[-1].headers["retry-after"]) > 250
-    assert client.post("/api/voice/session", json={"name": "nora", "password": PASSWORD}).status_code == 429
+def test_guessing_delays_the_guesser_and_nobody_else_behind_the_proxy(
+    serve: Serve, settings: VoiceSettings
+) -> None:
+    delays = []
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+
+    _, made = serve(voice=settings, proxies=(ip_network(PROXY),))
+    made.app.state.voice.attempts.sleep = sleep
+    client = TestClient(made.app, base_url=ORIGIN, client=(PROXY, 50_000))
+
+    def sign_in_from(address: str, password: str) -> int:
+        asked = {"name": "nora", "password": password}
+        headers = {"X-Forwarded-For": address}
+        return client.post("/api/voice/session", json=asked, headers=headers).status_code
+
+    assert [sign_in_from("198.51.100.1", "guess") for _ in range(20)] == [403] * 20
+    assert delays[:6] == [1, 2, 4, 8, 16, 30]
+    delays.clear()
+    assert sign_in_from("198.51.100.2", PASSWORD) == 200
+    assert delays == []
+
+
+def test_too_many_attempts_are_refused_with_a_time_to_wait(
+    serve: Serve, settings: VoiceSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "MOST_OF_CLIENT", 0)
+    client, _ = serve(voice=settings)
+    answer = client.post("/api/voice/session", json={"name": "nora", "password": PASSWORD})
+    assert (answer.status_code, answer.json()["error"]["kind"]) == (429, "Throttled")
+    assert answer.headers["retry-after"] == "1"
 
 
 def test_a_piece_is_added_changed_and_undone(client: TestClient) -> None:

@@ -18,6 +18,7 @@ from weirlab.studies.voice.zones.text import is_higher
 from weirlab.web.access.proxies import BY_PROXY
 from weirlab.web.settings import VoiceSettings
 from weirlab.web.voice.asking import ServerZone
+from weirlab.web.voice.attempts import Attempts
 from weirlab.web.voice.checker import Checker
 
 FORM_HEADER: Final = "x-weir-form"
@@ -31,6 +32,7 @@ class Desk:
         self._database = opened(settings.database)
         self.register = Register(self._database, large=Checker().check)
         self.accounts = Accounts(self.register) if cost is None else Accounts(self.register, cost)
+        self.attempts = Attempts()
         # Cookies do not distinguish ports.
         self.cookie_name = f"weir-voice-{port}"
         self._publishing = threading.Lock()
@@ -38,7 +40,8 @@ class Desk:
         self.register.state()
 
     def close(self) -> None:
-        """Close the connections to the database."""
+        """End the threads, and close the connections to the database."""
+        self.attempts.close()
         self._database.close()
 
     @property

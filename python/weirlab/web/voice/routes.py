@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import time
 from dataclasses import asdict
 from typing import Annotated, Final
 
@@ -15,7 +14,7 @@ from weirlab.errors import InputError
 from weirlab.quoting import printable
 from weirlab.studies.voice.diff import by_kind
 from weirlab.studies.voice.managing import publishing
-from weirlab.studies.voice.managing.accounts import SESSION, NotSignedIn, SignedIn, Throttled
+from weirlab.studies.voice.managing.accounts import SESSION, NotSignedIn, SignedIn
 from weirlab.studies.voice.managing.parts import GENERAL, PARTS, Item
 from weirlab.studies.voice.managing.register import Done, Gone
 from weirlab.studies.voice.managing.rights import refusal
@@ -23,6 +22,7 @@ from weirlab.studies.voice.managing.state import Refused, State
 from weirlab.studies.voice.managing.transaction import Account
 from weirlab.web.access import guard
 from weirlab.web.voice import asking
+from weirlab.web.voice.attempts import Throttled
 from weirlab.web.voice.desk import FORM_HEADER, Desk
 from weirlab.web.voice.fields import FIELDS
 
@@ -78,8 +78,13 @@ def _sessions(desk: Desk) -> APIRouter:
         return asking.SessionState(plan, asking.User.of(found.account, found.form_key, vouched=vouched))
 
     @router.post("/session")
-    def sign_in(request: Request, asked: asking.SignIn) -> Response:
-        key = desk.accounts.sign_in(asked.name, asked.password, desk.address(request), time.monotonic())
+    async def sign_in(request: Request, asked: asking.SignIn) -> Response:
+        address = desk.address(request)
+
+        def attempt(failures: int) -> str:
+            return desk.accounts.sign_in(asked.name, asked.password, address, failures)
+
+        key = await desk.attempts.make(asked.name, address, attempt)
         response = JSONResponse({"signed_in": True})
         response.set_cookie(
             desk.cookie_name,
@@ -94,11 +99,15 @@ def _sessions(desk: Desk) -> APIRouter:
         return response
 
     @router.post("/session/password")
-    def password(request: Request, asked: asking.NewPassword, who: Changer) -> Response:
+    async def password(request: Request, asked: asking.NewPassword, who: Changer) -> Response:
         if desk.vouched(request):
             raise InputError("a proxy signs you in: change your password there")
         key, address = desk.key(request), desk.address(request)
-        desk.accounts.change_password(key, asked.before, asked.after, address, time.monotonic())
+
+        def attempt(failures: int) -> None:
+            desk.accounts.change_password(key, asked.before, asked.after, address, failures)
+
+        await desk.attempts.make(who.account.name, address, attempt)
         return JSONResponse({"changed": True})
 
     @router.post("/session/end")

@@ -1,4 +1,4 @@
-"""Accounts: hashed passwords, sessions, and a limit on guessing."""
+"""Accounts: hashed passwords, and sessions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import hashlib
 import hmac
 import re
 import secrets
-import threading
-from collections import deque
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -32,24 +30,16 @@ _KEY_BYTES: Final = 32
 SESSION: Final = timedelta(hours=12)
 """How long a session lasts."""
 
-WINDOW_S: Final = 300.0
-MOST_BY_NAME: Final = 5
-"""Most failures to sign in to one account within :data:`WINDOW_S`."""
-MOST_BY_ADDRESS: Final = 20
-"""Most failures from one address, for all accounts."""
-_MOST_KEYS: Final = 10_000
-
-
-class Throttled(InputError):
-    """Too many failures to sign in."""
-
-    def __init__(self, wait_s: float) -> None:
-        self.wait_s = max(1, round(wait_s))
-        super().__init__(f"too many attempts to sign in have failed; try again in {self.wait_s} s")
+LOGGED_FAILURES: Final = 5
+"""So many failures of a client in a row are recorded one by one; of later ones, every doubling."""
 
 
 class NotSignedIn(InputError):
     """The name or the password is wrong, or the user has not signed in."""
+
+
+class WrongPassword(InputError):
+    """A user who is signed in has not given the current password."""
 
 
 def hashed(password: str, *, cost: int = _COST) -> str:
@@ -84,39 +74,6 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-class Throttle:
-    """Failures of the last minutes by key. ``now_s`` is an argument; not thread-safe."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._failures: dict[str, deque[float]] = {}
-
-    def wait_s(self, key: str, now_s: float) -> float:
-        """How long ``key`` must wait; 0 if it need not."""
-        failures = self._failures.get(key)
-        if failures is None:
-            return 0.0
-        while failures and failures[0] <= now_s - WINDOW_S:
-            failures.popleft()
-        if not failures:
-            del self._failures[key]
-            return 0.0
-        return 0.0 if len(failures) < self._most else failures[0] + WINDOW_S - now_s
-
-    def failed(self, key: str, now_s: float) -> None:
-        """Count a failure."""
-        # The key that failed longest ago makes room.
-        failures = self._failures.pop(key, None) or deque(maxlen=self._most)
-        failures.append(now_s)
-        self._failures[key] = failures
-        if len(self._failures) > _MOST_KEYS:
-            del self._failures[next(iter(self._failures))]
-
-    def forget(self, key: str) -> None:
-        """Forget the failures of ``key`` after a success."""
-        self._failures.pop(key, None)
-
-
 @dataclass(frozen=True)
 class SignedIn:
     """A user who is signed in: the account, and the key of forms."""
@@ -133,10 +90,6 @@ class Accounts:
         self._register = register
         self._cost = cost
         self._secret = secrets.token_bytes(_KEY_BYTES)
-        self._by_name = Throttle(MOST_BY_NAME)
-        self._by_address = Throttle(MOST_BY_ADDRESS)
-        # One password at a time: each takes 64 MiB, and a failure counts before the next attempt is checked.
-        self._lock = threading.Lock()
 
     @cached_property
     def _nobody(self) -> str:
@@ -195,21 +148,21 @@ class Accounts:
             on.drop_account(name)
             on.record(instant(self._register.now()), who, "removed account", name)
 
-    def sign_in(self, name: str, password: str, address: str, now_s: float) -> str:
+    def sign_in(self, name: str, password: str, address: str, failures: int = 0) -> str:
         """Begin a session; returns its key, for a cookie.
 
-        Without an ``address``, failures are counted by name alone: a proxy has one address for all users.
+        It takes 64 MiB and some 0.2 s of CPU time, whether there is such an account or not: limit how many
+        attempts run at once, and how often they may fail. How many ``failures`` the same client had before
+        decides whether one more is worth recording.
 
         Raises
         ------
         NotSignedIn
             Name or password is wrong.
-        Throttled
-            Too many attempts have failed.
         """
-        proved = self._proved(name, password, address, now_s)
+        proved = self._proved(name, password)
         if proved is None:
-            self._register.record(name if is_name(name) else "somebody", "sign-in refused", _from(address))
+            self._record_failure(name if is_name(name) else "somebody", "sign-in refused", address, failures)
             raise NotSignedIn("the name or the password is wrong")
         key = secrets.token_urlsafe(_KEY_BYTES)
         now = self._register.now()
@@ -217,61 +170,57 @@ class Accounts:
             if on.account(name) != proved:
                 raise NotSignedIn("the account has changed meanwhile: sign in again")
             on.begin_session(_digest(key), name, instant(now + SESSION), instant(now))
-            on.record(instant(now), name, "signed in", _from(address))
+            on.record(instant(now), name, "signed in", f"from {address}")
         return key
 
-    def change_password(self, key: str, before: str, after: str, address: str, now_s: float) -> None:
+    def change_password(self, key: str, before: str, after: str, address: str, failures: int = 0) -> None:
         """Change the password of the user whose session has this key; the user's other sessions end.
+
+        Costs and ``failures`` are as for :meth:`sign_in`.
 
         Raises
         ------
         InputError
-            ``before`` is not the password, or ``after`` is not valid.
+            ``after`` is not valid.
+        WrongPassword
+            ``before`` is not the password.
         NotSignedIn
             There is no such session.
-        Throttled
-            Too many attempts have failed, as with :meth:`sign_in`.
         """
         who = self.signed_in(key)
         if who is None:
             raise NotSignedIn("the session has ended: sign in again")
         name, register = who.account.name, self._register
         checked(after)
-        proved = self._proved(name, before, address, now_s)
+        proved = self._proved(name, before)
         if proved is None:
-            register.record(name, "change of password refused", _from(address))
-            raise InputError("the current password is wrong")
+            self._record_failure(name, "change of password refused", address, failures)
+            raise WrongPassword("the current password is wrong")
         if after == before:
             raise InputError("the new password is the current one: choose another")
-        with self._lock:
-            kept = hashed(after, cost=self._cost)
+        kept = hashed(after, cost=self._cost)
         with register.database.writing() as on:
             if on.account(name) != proved:
                 # An administrator was faster.
                 raise NotSignedIn("the account has changed meanwhile: sign in again")
             on.put_password(name, kept, _digest(key))
-            on.record(instant(register.now()), name, "changed password", _from(address))
+            on.record(instant(register.now()), name, "changed password", f"from {address}")
 
-    def _proved(self, name: str, password: str, address: str, now_s: float) -> Account | None:
-        """The account with this name and password; None, counted as a failure, if there is none."""
-        shown = name if is_name(name) else "somebody"
-        with self._lock:
-            wait_s = self._by_name.wait_s(shown, now_s)
-            if address:
-                wait_s = max(wait_s, self._by_address.wait_s(address, now_s))
-            if wait_s > 0:
-                raise Throttled(wait_s)
-            with self._register.database.reading() as on:
-                account = on.account(name) if is_name(name) else None
-            kept = account.password if account is not None and account.password else self._nobody
-            right = len(password) <= MOST_PASSWORD and fits(password, kept)
-            if account is None or not account.password or not right:
-                self._by_name.failed(shown, now_s)
-                if address:
-                    self._by_address.failed(address, now_s)
-                return None
-            self._by_name.forget(shown)
-            return account
+    def _proved(self, name: str, password: str) -> Account | None:
+        """The account with this name and password; None if there is none."""
+        with self._register.database.reading() as on:
+            account = on.account(name) if is_name(name) else None
+        kept = account.password if account is not None and account.password else self._nobody
+        right = len(password) <= MOST_PASSWORD and fits(password, kept)
+        return account if account is not None and account.password and right else None
+
+    def _record_failure(self, name: str, action: str, address: str, before: int) -> None:
+        """Record a failure; of many, one after the other, only some: a program could fill the log."""
+        number = before + 1
+        if number <= LOGGED_FAILURES:
+            self._register.record(name, action, f"from {address}")
+        elif number & (number - 1) == 0:
+            self._register.record(name, action, f"from {address}, {number} times in a row")
 
     def sign_out(self, key: str) -> None:
         """End a session."""
@@ -323,7 +272,3 @@ def _form_key(secret: bytes, name: str) -> str:
 def _digest(key: str) -> str:
     """The digest of a session's key, so that a reader of the database cannot use the session."""
     return hashlib.sha256(key.encode()).hexdigest()
-
-
-def _from(address: str) -> str:
-    return f"from {address}" if address else "by a proxy"

@@ -56,7 +56,7 @@ def test_changes_are_kept_found_and_undone(kept: Register) -> None:
 def test_sessions_are_kept(kept: Register) -> None:
     accounts = Accounts(kept, CHEAP)
     accounts.add("test", "ann", PASSWORD, "one", publishes=True)
-    key = accounts.sign_in("ann", PASSWORD, "192.0.2.1", 0.0)
+    key = accounts.sign_in("ann", PASSWORD, "192.0.2.1")
     # Another process has the same database.
     found = Accounts(Register(kept.database, kept.now), CHEAP).signed_in(key)
     assert found is not None
