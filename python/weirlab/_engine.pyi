@@ -1,6 +1,6 @@
 """The Rust engine: XDP live frames, packet sockets, and the simulated device."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -626,6 +626,14 @@ def cut_captures(
     The answer: ``read`` and ``written`` (packets), ``bytes`` of the new file, ``first_ns`` and ``last_ns`` of
     its packets (None without any), ``interfaces``, ``cut_short`` (a capture ends inside a packet).
     Raises ``InputError`` for what cannot be read, ``OSError`` where the disk refuses.
+    """
+
+def parquet_extent(source: int | bytes, columns: Set[str] | None = None) -> tuple[int, int]:
+    """Rows of a Parquet file, and about how many bytes it takes when decoded.
+
+    Its footer and the headers of its pages are read, but nothing is decompressed. ``source`` is its content,
+    or the descriptor of an open file; ``columns`` names the columns that count, None all. Raises
+    ``ValueError`` that says what is wrong with it, ``OSError`` if it cannot be read.
     """
 
 class TcpClient:

@@ -39,6 +39,15 @@ MOST_ITEMS: Final = 1000
 MOST_INPUT_BYTES: Final = 64_000_000
 """Of a ruleset, some hundred thousand rules, or of a model file; a device takes some 100 kB."""
 
+MOST_JSON_BYTES: Final = 128_000_000
+"""Of a stored JSON file: twice the plan of a run with 100,000 trials."""
+
+MOST_JSON_VALUES: Final = 8_000_000
+"""In a stored JSON file; they take up to some 100 bytes of memory each."""
+
+MOST_MANIFEST_BYTES: Final = 16_000_000
+"""Of a run's manifest, which usually has a few thousand."""
+
 MOST_BYTES: Final = 100_000
 """Of a scenario file; the longest of those that come with Weir has 3,000."""
 

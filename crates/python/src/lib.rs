@@ -9,6 +9,7 @@ mod emulator;
 mod endpoints;
 mod errors;
 mod esp;
+mod extent;
 mod gateway;
 mod media;
 mod outcome;
@@ -280,6 +281,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(emulator::emulate_path, m)?)?;
     m.add_function(wrap_pyfunction!(endpoints::talk_between, m)?)?;
     m.add_function(wrap_pyfunction!(endpoints::try_af_xdp, m)?)?;
+    m.add_function(wrap_pyfunction!(extent::parquet_extent, m)?)?;
     m.add_function(wrap_pyfunction!(gateway::esp_key_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(gateway::run_esp_gateway, m)?)?;
     m.add_function(wrap_pyfunction!(frames, m)?)?;

@@ -4,6 +4,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 mod column;
+pub mod extent;
 pub mod series;
 
 use std::io::Write;

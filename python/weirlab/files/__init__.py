@@ -5,11 +5,14 @@ socket, and a symbolic link is neither followed nor replaced. Folders on its pat
 name is unpredictable, and a link planted under that name is not followed.
 
 An input is a regular file, or a pipe with a writer, and has an upper limit on its size.
+
+A stored file is a regular file, no link is followed to it, and it has an upper limit, too.
 """
 
 from weirlab.files.locks import wait_for_lock
 from weirlab.files.reading import read_bytes, read_text
 from weirlab.files.refusals import ELSEWHERE, explain, shown, telling
+from weirlab.files.stored import load_json, open_regular, read_regular
 from weirlab.files.writing import (
     SCRATCH,
     check_folder,
@@ -26,8 +29,11 @@ __all__ = [
     "check_folder",
     "check_output",
     "explain",
+    "load_json",
     "make_folder",
+    "open_regular",
     "read_bytes",
+    "read_regular",
     "read_text",
     "shown",
     "sweep",

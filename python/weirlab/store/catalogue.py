@@ -22,7 +22,7 @@ from weirlab.interrupts import shielded
 from weirlab.quoting import quoted
 from weirlab.records import SIMULATION
 from weirlab.storage import RUN_ID, default_root, run_ids
-from weirlab.store import tables
+from weirlab.store.completeness import is_empty, problem
 from weirlab.store.files import telling
 from weirlab.store.manifest import Manifest, host, kernel, versions
 from weirlab.store.run import Run
@@ -67,9 +67,19 @@ def utc_now() -> datetime:
 class Store:
     """The runs in one folder, which is created with the first run."""
 
-    def __init__(self, root: Path | None = None, *, now: Callable[[], datetime] = utc_now) -> None:
-        """``root`` defaults to :func:`default_root`; ``now`` gives the time in UTC."""
+    def __init__(
+        self,
+        root: Path | None = None,
+        *,
+        now: Callable[[], datetime] = utc_now,
+        most_table_bytes: int | None = None,
+    ) -> None:
+        """``root`` defaults to :func:`default_root`; ``now`` gives the time in UTC.
+
+        ``most_table_bytes`` is as for :class:`Run`.
+        """
         self.root = default_root() if root is None else root
+        self._most_table_bytes = most_table_bytes
         # This package has imported Polars.
         interrupts.catch_again()
         self._now = now
@@ -127,7 +137,7 @@ class Store:
         names = [name for name in self._names() if kinds is None or _kind_of(name) in kinds]
         recent = how_recent(run_id)
         if recent is not None:
-            fitting = [name for name in names if not _is_empty(self.root / name)][recent : recent + 1]
+            fitting = [name for name in names if not is_empty(self.root / name)][recent : recent + 1]
         else:
             fitting = [name for name in names if name == run_id] or [
                 name for name in names if run_id and name.startswith(run_id)
@@ -143,7 +153,7 @@ class Store:
             raise StoreError(
                 f"{quoted(run_id)} matches {len(fitting)} runs in {self.root}: {shown}; give more of the ID"
             )
-        run = Run(self.root / fitting[0])
+        run = Run(self.root / fitting[0], self._most_table_bytes)
         Manifest.load(run.path)
         return run
 
@@ -200,11 +210,11 @@ class Store:
     def _summary(self, name: str) -> RunSummary:
         path = self.root / name
         try:
-            if _is_empty(path):
+            if is_empty(path):
                 raise StoreError(f"nothing was written into {path}, the folder of a run; delete it")
             manifest = Manifest.load(path)
-            if manifest.status != "running" and (problem := tables.problem(path, manifest.trials)):
-                raise StoreError(problem)
+            if manifest.status != "running" and (wrong := problem(path, manifest.trials)):
+                raise StoreError(wrong)
         except StoreError as error:
             return RunSummary(name, _kind_of(name), "corrupt", "", "", "", None, None, path, str(error))
         title = manifest.scenario.get("name") or ""
@@ -220,12 +230,6 @@ class Store:
             path=path,
             simulated=manifest.facts.get("lab") == SIMULATION,
         )
-
-
-def _is_empty(path: Path) -> bool:
-    """Whether this is a folder that an earlier version made for a run but wrote nothing into."""
-    parts = path / tables.PARTS_DIR
-    return not any(found for folder in (path, parts) for found in folder.glob("[!.]*") if found != parts)
 
 
 def _kind_of(name: str) -> str:

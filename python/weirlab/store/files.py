@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Final
-
-import polars as pl
+from typing import BinaryIO, Final
 
 from weirlab import files
 from weirlab.documents import plain
-from weirlab.errors import StoreError
 
 _ELSEWHERE: Final = "choose another place with --store DIR"
+
+
+load_json: Final = partial(files.load_json, elsewhere=_ELSEWHERE)
+
+
+def _polars_errors() -> tuple[type[Exception], ...]:
+    """The errors that Polars raises. Listing runs does without Polars, whose import takes longer."""
+    polars = sys.modules.get("polars")
+    return () if polars is None else (polars.exceptions.PolarsError,)
 
 
 @contextmanager
@@ -22,7 +30,9 @@ def telling(path: Path, doing: str) -> Iterator[None]:
     """Turn errors of the operating system or Polars inside the block into ``StoreError`` about ``path``."""
     try:
         yield
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except Exception as error:
+        if not isinstance(error, (OSError, *_polars_errors())):
+            raise
         raise files.explain(path, doing, error, _ELSEWHERE) from error
 
 
@@ -41,15 +51,3 @@ def write_json(path: Path, value: object, *, durable: bool = False) -> None:
     """Write ``value`` as JSON in one step, see :func:`weirlab.documents.plain` for what is accepted."""
     text = json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False)
     write_bytes(path, text.encode() + b"\n", durable=durable)
-
-
-def read_json(path: Path, remedy: str) -> Any:
-    """Read JSON; raises ``StoreError`` naming the file and ``remedy`` when it is damaged."""
-    try:
-        with telling(path, "read"):
-            content = path.read_bytes()
-        return json.loads(content)
-    except ValueError as error:
-        raise StoreError(f"{path} is damaged (not JSON: {error}); {remedy}") from error
-    except RecursionError as error:
-        raise StoreError(f"{path} is damaged (nested too deeply); {remedy}") from error

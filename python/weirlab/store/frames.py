@@ -12,6 +12,8 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_
 import numpy as np
 import polars as pl
 
+from weirlab.errors import StoreError
+
 R = TypeVar("R")
 
 Schema = dict[str, pl.DataType]
@@ -20,6 +22,8 @@ INT: Final = pl.Int64()
 FLOAT: Final = pl.Float64()
 TEXT: Final = pl.String()
 BOOL: Final = pl.Boolean()
+
+_MOST_ROWS: Final = 1_000_000
 
 _KINDS: Final[dict[Any, pl.DataType]] = {str: TEXT, int: INT, float: FLOAT, bool: BOOL}
 _ARRAYS: Final[dict[str, pl.DataType]] = {"b": BOOL, "i": INT, "u": INT, "f": FLOAT}
@@ -47,8 +51,14 @@ def rows_of(row: type[R], frame: pl.DataFrame) -> list[R]:
     """Inverse of :func:`frame_of`.
 
     A null becomes NaN again if the field is a float. Columns that a later version added are left out; fields
-    that an earlier version did not write get their defaults.
+    that an earlier version did not write get their defaults. Raises ``StoreError`` for more rows than any
+    study writes: each takes some hundred bytes.
     """
+    if frame.height > _MOST_ROWS:
+        raise StoreError(
+            f"a table of {row.__name__} has {frame.height:,} rows, and no study writes more than "
+            f"{_MOST_ROWS:,}"
+        )
     hints = get_type_hints(row)
     known = [field.name for field in fields(row) if field.name in frame.columns]  # type: ignore[arg-type]
     return [

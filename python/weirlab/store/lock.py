@@ -5,14 +5,18 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import struct
 from pathlib import Path
 from typing import Final
 
+from weirlab import files
 from weirlab.errors import StoreError
 from weirlab.store.files import telling
 
 LOCK_FILE: Final = ".writer"
+
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 # struct flock of 64-bit Linux: type, whence, start, len, pid.
 _FLOCK: Final = "hhqqi4x"
@@ -29,9 +33,11 @@ class WriterLock:
         """Take the lock of the run in ``run_path``; raises ``StoreError`` if another writer holds it."""
         path = run_path / LOCK_FILE
         with telling(path, "lock"):
-            self._fd: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            self._fd: int | None = os.open(path, _FLAGS, 0o644)
         try:
             with telling(path, "lock"):
+                if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+                    raise StoreError(f"{files.shown(path)} is not a regular file; delete it")
                 if not _take(self._fd):
                     writer = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
                     raise StoreError(
@@ -53,16 +59,11 @@ class WriterLock:
 def is_held(run_path: Path) -> bool:
     """Whether a process is writing the run in ``run_path``."""
     try:
-        fd = os.open(run_path / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+        with files.open_regular(run_path / LOCK_FILE) as file:
+            answer = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _request())
+            return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+    except (OSError, StoreError):
         return False
-    try:
-        answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _request())
-        return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
 
 
 def _take(fd: int) -> bool:

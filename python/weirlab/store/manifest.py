@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from weirlab.errors import StoreError
+from weirlab.limits import MOST_MANIFEST_BYTES
 from weirlab.quoting import shortened
 from weirlab.store import lock
-from weirlab.store.files import read_json, write_json
+from weirlab.store.files import load_json, write_json
 
 MANIFEST_FILE: Final = "manifest.json"
 FORMAT: Final = "weir-run"
@@ -63,7 +64,7 @@ class Manifest:
         A run whose writer was killed counts as interrupted.
         """
         path = run_path / MANIFEST_FILE
-        content = read_json(path, _remedy(path))
+        content = load_json(path, _remedy(path), limit=MOST_MANIFEST_BYTES)
         manifest = cls._from_json(content, path)
         if manifest.status == "running" and not lock.is_held(run_path):
             return replace(manifest, status="interrupted")

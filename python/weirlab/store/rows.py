@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from weirlab.records import TrialRecord
 from weirlab.store.codec import spec_to_json
 from weirlab.store.columns import CallRow, FlowRow, HistogramRow, SeriesRow, TrialRow
 from weirlab.store.frames import BOOL, FLOAT, TEXT, schema_of
+from weirlab.store.parquet import Allowance
 from weirlab.traffic.load import describe_rate
 from weirlab.traffic.places import describe_places
 from weirlab.traffic.sizes import describe, mean_bytes
@@ -157,8 +159,10 @@ ROWS: Final = {"histograms": HistogramRow, "series": SeriesRow, "flows": FlowRow
 DETAILS: Final[Mapping[str, Columns]] = {name: schema_of(row) for name, row in ROWS.items()}
 """Columns of the other tables besides ``trial_id``; ``series`` counts time from the start of recording."""
 
-_OWN_NAMES: Final = "own.names"
+OWN_NAMES: Final = "own.names"
 _OWN_ROWS: Final = "own.rows"
+OWN: Final = (OWN_NAMES, _OWN_ROWS)
+"""Columns of a part with the names of the study's own tables, and with their rows as Parquet."""
 
 TABLES: Final = ("trials", *DETAILS)
 
@@ -175,7 +179,14 @@ def part_schema() -> Columns:
         for table, columns in DETAILS.items()
         for name, kind in columns.items()
     }
-    return {**TRIALS, **lists, _OWN_NAMES: pl.List(TEXT), _OWN_ROWS: pl.List(pl.Binary())}
+    return {**TRIALS, **lists, OWN_NAMES: pl.List(TEXT), _OWN_ROWS: pl.List(pl.Binary())}
+
+
+def part_columns(table: str) -> tuple[str, ...]:
+    """Columns of a part that have the rows of ``table``."""
+    return (
+        tuple(TRIALS) if table == "trials" else ("trial_id", *(f"{table}.{name}" for name in DETAILS[table]))
+    )
 
 
 def table_of_parts(parts: pl.LazyFrame, table: str) -> pl.LazyFrame:
@@ -208,19 +219,23 @@ def part_bytes(record: TrialRecord) -> bytes:
         if len(array)
     ]
     own = [
-        pl.Series(_OWN_NAMES, [list(record.tables)], dtype=pl.List(TEXT)),
+        pl.Series(OWN_NAMES, [list(record.tables)], dtype=pl.List(TEXT)),
         pl.Series(_OWN_ROWS, [[_parquet(own) for own in record.tables.values()]], dtype=pl.List(pl.Binary())),
     ]
     row = pl.DataFrame([trial_row(record)], schema=TRIALS, orient="row")
     return _parquet(row.hstack([*lists, *own]))
 
 
-def own_tables(parts: pl.LazyFrame) -> dict[str, list[pl.DataFrame]]:
-    """The rows of the study's own tables in ``parts``, by table, one frame for each part."""
+def own_tables(parts: pl.DataFrame | None, path: Path, allowance: Allowance) -> dict[str, list[pl.DataFrame]]:
+    """The rows of the study's own tables in ``parts``, by table, one frame for each part.
+
+    ``path`` is where the parts are, for messages.
+    """
     found: dict[str, list[pl.DataFrame]] = {}
-    for names, rows in parts.select(_OWN_NAMES, _OWN_ROWS).collect().iter_rows():
+    for names, rows in () if parts is None else parts.select(OWN).iter_rows():
         # Parts written by earlier versions have none.
         for name, content in zip(names or (), rows or (), strict=True):
+            allowance.admit(path, content)
             buffer = io.BytesIO(content)
             found.setdefault(name, []).append(pl.read_parquet(buffer))
     return found

@@ -13,11 +13,14 @@ import polars as pl
 from weirlab import files
 from weirlab.documents import typed
 from weirlab.errors import InputError, StoreError, WeirError
+from weirlab.limits import MOST_JSON_BYTES
 from weirlab.records import SIMULATION, Observation
 from weirlab.store import states, tables
-from weirlab.store.files import read_json, telling, write_json, write_with
+from weirlab.store.completeness import shortage
+from weirlab.store.files import load_json, telling, write_json, write_with
 from weirlab.store.frames import rows_of
 from weirlab.store.manifest import MANIFEST_FILE, Manifest
+from weirlab.store.parquet import most_bytes
 from weirlab.store.rows import TABLES
 
 ExportFormat = Literal["csv", "parquet"]
@@ -48,8 +51,10 @@ class Run:
     Every method reads the disk again, so a run in progress shows what it has so far.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most_table_bytes: int | None = None) -> None:
+        """``most_table_bytes``: memory that a table may take; None: see :func:`parquet.most_bytes`."""
         self.path = path
+        self._most = most_bytes() if most_table_bytes is None else most_table_bytes
 
     @property
     def run_id(self) -> str:
@@ -76,8 +81,8 @@ class Run:
     def _attempts(self) -> pl.DataFrame:
         """The table of trials; raises ``StoreError`` if it has fewer than the manifest counts."""
         counted = self.manifest.trials
-        trials = tables.read(self.path, "trials")
-        if counted is not None and (problem := tables.shortage(self.path, trials.height, counted)):
+        trials = tables.read(self.path, "trials", self._most)
+        if counted is not None and (problem := shortage(self.path, trials.height, counted)):
             raise StoreError(problem)
         return trials
 
@@ -93,15 +98,15 @@ class Run:
 
     def histograms(self) -> pl.DataFrame:
         """Delay histograms: ``trial_id, lower_ns, upper_ns, count``, one row per filled bucket."""
-        return tables.read(self.path, "histograms")
+        return tables.read(self.path, "histograms", self._most)
 
     def series(self) -> pl.DataFrame:
         """Time series, one row per bin; ``start_ns`` counts from the start of recording."""
-        return tables.read(self.path, "series")
+        return tables.read(self.path, "series", self._most)
 
     def flows(self) -> pl.DataFrame:
         """Per-flow results, one row per flow and attempt."""
-        return tables.read(self.path, "flows")
+        return tables.read(self.path, "flows", self._most)
 
     def observations(self, role: str | None = None, *, plain: bool = False) -> list[Observation]:
         """The valid attempts, of ``role`` if given, for fitting and checking models.
@@ -179,7 +184,7 @@ class Run:
         if not path.exists():
             raise StoreError(f"run {self.run_id} has no {name} ({path} does not exist)")
         remedy = f"delete it and make the {name} of run {self.run_id} again"
-        value = read_json(path, remedy)
+        value = load_json(path, remedy)
         try:
             if decode is None:
                 return value
@@ -194,7 +199,7 @@ class Run:
 
     def calls(self) -> pl.DataFrame:
         """Results of the calls, one row per call, direction and attempt; empty if there were no calls."""
-        return tables.read(self.path, "calls")
+        return tables.read(self.path, "calls", self._most)
 
     def has_table(self, name: str) -> bool:
         """Whether the study has a table ``name``, written with its trials or by :meth:`put_table`."""
@@ -203,12 +208,12 @@ class Run:
     @property
     def own_tables(self) -> list[str]:
         """The names of the study's own tables, which not every run has, sorted."""
-        return tables.names_of_own(self.path)
+        return tables.names_of_own(self.path, self._most)
 
     def table(self, name: str) -> pl.DataFrame:
         """The study's own table ``name``; raises ``StoreError`` if it is missing or damaged."""
         path = self._table_path(name)
-        found = tables.read_own(self.path, name)
+        found = tables.read_own(self.path, name, self._most)
         if found is None:
             raise StoreError(f"run {self.run_id} has no table {name} ({path} does not exist)")
         return found
@@ -231,7 +236,7 @@ class Run:
             raise InputError(f"export format '{format}' is not known; choose one of {known}")
         # Read everything before writing anything: a damaged run exports nothing.
         Manifest.load(self.path)
-        frames = {table: tables.read(self.path, table) for table in TABLES if table != "trials"}
+        frames = {table: tables.read(self.path, table, self._most) for table in TABLES if table != "trials"}
         frames["trials"] = self._attempts().sort("index", "attempt")
         frames |= {name: self.table(name) for name in self.own_tables}
         files.make_folder(dest)
@@ -251,7 +256,7 @@ class Run:
                 files.write(target, write)
         for target, source in copied.items():
             with telling(source, "read"):
-                content = source.read_bytes()
+                content = files.read_regular(source, MOST_JSON_BYTES)
             files.write_bytes(target, content)
         return [*exported, *copied]
 

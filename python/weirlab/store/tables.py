@@ -3,11 +3,14 @@
 Each run has the common tables (:data:`weirlab.store.rows.TABLES`) and those of its study.
 ``compact`` may be killed at any point: it puts the tables in place one by one before it deletes the parts,
 and a reader takes from the parts only the rows that the table does not have yet.
+
+What is read takes at most ``most`` bytes of memory; see :mod:`weirlab.store.parquet`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,18 +21,28 @@ import polars as pl
 from weirlab.errors import StoreError
 from weirlab.files import SCRATCH
 from weirlab.records import TrialRecord
+from weirlab.store.completeness import PARTS_DIR, table_file
 from weirlab.store.files import telling, write_bytes, write_with
+from weirlab.store.parquet import Allowance, InvalidTable
 from weirlab.store.rows import (
+    OWN,
+    OWN_NAMES,
     TABLES,
     completed,
     own_tables,
     part_bytes,
+    part_columns,
     part_schema,
     table_of_parts,
     table_schema,
 )
 
-PARTS_DIR: Final = "parts"
+_BATCH_BYTES: Final = 64_000_000
+"""When the contents of so many parts are in memory, they are decoded."""
+_CELL_BYTES: Final = 8
+"""A cell of a column that a file lacks takes about so much."""
+
+_UNREADABLE: Final = (pl.exceptions.PolarsError, OSError, InvalidTable)
 
 T = TypeVar("T")
 
@@ -40,103 +53,112 @@ def add_part(run_path: Path, record: TrialRecord) -> None:
     write_bytes(run_path / PARTS_DIR / name, part_bytes(record))
 
 
-def read(run_path: Path, table: str) -> pl.DataFrame:
+def read(run_path: Path, table: str, most: int) -> pl.DataFrame:
     """All rows of ``table``; raises ``StoreError`` naming the file that cannot be read."""
 
     def attempt(parts: list[Path]) -> pl.DataFrame:
-        return _scan(run_path, table, _scan_parts(parts) if parts else None).collect()
+        allowance = Allowance(most)
+        fresh = _of_parts(parts, part_columns(table), allowance)
+        frame = _scan(run_path, table, None if fresh is None else fresh.lazy(), allowance).collect()
+        return allowance.bound(table_file(run_path, table), frame)
 
-    return _read(run_path, attempt)
+    return _read(run_path, attempt, most)
 
 
-def read_own(run_path: Path, table: str) -> pl.DataFrame | None:
+def read_own(run_path: Path, table: str, most: int) -> pl.DataFrame | None:
     """All rows of ``table``, one of the study's; None if it does not exist. Raises as :func:`read` does."""
-    return _read(run_path, lambda parts: _own(run_path, table, own_tables(_scan_parts(parts)).get(table, ())))
+
+    def attempt(parts: list[Path]) -> pl.DataFrame | None:
+        allowance = Allowance(most)
+        fresh = own_tables(_of_parts(parts, OWN, allowance), run_path / PARTS_DIR, allowance)
+        frame = _own(run_path, table, fresh.get(table, ()), allowance)
+        return None if frame is None else allowance.bound(table_file(run_path, table), frame)
+
+    return _read(run_path, attempt, most)
 
 
-def names_of_own(run_path: Path) -> list[str]:
+def names_of_own(run_path: Path, most: int) -> list[str]:
     """The names of the study's tables, sorted. Raises as :func:`read` does."""
-    files = {path.stem for path in run_path.glob("*.parquet")} - set(TABLES)
-    return sorted(files | _read(run_path, lambda parts: own_tables(_scan_parts(parts)).keys()))
+
+    def attempt(parts: list[Path]) -> set[str]:
+        fresh = _of_parts(parts, (OWN_NAMES,), Allowance(most))
+        # Parts written by earlier versions have none.
+        return set() if fresh is None else set(fresh[OWN_NAMES].drop_nulls().explode().drop_nulls())
+
+    return sorted(
+        ({path.stem for path in run_path.glob("*.parquet")} - set(TABLES)) | _read(run_path, attempt, most)
+    )
 
 
-def drop_orphans(run_path: Path, trial_ids: pl.Series) -> None:
+def drop_orphans(run_path: Path, trial_ids: pl.Series, most: int) -> None:
     """Delete rows of the study's tables whose trials are not in the run.
 
     Earlier versions wrote these tables before the trial, and may have been killed in between.
     """
     for path in run_path.glob("*.parquet"):
-        if path.stem in TABLES or "trial_id" not in (frame := _read_file(run_path, path)).columns:
+        if path.stem in TABLES:
+            continue
+        frame = _read_file(run_path, path, Allowance(most))
+        if "trial_id" not in frame.columns:
             continue
         whole = frame.filter(pl.col("trial_id").is_in(trial_ids.to_list()))
         if whole.height < frame.height:
             _write(path, whole)
 
 
-def _read(run_path: Path, attempt: Callable[[list[Path]], T]) -> T:
+def check_merging(run_path: Path, most: int) -> None:
+    """Raise ``StoreError`` if :func:`compact` would have to read what takes more than ``most`` bytes."""
+
+    def attempt(parts: list[Path]) -> None:
+        for _ in _contents(parts, list(part_schema()), Allowance(most)):
+            pass
+        for table in TABLES:
+            if (file := table_file(run_path, table)).exists():
+                Allowance(most).open(file).close()
+
+    _read(run_path, attempt, most)
+
+
+def _read(run_path: Path, attempt: Callable[[list[Path]], T], most: int) -> T:
     """The result of ``attempt`` with the parts, tried again if they were compacted meanwhile."""
     while True:
         parts = _parts(run_path)
         try:
             return attempt(parts)
-        except (pl.exceptions.PolarsError, OSError) as error:
+        except _UNREADABLE as error:
             # The writer may have compacted the run meanwhile, which happens only once.
             if set(_parts(run_path)) >= set(parts):
                 fallback = StoreError(f"the tables in {run_path} cannot be read: {error}")
-                raise _culprit(run_path) or fallback from error
-
-
-def shortage(run_path: Path, found: int, counted: int) -> str:
-    """The problem if there are fewer attempts (``found``) than in the manifest (``counted``), or "".
-
-    While there are parts, fewer are accepted: the user may have deleted a damaged one.
-    """
-    if found >= counted or (run_path / PARTS_DIR).is_dir():
-        return ""
-    path = _file(run_path, "trials")
-    what = f"holds {found} of the {counted}" if path.exists() else f"is missing, with all {counted}"
-    return (
-        f"{path} is damaged: it {what} attempts in the manifest; restore it from a copy or delete {run_path}"
-    )
-
-
-def problem(run_path: Path, counted: int | None) -> str:
-    """What is wrong with the table of trials, as far as can be seen without reading rows; "" if nothing."""
-    if not counted or (run_path / PARTS_DIR).is_dir():
-        return ""
-    path = _file(run_path, "trials")
-    if not path.exists():
-        return shortage(run_path, 0, counted)
-    try:
-        with path.open("rb") as file:
-            found = pl.scan_parquet(file).select(pl.len()).collect().item()
-    except (pl.exceptions.PolarsError, OSError) as error:
-        return f"{path} is damaged ({error}); restore it from a copy or delete {run_path}"
-    return shortage(run_path, found, counted)
+                raise _culprit(run_path, most) or fallback from error
 
 
 def compact(run_path: Path) -> None:
-    """Merge all parts into one file per table; rows already in a table stay."""
+    """Merge all parts into one file per table; rows already in a table stay.
+
+    There is no limit on memory: this run was measured here, or was checked by :func:`check_merging`.
+    """
     parts = _parts(run_path)
     if not parts:
         with suppress(OSError):
             (run_path / PARTS_DIR).rmdir()
         return
+    allowance = Allowance(sys.maxsize)
     try:
         with telling(run_path / PARTS_DIR, "read"):
             # Once for all tables: reading many parts takes longer than building the tables.
-            fresh = _scan_parts(parts).collect().lazy()
+            whole = _of_parts(parts, None, allowance)
+        fresh = None if whole is None else whole.lazy()
         for table in TABLES:
             with telling(run_path / PARTS_DIR, "read"):
-                frame = _scan(run_path, table, fresh)
-            write_with(_file(run_path, table), partial(_sink, frame), durable=True)
+                frame = _scan(run_path, table, fresh, allowance)
+            write_with(table_file(run_path, table), partial(_sink, frame), durable=True)
         with telling(run_path / PARTS_DIR, "read"):
-            own = own_tables(fresh)
+            own = own_tables(whole, run_path / PARTS_DIR, allowance)
         for table, frames in own.items():
-            if (whole := _own(run_path, table, frames)) is not None:
-                _write(_file(run_path, table), whole)
-    except StoreError as error:
-        raise _culprit(run_path) or error from error
+            if (rows := _own(run_path, table, frames, allowance)) is not None:
+                _write(table_file(run_path, table), rows)
+    except (StoreError, InvalidTable) as error:
+        raise _culprit(run_path, sys.maxsize) or error from error
     for part in parts:
         with telling(part, "delete"):
             part.unlink(missing_ok=True)
@@ -152,25 +174,25 @@ def sweep(run_path: Path) -> None:
                 scratch.unlink(missing_ok=True)
 
 
-def _file(run_path: Path, table: str) -> Path:
-    return run_path / f"{table}.parquet"
-
-
 def _parts(run_path: Path) -> list[Path]:
-    with telling(run_path / PARTS_DIR, "read"):
-        return sorted((run_path / PARTS_DIR).glob("[0-9]*.parquet"))
+    folder = run_path / PARTS_DIR
+    if folder.is_symlink():
+        # Parts are written and deleted there.
+        raise StoreError(f"{folder} is a symbolic link, where a folder was expected; delete it")
+    with telling(folder, "read"):
+        return sorted(folder.glob("[0-9]*.parquet"))
 
 
 def _sink(frame: pl.LazyFrame, file: BinaryIO) -> None:
     frame.sink_parquet(file, compression="zstd")
 
 
-def _scan(run_path: Path, table: str, parts: pl.LazyFrame | None) -> pl.LazyFrame:
+def _scan(run_path: Path, table: str, parts: pl.LazyFrame | None, allowance: Allowance) -> pl.LazyFrame:
     """``table``: the rows of its file, then those of ``parts`` that the file does not have."""
-    file = _file(run_path, table)
+    file = table_file(run_path, table)
     frames = []
     if file.exists():
-        frames.append(_scan_file(file, table))
+        frames.append(_scan_file(file, table, allowance))
     if parts is not None:
         fresh = table_of_parts(parts, table)
         if frames:
@@ -182,11 +204,13 @@ def _scan(run_path: Path, table: str, parts: pl.LazyFrame | None) -> pl.LazyFram
     return pl.concat(frames)
 
 
-def _own(run_path: Path, table: str, fresh: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
+def _own(
+    run_path: Path, table: str, fresh: Sequence[pl.DataFrame], allowance: Allowance
+) -> pl.DataFrame | None:
     """The rows of a study's table in its file, and the ``fresh`` rows that the file does not have yet."""
-    file, frames = _file(run_path, table), list(fresh)
+    file, frames = table_file(run_path, table), list(fresh)
     if file.exists():
-        kept = _read_file(run_path, file)
+        kept = _read_file(run_path, file, allowance)
         if frames:
             known = kept["trial_id"].unique().to_list()
             frames = [frame.filter(~pl.col("trial_id").is_in(known)) for frame in frames]
@@ -199,41 +223,66 @@ def _write(path: Path, frame: pl.DataFrame) -> None:
     write_with(path, lambda file: frame.write_parquet(file), durable=True)
 
 
-def _read_file(run_path: Path, path: Path) -> pl.DataFrame:
+def _read_file(run_path: Path, path: Path, allowance: Allowance) -> pl.DataFrame:
     try:
-        with path.open("rb") as file:
+        with allowance.open(path) as file:
             return pl.read_parquet(file)
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except _UNREADABLE as error:
         raise StoreError(
             f"{path} is damaged ({error}); restore it from a copy or delete {run_path}"
         ) from error
 
 
-def _scan_parts(parts: list[Path]) -> pl.LazyFrame:
-    # Read into memory: there may be more parts than the limit on open files.
-    contents: list[bytes] = [part.read_bytes() for part in parts]
-    return pl.scan_parquet(contents, schema=part_schema(), missing_columns="insert")
+def _of_parts(
+    parts: Sequence[Path], columns: Collection[str] | None, allowance: Allowance
+) -> pl.DataFrame | None:
+    """These columns of ``parts``, or all; None without parts."""
+    schema = part_schema()
+    chosen = [name for name in schema if columns is None or name in columns]
+    frames = []
+    for batch in _contents(parts, chosen, allowance):
+        contents: list[bytes] = batch
+        frames.append(
+            pl.scan_parquet(contents, schema=schema, missing_columns="insert").select(chosen).collect()
+        )
+    return pl.concat(frames) if frames else None
 
 
-def _scan_file(path: Path, table: str) -> pl.LazyFrame:
+def _contents(parts: Sequence[Path], columns: Collection[str], allowance: Allowance) -> Iterator[list[bytes]]:
+    """The contents of ``parts``, some at a time; not files, since there may be more than may be open."""
+    contents: list[bytes] = []
+    for part in parts:
+        contents.append(allowance.content(part, columns, row_bytes=_CELL_BYTES * len(columns)))
+        if sum(map(len, contents)) > _BATCH_BYTES:
+            yield contents
+            contents = []
+    if contents:
+        yield contents
+
+
+def _scan_file(path: Path, table: str, allowance: Allowance) -> pl.LazyFrame:
     """``table`` as read from its file; columns that an earlier version did not write are filled in."""
-    with path.open("rb") as file:
-        frame = pl.scan_parquet(file, schema=table_schema(table), missing_columns="insert")
+    schema = table_schema(table)
+    with allowance.open(path, row_bytes=_CELL_BYTES * len(schema)) as file:
+        frame = pl.scan_parquet(file, schema=schema, missing_columns="insert")
     return completed(frame) if table == "trials" else frame
 
 
-def _culprit(run_path: Path) -> StoreError | None:
+def _culprit(run_path: Path, most: int) -> StoreError | None:
     """The error for the first damaged file of the run; None if all are intact."""
-    for file in [*(_file(run_path, table) for table in TABLES), *_parts(run_path)]:
+    for file in [*(table_file(run_path, table) for table in TABLES), *_parts(run_path)]:
         if not file.exists():
             continue
+        allowance = Allowance(most)
         part = file.parent.name == PARTS_DIR
         try:
             if part:
-                _scan_parts([file]).collect()
+                own_tables(_of_parts([file], None, allowance), file, allowance)
             else:
-                _scan_file(file, file.stem).collect()
-        except (pl.exceptions.PolarsError, OSError) as error:
+                _scan_file(file, file.stem, allowance).collect()
+        except StoreError as error:
+            return error
+        except _UNREADABLE as error:
             remedy = (
                 "delete it; the other trials stay readable, and resuming the run measures this one again"
                 if part

@@ -16,9 +16,11 @@ from weirlab.errors import StoreError
 from weirlab.interrupts import behind, shielded
 from weirlab.records import TrialRecord
 from weirlab.store import tables
+from weirlab.store.completeness import PARTS_DIR
 from weirlab.store.files import telling
 from weirlab.store.lock import WriterLock
 from weirlab.store.manifest import Manifest, Status
+from weirlab.store.parquet import most_bytes
 from weirlab.store.run import Run
 
 
@@ -41,9 +43,10 @@ class RunWriter:
             tables.sweep(path)
             known = None if manifest is not None else self._run.trials()
             if known is not None:
-                tables.drop_orphans(path, known["trial_id"])
-            with telling(path / tables.PARTS_DIR, "make the folder"):
-                (path / tables.PARTS_DIR).mkdir(exist_ok=True)
+                tables.check_merging(path, most_bytes())
+                tables.drop_orphans(path, known["trial_id"], most_bytes())
+            with telling(path / PARTS_DIR, "make the folder"):
+                (path / PARTS_DIR).mkdir(exist_ok=True)
             begun = manifest or replace(Manifest.load(path), finished=None, trials=None, invalid=None)
             replace(begun, status="running").save(path)
         except BaseException:

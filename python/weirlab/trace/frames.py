@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 import polars as pl
 
+from weirlab import files
 from weirlab.errors import InputError
 from weirlab.trace import flat, schema, times
 from weirlab.trace.analysis import KEEP, PERIOD_NS, PathText, analyse
@@ -216,7 +217,7 @@ def to_datetime(column: str) -> pl.Expr:
 def _scanned(path: Path) -> pl.LazyFrame:
     if not path.is_file():
         raise InputError(f"{path} does not exist; write it with weir trace FILE --series {path.parent}")
-    with path.open("rb") as file:
+    with files.open_regular(path) as file:
         frame = pl.scan_parquet(file)
     columns = frame.collect_schema()
     named = [

@@ -18,12 +18,15 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from weirlab import files
+from weirlab.documents import typed
 from weirlab.errors import InputError, StoreError, WeirError
 from weirlab.quoting import printable, shortened
-from weirlab.store.files import read_json, write_json
+from weirlab.store.files import load_json, write_json
+
+T = TypeVar("T")
 
 Kind = Literal["capture", "transfer", "scenario"]
 Stage = Literal["receiving", "queued", "working", "ready", "stopped", "failed", "removed"]
@@ -32,6 +35,7 @@ FOLDER: Final = "web"
 _STATE: Final = "measurement.json"
 _DATA_ID: Final = re.compile(r"[0-9a-f]{32}")
 _MOST_NAME: Final = 200
+_MOST_STATE_BYTES: Final = 1_000_000
 
 
 class Unknown(InputError):
@@ -73,11 +77,15 @@ class Measurement:
     @property
     def state(self) -> State:
         """The stored state; raises ``StoreError`` if it is damaged."""
-        kept = read_json(self.path / _STATE, f"delete {self.path}")
+        path, remedy = self.path / _STATE, f"delete {self.path}"
+        kept = load_json(path, remedy, limit=_MOST_STATE_BYTES)
         try:
-            return State(**kept)
-        except TypeError as error:
-            raise StoreError(f"{self.path / _STATE} is damaged; delete {self.path}") from error
+            state = typed(State, kept)
+            if datetime.fromisoformat(state.created).tzinfo is None:
+                raise ValueError("its time has no zone")
+        except ValueError as error:
+            raise StoreError(f"{path} is damaged ({error}); {remedy}") from error
+        return state
 
     def change(self, **changes: Any) -> State:
         """Store the state with ``changes``, and return it."""
@@ -116,9 +124,13 @@ class Measurement:
     def has(self, name: str) -> bool:
         return (self.path / name).exists()
 
-    def read(self, name: str) -> Any:
-        """The JSON that :meth:`keep` stored under ``name``."""
-        return read_json(self.path / name, f"delete {self.path}")
+    def read(self, name: str, kind: type[T]) -> T:
+        """The JSON that :meth:`keep` stored under ``name``, which is a ``kind``: a dict or a list."""
+        path, remedy = self.path / name, f"delete {self.path}"
+        kept = load_json(path, remedy)
+        if not isinstance(kept, kind):
+            raise StoreError(f"{path} is damaged (not a {kind.__name__}); {remedy}")
+        return kept
 
     def keep(self, name: str, value: object) -> None:
         write_json(self.path / name, value)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
-from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from weirlab import __version__
@@ -118,9 +118,9 @@ def _runs(parts: Parts) -> APIRouter:
         return {"report": "ready"}
 
     @router.get("/{run_id}/report")
-    def report(run_id: str) -> FileResponse:
+    def report(run_id: str) -> Response:
         headers = {"Content-Security-Policy": guard.REPORT_POLICY}
-        return FileResponse(shelf.report(run_id), media_type="text/html", headers=headers)
+        return sending.answer(shelf.report(run_id), "text/html", headers)
 
     @router.get("/{before}/compared/{after}")
     def compare(before: str, after: str) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def _captures(parts: Parts) -> APIRouter:
     @router.get("/{data_id}/connections/{number}/why")
     async def why(data_id: str, number: int) -> Response:
         file = await asyncio.wrap_future(await run_in_threadpool(desk.why, opened(data_id), number))
-        return Response(await run_in_threadpool(file.read_bytes), media_type="application/json")
+        return sending.answer(await run_in_threadpool(sending.opened, file), "application/json", {})
 
     def part_of(one: Measurement, start: float, end: float) -> tuple[int, int, int]:
         """From and to since 1970, and when the capture begins, ns."""
@@ -233,20 +233,17 @@ def _captures(parts: Parts) -> APIRouter:
         return sending.attachment(file, f"weir-{one.data_id[:8]}-{name}")
 
     @router.get("/{data_id}/file")
-    def original(data_id: str) -> FileResponse:
+    def original(data_id: str) -> Response:
         one = opened(data_id)
         desk.facts(one)
-        path, name = one.path / child.CAPTURE, one.state.name
-        return FileResponse(path, media_type="application/octet-stream", filename=name)
+        return sending.attachment(sending.opened(one.path / child.CAPTURE), one.state.name)
 
     @router.get("/{data_id}/series/{table}.parquet")
-    def series(
-        data_id: str, table: Literal["connections", "segments", "rtt", "sack", "periods"]
-    ) -> FileResponse:
+    def series(data_id: str, table: Literal["connections", "segments", "rtt", "sack", "periods"]) -> Response:
         one = opened(data_id)
         desk.facts(one)
         path = one.path / child.SERIES / f"{table}.parquet"
-        return FileResponse(path, media_type="application/vnd.apache.parquet", filename=path.name)
+        return sending.attachment(sending.opened(path), path.name)
 
     return router
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import re
+import threading
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
-from weirlab import programs
+from weirlab import files, programs
 from weirlab.cli.quantities import count, plural
 from weirlab.errors import InputError, StoreError
 from weirlab.jobs.inventory import show
@@ -25,6 +26,10 @@ from weirlab.web.tables import for_page
 _ANSWER: Final = re.compile(r'<h1 id="answer-title">(.*?)</h1>', re.DOTALL)
 _HEAD_BYTES: Final = 200_000
 """Bytes of a report that are searched: the answer comes before charts and scripts."""
+_MOST_TABLE_BYTES: Final = 250_000_000
+"""Memory that a table may take in the service: 100,000 trials take some 150 MB."""
+_MOST_READERS: Final = 2
+"""Most requests that read tables at once."""
 _MOST_REPORT_S: Final = 300.0
 
 
@@ -32,7 +37,8 @@ class Shelf:
     """The runs of one store."""
 
     def __init__(self, store: Store, children: Children) -> None:
-        self._store = store
+        self._store = Store(store.root, most_table_bytes=_MOST_TABLE_BYTES)
+        self._reading = threading.BoundedSemaphore(_MOST_READERS)
         self._children = children
         self._answers: dict[Path, tuple[int, str]] = {}
 
@@ -42,21 +48,23 @@ class Shelf:
 
     def one(self, run_id: str) -> dict[str, Any]:
         """A run at a glance."""
-        outcome = show(self._store, run_id)
-        run, manifest = outcome.run, outcome.manifest
-        return {
-            "run_id": run.run_id,
-            "kind": manifest.kind,
-            "name": str(manifest.scenario.get("name") or ""),
-            "simulated": run.simulated,
-            "conclusion": self._answer(run.path) or wording.run(outcome),
-            "tables": [for_page(each) for each in tables.run(outcome)],
-            "report": self._report_state(run),
-        }
+        with self._reading:
+            outcome = show(self._store, run_id)
+            run, manifest = outcome.run, outcome.manifest
+            return {
+                "run_id": run.run_id,
+                "kind": manifest.kind,
+                "name": str(manifest.scenario.get("name") or ""),
+                "simulated": run.simulated,
+                "conclusion": self._answer(run.path) or wording.run(outcome),
+                "tables": [for_page(each) for each in tables.run(outcome)],
+                "report": self._report_state(run),
+            }
 
     def compare(self, before: str, after: str) -> dict[str, Any]:
         """``weir compare`` of two runs, in the same words."""
-        outcome = compare_runs(self._store, [before], [after], comparing.TermsOptions().terms())
+        with self._reading:
+            outcome = compare_runs(self._store, [before], [after], comparing.TermsOptions().terms())
         return {
             "before": outcome.before[0].run_id,
             "after": outcome.after[0].run_id,
@@ -66,14 +74,13 @@ class Shelf:
             "tables": [for_page(each) for each in comparing.tables(outcome)],
         }
 
-    def report(self, run_id: str) -> Path:
-        """The file of an existing report; raises ``InputError`` if there is none."""
+    def report(self, run_id: str) -> BinaryIO:
+        """An existing report, open for reading; raises ``InputError`` if there is none."""
         run = self._store.open(run_id)
-        path = run.path / REPORT
-        # A link would lead out of the store.
-        if path.is_symlink() or not path.is_file():
-            raise InputError(f"Run {run.run_id} has no report yet.")
-        return path
+        try:
+            return files.open_regular(run.path / REPORT)
+        except (OSError, StoreError):
+            raise InputError(f"Run {run.run_id} has no report yet.") from None
 
     def prepare(self, run_id: str) -> Future[None]:
         """Have a child process draw the report, unless there is one that is newer than the run."""
@@ -121,11 +128,9 @@ class Shelf:
             known = self._answers.get(report)
             if known is not None and known[0] == stamp:
                 return known[1]
-            if report.is_symlink() or not report.is_file():
-                return ""
-            with report.open("rb") as file:
+            with files.open_regular(report) as file:
                 found = _ANSWER.search(file.read(_HEAD_BYTES).decode(errors="replace"))
-        except OSError:
+        except (OSError, StoreError):
             return ""
         text = " ".join(html.unescape(found[1]).split()) if found else ""
         self._answers[report] = (stamp, text)

@@ -1,31 +1,46 @@
-"""Files sent as downloads."""
+"""Files of the store as answers: opened as what they are, and closed behind their end."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import BinaryIO, Final
+from urllib.parse import quote
 
 from starlette.responses import StreamingResponse
+
+from weirlab import files
 
 _PART_BYTES: Final = 1 << 18
 _KINDS: Final = {
     ".csv": "text/csv",
     ".parquet": "application/vnd.apache.parquet",
-    ".pcapng": "application/octet-stream",
 }
 
 
-def attachment(file: BinaryIO, name: str) -> StreamingResponse:
-    """``file`` from its beginning, closed behind its end, as a download called ``name``.
+def opened(path: Path) -> BinaryIO:
+    """A regular file of the store; raises ``StoreError``."""
+    with files.telling(path, "read"):
+        return files.open_regular(path)
 
-    ``name`` is ours: letters, digits, dots and hyphens.
-    """
+
+def attachment(file: BinaryIO, name: str) -> StreamingResponse:
+    """``file`` from its beginning, closed behind its end, as a download called ``name``."""
+    kind = _KINDS.get(os.path.splitext(name)[1], "application/octet-stream")
+    # RFC 6266, section 4.1: a name with other characters is encoded.
+    plain = quote(name, errors="replace")
+    shown = f'filename="{name}"' if plain == name else f"filename*=utf-8''{plain}"
+    return answer(file, kind, {"Content-Disposition": f"attachment; {shown}"})
+
+
+def answer(file: BinaryIO, kind: str, headers: Mapping[str, str]) -> StreamingResponse:
+    """``file`` from its beginning, closed behind its end; ``kind`` is its media type."""
     length = file.seek(0, os.SEEK_END)
     file.seek(0)
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(length)}
-    kind = _KINDS[os.path.splitext(name)[1]]
-    return StreamingResponse(_parts(file), media_type=kind, headers=headers)
+    return StreamingResponse(
+        _parts(file), media_type=kind, headers={**headers, "Content-Length": str(length)}
+    )
 
 
 def _parts(file: BinaryIO) -> Iterator[bytes]:

@@ -81,7 +81,9 @@ def _is_open(argument: ast.expr, inside: dict[ast.AST, ast.AST]) -> bool:
             break
     for node in ast.walk(scope):
         match node:
-            case ast.withitem(ast.Call(ast.Attribute(attr="open")), ast.Name(name)) if name == argument.id:
+            case ast.withitem(ast.Call(ast.Attribute(attr="open" | "open_regular")), ast.Name(name)) if (
+                name == argument.id
+            ):
                 return True
             case ast.arg(name, ast.expr() as kind) if f"{name}: {ast.unparse(kind)}" in _OPEN:
                 return True

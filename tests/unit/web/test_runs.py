@@ -127,3 +127,19 @@ def test_the_dashboard_asks_for_metrics_that_there_are(client: TestClient, store
     }
     assert asked
     assert asked <= there
+
+
+def test_a_small_table_that_decodes_to_much_is_refused_without_decoding_it(
+    client: TestClient, store: Store
+) -> None:
+    import polars as pl
+
+    run_id = trials(store, 20_000.0)
+    path = store.open(run_id).path / "trials.parquet"
+    with path.open("wb") as file:
+        pl.DataFrame({"trial_id": pl.repeat("", 20_000_000, eager=True)}).write_parquet(file)
+    before = trials(store, 20_000.0)
+    for request in (run_id, f"{before}/compared/{run_id}"):
+        answer = client.get(f"/api/runs/{request}")
+        assert answer.status_code == 404
+        assert "would take" in answer.json()["error"]["message"]

@@ -48,6 +48,7 @@ def page() -> str:
     lines += [
         ".SH ENVIRONMENT",
         ".TP", ".B WEIR_STORE", "Folder of the run store, as with \\-\\-store.",
+        ".TP", ".B WEIR_MAX_TABLES", "Memory that the tables of a run may take (default: 1GB).",
         ".TP", ".B WEIR_DEBUG", "1 shows tracebacks of errors, as \\-\\-debug does.",
         ".TP", ".B COLUMNS", "Width of tables; without it, that of the terminal, or 80 if there is none.",
         ".SH FILES",

@@ -20,7 +20,7 @@ import polars as pl
 
 from weirlab import files
 from weirlab.errors import StoreError
-from weirlab.store.files import read_json, write_json
+from weirlab.store.files import load_json, write_json
 from weirlab.studies.trace.page.series import SCALES, Chart, Layer, sources
 from weirlab.trace import Trace, sheet
 from weirlab.trace.facts import SideName
@@ -29,6 +29,8 @@ from weirlab.web.captures import columns
 MOST_COLUMNS: Final = 4000
 MOST_EVENTS: Final = 5000
 _INDEX: Final = "index.json"
+_LAYER: Final = {"chart", "kind", "name", "colour", "single"}
+"""What the index says of each layer."""
 _KEPT_OPEN: Final = 8
 """Folders whose arrays stay mapped."""
 _opened: Final[OrderedDict[tuple[Path, int], dict[str, Any]]] = OrderedDict()
@@ -147,7 +149,15 @@ def _told(time_ns: Any, chart: Chart, name: str, low: Any, high: Any) -> pl.Data
 
 
 def _index(folder: Path) -> list[dict[str, Any]]:
-    return list(read_json(folder / _INDEX, f"delete {folder.parent}")["layers"])
+    path, remedy = folder / _INDEX, f"delete {folder.parent}"
+    index = load_json(path, remedy)
+    try:
+        layers: list[dict[str, Any]] = index["layers"]
+        if all(each.keys() >= _LAYER and each["chart"] in SCALES for each in layers):
+            return layers
+    except (LookupError, TypeError, AttributeError):
+        pass
+    raise StoreError(f"{path} is damaged; {remedy}")
 
 
 def _events(
@@ -238,9 +248,15 @@ def release(parent: Path) -> None:
 def _mapped(folder: Path, part: str) -> Any:
     path = folder / f"{part}.npy"
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+        with files.open_regular(path) as file:
+            if np.lib.format.read_magic(file) != (1, 0):
+                raise ValueError("another version of the format")
+            shape, _, kind = np.lib.format.read_array_header_1_0(file)
+            if len(shape) != 1 or kind.kind not in "biuf":
+                raise ValueError("not a row of numbers")
+            # An empty array cannot be mapped.
+            if shape == (0,):
+                return np.empty(0, kind)
+            return np.memmap(file, kind, "r", file.tell(), shape).view(np.ndarray)
     except (OSError, ValueError) as error:
-        # An empty array cannot be mapped.
-        if isinstance(error, ValueError) and path.exists():
-            return np.load(path, allow_pickle=False)
         raise StoreError(f"{path} cannot be read ({error}); delete {folder}") from error

@@ -29,11 +29,26 @@ def _analyse(request: dict[str, Any]) -> dict[str, Any]:
     from weirlab.trace.analysis import analyse
 
     folder = Path(request["folder"])
-    facts = analyse(folder / CAPTURE, series=folder / SERIES, period_ns=PERIOD_NS, keep=KEEP)
+    facts = analyse(_capture(folder), series=folder / SERIES, period_ns=PERIOD_NS, keep=KEEP)
     for file in facts["capture"]["files"]:
         file["path"] = request["name"]
     files.write_bytes(folder / FACTS, json.dumps(facts).encode())
     return {"packets": facts["capture"]["packets"], "connections": len(facts["connections"])}
+
+
+def _capture(folder: Path) -> Path:
+    """The path of the upload, which is a regular file."""
+    from weirlab import files
+
+    path = folder / CAPTURE
+    files.open_regular(path).close()
+    return path
+
+
+def _facts(folder: Path) -> Any:
+    from weirlab import files
+
+    return files.load_json(folder / FACTS, f"delete {folder}")
 
 
 def _draw(request: dict[str, Any]) -> dict[str, Any]:
@@ -41,7 +56,7 @@ def _draw(request: dict[str, Any]) -> dict[str, Any]:
     from weirlab.web.captures import arrays
 
     folder = Path(request["folder"])
-    facts = json.loads((folder / FACTS).read_bytes())
+    facts = _facts(folder)
     trace = Trace(facts, folder / SERIES, period_ns=PERIOD_NS)
     arrays.write(trace, request["connection"], request["side"], folder / GRAPHS)
     return {}
@@ -55,7 +70,7 @@ def _explain(request: dict[str, Any]) -> dict[str, Any]:
     from weirlab.web.tables import for_page
 
     folder, number = Path(request["folder"]), request["connection"]
-    facts = json.loads((folder / FACTS).read_bytes())
+    facts = _facts(folder)
     one = next(each for each in facts["connections"] if each["id"] == number)
     found = tracing.read(Trace(facts, folder / SERIES, period_ns=PERIOD_NS), one)
     told = {
@@ -75,10 +90,10 @@ def _excerpt(request: dict[str, Any]) -> dict[str, Any]:
     folder, number = Path(request["folder"]), request["connection"]
     only = ""
     if number is not None:
-        facts = json.loads((folder / FACTS).read_bytes())
+        facts = _facts(folder)
         only = cutting.of(next(each for each in facts["connections"] if each["id"] == number))
     part = cutting.cut(
-        folder / CAPTURE,
+        _capture(folder),
         folder / request["target"],
         # Both ends of the part belong to it.
         window=Window(request["from_ns"], request["to_ns"] + 1),

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
-from weirlab import programs
+from weirlab import files, programs
 from weirlab.cli.program import failures
 from weirlab.errors import InputError
 from weirlab.trace import words
@@ -111,7 +111,7 @@ class Desk:
             if (found := self._facts.get(one.data_id)) is not None:
                 self._facts.move_to_end(one.data_id)
                 return found
-        read: Analysis = one.read(child.FACTS)
+        read = cast(Analysis, one.read(child.FACTS, dict))
         with self._lock:
             self._facts[one.data_id] = read
             while len(self._facts) > _REMEMBERED:
@@ -147,7 +147,7 @@ class Desk:
         def make() -> BinaryIO:
             try:
                 self._ask(one, {**request, "name": one.state.name, "target": path.name})
-                return path.open("rb")
+                return files.open_regular(path)
             finally:
                 path.unlink(missing_ok=True)
 
@@ -190,7 +190,7 @@ class Desk:
         shutil.rmtree(one.path / child.SERIES, ignore_errors=True)
         try:
             told = self._ask(one, {"do": "analyse", "name": state.name})
-            read: Analysis = one.read(child.FACTS)
+            read = cast(Analysis, one.read(child.FACTS, dict))
             self._draw_greatest(one, read)
         except Interrupted:
             one.change(stage="queued")

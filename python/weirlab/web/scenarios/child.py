@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab import interrupts
+from weirlab import files, interrupts, limits
 from weirlab.cli import quantities
 from weirlab.cli.program import failures
 from weirlab.jobs.inventory import show
@@ -29,6 +29,8 @@ from weirlab.web.tables import for_page
 
 FILE: Final = "scenario.yaml"
 """The scenario in the folder of the measurement, as it was sent."""
+_MOST_TEXT_BYTES: Final = 4 * limits.MOST_BYTES
+"""UTF-8 takes up to four bytes for a character."""
 COMMAND: Final = "weir web"
 """What manifests have instead of a command."""
 
@@ -91,7 +93,7 @@ def main() -> None:
 
 
 def _carry_out(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    text = (Path(request["folder"]) / FILE).read_text()
+    text = files.read_regular(Path(request["folder"]) / FILE, _MOST_TEXT_BYTES).decode()
     what = asking.understood(asking.Asked(text=text, name=request["name"], lab=request["lab"]))
     store = _Telling(Path(request["store"]), what.KEY, tell)
     if not (begun := str(request["run_id"])):

@@ -158,7 +158,7 @@ class Scenarios:
             if job is not None:
                 return asdict(replace(job.progress, waiting=self._jobs.index(job)))
         state = one.state
-        kept = one.read(RESULT) if one.has(RESULT) else {}
+        kept = one.read(RESULT, dict) if one.has(RESULT) else {}
         return {**asdict(Progress(state.stage)), **kept, "stage": state.stage, "message": state.message}
 
     async def events(self, one: Measurement, closing: Callable[[], bool]) -> AsyncIterator[dict[str, Any]]:
@@ -197,7 +197,7 @@ class Scenarios:
 
     def _queue(self, one: Measurement) -> None:
         with self._changed:
-            notes = tuple(one.read(RESULT).get("notes", ())) if one.has(RESULT) else ()
+            notes = tuple(one.read(RESULT, dict).get("notes", ())) if one.has(RESULT) else ()
             progress = Progress("queued", run_id=one.state.facts.get("run_id", ""), notes=notes)
             self._jobs.append(Job(one, progress))
             if self._thread is None:

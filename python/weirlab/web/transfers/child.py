@@ -15,6 +15,7 @@ SAMPLES: Final = "samples.parquet"
 def _compare(request: dict[str, Any]) -> dict[str, Any]:
     import polars as pl
 
+    from weirlab import files
     from weirlab.studies.tcp.measure.captured import captured
     from weirlab.studies.tcp.measure.capturing import Capture
     from weirlab.studies.tcp.measure.measuring import Measured
@@ -26,7 +27,7 @@ def _compare(request: dict[str, Any]) -> dict[str, Any]:
     from weirlab.web.transfers import axis
 
     folder, connections = Path(request["folder"]), request["connections"]
-    with (folder / SAMPLES).open("rb") as file:
+    with files.open_regular(folder / SAMPLES) as file:
         samples = pl.read_parquet(file)
     # Times of captures are on the client's clock already.
     start = Start(0, 0, request["start_ns"])

@@ -191,7 +191,7 @@ class Transfers:
         """All events so far, then new ones until the transfer is over."""
         transfer = self._at_work.get(one.data_id)
         if transfer is None:
-            for interval in one.read(INTERVALS) if one.has(INTERVALS) else ():
+            for interval in one.read(INTERVALS, list) if one.has(INTERVALS) else ():
                 yield {"event": "interval", **interval}
             yield {"event": "done", **self.result(one)}
             return
@@ -209,12 +209,12 @@ class Transfers:
         """All sources on one time axis, as :func:`axis.drawn` returns them."""
         if not one.has(AXIS):
             raise InputError("This test has no common time axis.")
-        return dict(one.read(AXIS))
+        return one.read(AXIS, dict)
 
     def result(self, one: Measurement) -> dict[str, Any]:
         """The result of a transfer."""
         state = one.state
-        kept = one.read(RESULT) if one.has(RESULT) else {}
+        kept = one.read(RESULT, dict) if one.has(RESULT) else {}
         return {"stage": state.stage, "message": state.message, **kept}
 
     def close(self) -> None:

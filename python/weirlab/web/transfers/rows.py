@@ -11,10 +11,15 @@ import polars as pl
 
 from weirlab import files
 from weirlab.documents import plain
+from weirlab.errors import StoreError
+from weirlab.store.parquet import Allowance, InvalidTable
 from weirlab.studies.tcp.results import Interval
 
 TABLES: Final = ("intervals", "connections")
 """A row per interval and direction; a row per interval and connection."""
+
+_MOST_BYTES: Final = 500_000_000
+"""Memory that a table may take: intervals of an hour, 10 ms each, take 50 MB."""
 
 Format = Literal["csv", "parquet"]
 
@@ -87,8 +92,12 @@ def write(folder: Path, intervals: Sequence[Interval], *, detailed: bool) -> Non
 
 def export(folder: Path, table: str, format: Format) -> bytes:
     """One of :data:`TABLES` as a file."""
-    content = (folder / f"{table}.parquet").read_bytes()
-    if format == "parquet":
-        return content
-    buffer = io.BytesIO(content)
-    return pl.read_parquet(buffer).write_csv().encode()
+    path = folder / f"{table}.parquet"
+    allowance = Allowance(_MOST_BYTES)
+    try:
+        with files.telling(path, "read"), allowance.open(path) as file:
+            if format == "parquet":
+                return file.read()
+            return allowance.bound(path, pl.read_parquet(file)).write_csv().encode()
+    except (InvalidTable, pl.exceptions.PolarsError) as error:
+        raise StoreError(f"{path} is damaged ({error}); delete {folder}") from error
