@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
@@ -47,7 +47,7 @@ def plain(value: object) -> Any:
             return float(value) if math.isfinite(value) else None
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}
-        case list() | tuple():
+        case list() | tuple() | Sequence():
             return [plain(item) for item in value]
         case set() | frozenset():
             return sorted((plain(item) for item in value), key=str)
@@ -59,6 +59,30 @@ def plain(value: object) -> Any:
             return value.isoformat()
         case _:
             return str(value)
+
+
+class Rows(Sequence[Any]):
+    """Part of a document that is too large to be held: each row is made when it is written.
+
+    Parameters
+    ----------
+    source
+        What the rows are made of.
+    row
+        Makes one.
+    """
+
+    def __init__(self, source: Sequence[T], row: Callable[[T], Any]) -> None:
+        self._source, self._row = source, row
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._row(self._source[at])
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._row, self._source)
 
 
 def document_of(value: Any) -> dict[str, Any]:

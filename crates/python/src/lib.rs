@@ -265,6 +265,7 @@ fn device_from(device: &Bound<'_, PyDict>) -> PyResult<Device> {
 
 #[pymodule]
 fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<analysis::Connections>()?;
     m.add_class::<emulator::Emulator>()?;
     m.add_class::<Engine>()?;
     m.add_class::<esp::EspInbound>()?;

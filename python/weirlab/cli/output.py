@@ -14,7 +14,7 @@ import typer
 
 from weirlab.cli import layout
 from weirlab.cli.streams import tell
-from weirlab.documents import plain
+from weirlab.documents import Rows, plain
 from weirlab.errors import WeirError
 from weirlab.quoting import json_printable
 from weirlab.tables import Table
@@ -95,7 +95,9 @@ class Session:
             self.say(self._said)
             document = {**document, "valid": False}
         if self.json:
-            tell(to_json({**document, "conclusion": conclusion}))
+            for part in _json_parts({**document, "conclusion": conclusion}):
+                print(part, end="")
+            print(flush=True)
             return
         if lead:
             tell(lead)
@@ -137,4 +139,27 @@ class Session:
 
 def to_json(document: Mapping[str, Any]) -> str:
     """``document`` as JSON text; NaN and infinity, which JSON lacks, become null."""
-    return json_printable(json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False))
+    return "".join(_json_parts(document))
+
+
+def _json_parts(document: Mapping[str, Any]) -> Iterator[str]:
+    """The same in parts that are made one after the other: rows are not held together."""
+    comma = "{"
+    for key, value in document.items():
+        yield f"{comma}\n  {_json(str(key))}: "
+        comma = ","
+        if isinstance(value, Rows) and len(value):
+            between = "["
+            for row in value:
+                yield f"{between}\n    {_json(row, indent=4)}"
+                between = ","
+            yield "\n  ]"
+        else:
+            yield _json(value, indent=2)
+    yield "{}" if comma == "{" else "\n}"
+
+
+def _json(value: object, indent: int = 0) -> str:
+    """A value as JSON text whose lines but the first are indented by ``indent``."""
+    text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return json_printable(text.replace("\n", "\n" + " " * indent))

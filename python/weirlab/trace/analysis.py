@@ -9,12 +9,12 @@ from typing import Final, cast
 
 from weirlab import files
 from weirlab.errors import InputError
-from weirlab.trace.facts import Analysis
+from weirlab.trace.facts import Analysis, Selection
 from weirlab.trace.times import Window
 
 PERIOD_NS: Final = 100_000_000
 KEEP: Final = 100_000
-"""Most connections in an answer, about 3 kB each; series have all."""
+"""Most connections in an answer, less than 2 kB each; series have all."""
 
 SERIES: Final = ("connections", "segments", "rtt", "sack", "periods", "streams")
 """Names of the files of series, each ``NAME.parquet``."""
@@ -88,6 +88,7 @@ def analyse(
         decode_as=list(decode_as),
         keep=keep,
     )
+    answer["connections"] = Selection(answer["connections"])
     for file, path in zip(answer["capture"]["files"], listed, strict=True):
         file["path"] = fspath(path)
     return cast(Analysis, answer)

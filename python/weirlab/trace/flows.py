@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
-from weirlab.trace.facts import Connection, Side
+from weirlab.trace.facts import Connection, Selection, Side
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,10 @@ def parse(text: str, option: str = "--flow") -> Flow:
         ) from None
 
 
-def select(connections: Sequence[Connection], flows: Sequence[Flow]) -> list[Connection]:
+def select(connections: Sequence[Connection], flows: Sequence[Flow]) -> Selection:
     """The connections that match one of ``flows``; all of them if ``flows`` is empty."""
-    return [each for each in connections if not flows or any(flow.fits(each) for flow in flows)]
+    every = Selection(connections)
+    return every.where(lambda one: any(flow.fits(one) for flow in flows)) if flows else every
 
 
 def _end(text: str) -> End:

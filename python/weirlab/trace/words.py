@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from weirlab.trace import passed
@@ -98,11 +99,10 @@ def capture(analysis: Analysis) -> str:
     text = f"{packets} ({size(read['bytes'])}){lasted}: {words(parts)}"
     if instead := passed.instead_of_tcp(read):
         text += f"; {instead}"
-    every = [end for connection in shown for end in sides(connection)]
-    segments = sum(end["data_packets"] for end in every)
-    if segments:
+    sent = _Repeats.of(end for connection in shown for end in sides(connection))
+    if sent.segments:
         scope = "" if not analysis["connections_left_out"] else f"; of the largest {count(len(shown))}"
-        text += f"{scope}, {_again(every)}"
+        text += f"{scope}, {sent}"
     return f"{text}."
 
 
@@ -144,7 +144,7 @@ def conclusion(connection: Connection, sender: SideName | None = None) -> str:
     text = f"{name} sent {size(sent['unique_bytes'])}"
     if took > 0:
         text += f" in {duration(took)} ({bit_rate(throughput_bps(sent))})"
-    return f"{'; '.join([text, _again([sent]), *_remarks(sent, other, far=far)])}."
+    return f"{'; '.join([text, str(_Repeats.of([sent])), *_remarks(sent, other, far=far)])}."
 
 
 def _unopened(connection: Connection) -> str:
@@ -171,17 +171,35 @@ def causes(sent: Side) -> str:
     return words([f"{count(n)} {CAUSES[name]}" for name, n in numbers.items() if n])
 
 
-def _again(senders: Sequence[Side]) -> str:
-    segments = sum(end["data_packets"] for end in senders)
-    total = sum(end["retransmissions"]["total"] - end["retransmissions"]["handshake"] for end in senders)
-    spurious = sum(end["retransmissions"]["spurious"] for end in senders)
-    if not total and segments == 1:
-        return "the only segment was not retransmitted"
-    if not total:
-        return f"none of {plural(segments, 'segment')} was retransmitted"
-    text = f"{count(total)} of {plural(segments, 'segment')} {'was' if total == 1 else 'were'} retransmitted"
-    text += f" ({percent(total / segments)})" if segments else ""
-    return f"{text}, {count(spurious)} of them spuriously" if spurious else text
+@dataclass(frozen=True)
+class _Repeats:
+    """Segments with data, how many of them were retransmitted, and how many of these needlessly."""
+
+    segments: int
+    total: int
+    spurious: int
+
+    @classmethod
+    def of(cls, senders: Iterable[Side]) -> _Repeats:
+        segments = total = spurious = 0
+        for end in senders:
+            again = end["retransmissions"]
+            segments += end["data_packets"]
+            total += again["total"] - again["handshake"]
+            spurious += again["spurious"]
+        return cls(segments, total, spurious)
+
+    def __str__(self) -> str:
+        segments, total = self.segments, self.total
+        if not total and segments == 1:
+            return "the only segment was not retransmitted"
+        if not total:
+            return f"none of {plural(segments, 'segment')} was retransmitted"
+        text = (
+            f"{count(total)} of {plural(segments, 'segment')} {'was' if total == 1 else 'were'} retransmitted"
+        )
+        text += f" ({percent(total / segments)})" if segments else ""
+        return f"{text}, {count(self.spurious)} of them spuriously" if self.spurious else text
 
 
 def _remarks(sent: Side, receiver: Side, *, far: bool) -> list[str]:

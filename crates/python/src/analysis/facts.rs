@@ -1,5 +1,6 @@
 //! Facts as Python's dicts and lists: without NumPy, which takes longer to import than many a capture to read.
 
+use pyo3::exceptions::PyIndexError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -20,7 +21,7 @@ pub fn to_dict<'py>(
     let dict = PyDict::new(py);
     dict.set_item("capture", capture(py, facts, files)?)?;
     let (connections, left_out) = kept.connections();
-    dict.set_item("connections", list(py, &connections, connection)?)?;
+    dict.set_item("connections", Connections(connections))?;
     dict.set_item("connections_left_out", left_out)?;
     let (streams, left_out) = kept.streams();
     dict.set_item("streams", list(py, &streams, measured)?)?;
@@ -28,6 +29,22 @@ pub fn to_dict<'py>(
     dict.set_item("esp", list(py, &facts.esp, esp)?)?;
     dict.set_item("esp_left_out", facts.esp_left_out)?;
     Ok(dict)
+}
+
+/// Connections as dicts, each made anew when it is asked for: a dict takes thirty times as much memory.
+#[pyclass(sequence, frozen)]
+pub struct Connections(Vec<Box<Connection>>);
+
+#[pymethods]
+impl Connections {
+    const fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, at: usize) -> PyResult<Bound<'py, PyDict>> {
+        let found = self.0.get(at).ok_or_else(|| PyIndexError::new_err("no such connection"))?;
+        connection(py, found)
+    }
 }
 
 fn list<'py, T>(

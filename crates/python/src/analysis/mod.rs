@@ -21,6 +21,7 @@ use weir_trace::{tcp, voice};
 
 use crate::errors::{describe, exception};
 use crate::trace::{Interruptible, open, refusal};
+pub use facts::Connections;
 use files::{Folder, Partial};
 use kept::Kept;
 

@@ -11,6 +11,7 @@ import typer
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.cli.results import diagnosis
+from weirlab.documents import Rows
 from weirlab.errors import InputError
 from weirlab.studies.trace import tables, why
 from weirlab.trace import cutting, facts, flows, others, times, words
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
     from weirlab.tables import Table
     from weirlab.trace.cutting import Part
-    from weirlab.trace.facts import Analysis, Connection
+    from weirlab.trace.facts import Analysis, Selection
 
 TRACE = """Analyse the TCP connections in captures.
 
@@ -163,7 +164,7 @@ def trace(
             unsaid = why.reason_not(files, shown)
             if unsaid is None:
                 reasons = why.diagnosed(files, analysis, listed, series, settings, target_bps)
-        said = [{**each, "diagnosis": _document(reasons.get(each["id"]))} for each in shown]
+        said = Rows(shown, lambda one: {**one, "diagnosis": _document(reasons.get(one["id"]))})
         document = {"kind": "trace", **analysis, "connections": said}
         document |= {} if part is None else {"pcapng": part}
         if number is None:
@@ -191,7 +192,7 @@ def _part(files: list[Path], filter: str, window: times.Window, out: Path | None
     return None if out is None else cutting.cut(files, out, filter=filter, window=window, option="--pcapng")
 
 
-def _chosen(analysis: Analysis, wanted: list[flows.Flow], number: int | None) -> list[Connection]:
+def _chosen(analysis: Analysis, wanted: list[flows.Flow], number: int | None) -> Selection:
     found = flows.select(analysis["connections"], wanted)
     if wanted and not found:
         raise InputError(
@@ -199,7 +200,7 @@ def _chosen(analysis: Analysis, wanted: list[flows.Flow], number: int | None) ->
         )
     if number is None:
         return found
-    one = [each for each in found if each["id"] == number]
+    one = found.where(lambda each: each["id"] == number)
     if not one:
         raise InputError(
             f"--connection {number}: no such connection among {len(found):,}; their numbers are in the first "
@@ -216,7 +217,7 @@ def _reported(
     number: int | None,
     report: Path,
     command: str,
-) -> tuple[Analysis, list[Connection]]:
+) -> tuple[Analysis, Selection]:
     from weirlab import trace as api
     from weirlab.studies.trace import page as pages
 
@@ -240,7 +241,7 @@ def _document(found: Diagnosis | None) -> dict[str, Any] | None:
 
 
 def _conclusion(
-    analysis: Analysis, shown: list[Connection], reasons: dict[int, Diagnosis], number: int | None
+    analysis: Analysis, shown: Selection, reasons: dict[int, Diagnosis], number: int | None
 ) -> str:
     """Sentences about the capture, and about the connection that was requested or is the only one."""
     said = [words.capture(analysis)]
@@ -253,7 +254,7 @@ def _conclusion(
 
 
 def _tables(
-    analysis: Analysis, shown: list[Connection], reasons: dict[int, Diagnosis], options: ShownOptions
+    analysis: Analysis, shown: Selection, reasons: dict[int, Diagnosis], options: ShownOptions
 ) -> list[Table]:
     """Tables of the first connections in ``shown``, and of what there is besides TCP."""
     listed, left_out = shown[: options.limit], analysis["connections_left_out"]

@@ -9,6 +9,7 @@ from weirlab.tables import Table
 from weirlab.trace import sheet, times, words
 from weirlab.trace.facts import (
     Connection,
+    Selection,
     busier,
     endpoint,
     link_bytes,
@@ -31,9 +32,9 @@ _KEYS: Final[dict[str, Callable[[Connection], float]]] = {
 }
 
 
-def ordered(connections: Sequence[Connection], key: SortKey) -> list[Connection]:
+def ordered(connections: Selection, key: SortKey) -> Selection:
     """The greatest first, or the earliest for the start; equal ones by number."""
-    return sorted(connections, key=lambda c: (_KEYS[key](c), c["id"]))
+    return connections.ordered(lambda c: (_KEYS[key](c), c["id"]))
 
 
 def overview(listed: Sequence[Connection], caption: str, start_ns: int, *, absolute: bool = False) -> Table:
