@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import ctypes.util
 import itertools
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from weirlab.studies.voice.ere import TAIL, BadExpression, NeedsDigits, Pattern, Substitution
+from weirlab.studies.voice.ere.syntax import Atom
 
 _REG_EXTENDED = 1
+_REG_ICASE = 2
 _LIBRARY = ctypes.CDLL(ctypes.util.find_library("c"))
 
 
@@ -19,16 +22,16 @@ class _Span(ctypes.Structure):
     _fields_ = (("start", ctypes.c_int), ("end", ctypes.c_int))
 
 
-def system_match(pattern: str, text: str) -> str | None:
-    """What the C library's regexec(3) matches: engines use it."""
+def system_match(pattern: str, text: str, groups: int, flags: int = 0) -> tuple[str, ...] | None:
+    """What the C library's regexec(3) matches, and its groups: engines use it."""
     compiled = ctypes.create_string_buffer(512)
-    if _LIBRARY.regcomp(compiled, pattern.encode(), _REG_EXTENDED):
+    if _LIBRARY.regcomp(compiled, pattern.encode(), _REG_EXTENDED | flags):
         raise ValueError(pattern)
-    spans = (_Span * 10)()
+    spans = (_Span * (groups + 1))()
     try:
-        if _LIBRARY.regexec(compiled, text.encode(), 10, spans, 0):
+        if _LIBRARY.regexec(compiled, text.encode(), groups + 1, spans, 0):
             return None
-        return text[spans[0].start : spans[0].end]
+        return tuple(text[span.start : span.end] if span.start >= 0 else "" for span in spans)
     finally:
         _LIBRARY.regfree(compiled)
 
@@ -44,12 +47,89 @@ GROUPED = st.lists(
 ).map("".join)  # fmt: skip
 PATTERNS = st.tuples(st.sampled_from(["", "^"]), GROUPED, st.sampled_from(["", "$"])).map("".join)
 NUMBERS = st.text("012", max_size=7).map(lambda digits: f"+{digits}")
+REPEATS = st.sampled_from(["", "?", "{2}", "{1,2}", "{0,3}", "*", "+"])
+NESTED = st.recursive(
+    BRANCHES,
+    lambda inner: st.lists(
+        st.one_of(
+            BRANCHES,
+            st.tuples(st.lists(inner, min_size=1, max_size=3).map("|".join), REPEATS).map(
+                lambda parts: f"({parts[0]}){parts[1]}"
+            ),
+        ),
+        min_size=1, max_size=3,
+    ).map("".join),
+    max_leaves=6,
+)  # fmt: skip
 
 
+@settings(max_examples=300)
 @given(PATTERNS, NUMBERS)
-def test_the_match_is_that_of_the_c_library(pattern: str, text: str) -> None:
-    ours = Pattern(pattern).match(text)
-    assert (ours[0] if ours else None) == system_match(pattern, text)
+def test_the_match_and_its_groups_are_those_of_the_c_library(pattern: str, text: str) -> None:
+    ours = Pattern(pattern)
+    assert ours.match(text) == system_match(pattern, text, ours.groups)
+
+
+@settings(max_examples=600)
+@given(NESTED, st.sampled_from(["", "$"]), NUMBERS)
+def test_groups_that_repeat_in_others_match_as_in_the_c_library(pattern: str, end: str, text: str) -> None:
+    try:
+        ours = Pattern(pattern + end)
+    except BadExpression as refused:
+        assume("repeats" not in str(refused))
+        raise
+    assert ours.match(text) == system_match(pattern + end, text, ours.groups)
+
+
+@pytest.mark.parametrize("pattern", ["^[[:alpha:]]+([^a-k]*)z$", "(B|[c-d]x)+", "[^[:upper:]]{2}[X-]|-]"])
+@pytest.mark.parametrize("text", ["aBcDZ", "bcXDxB", "Az-z", "]--X"])
+@pytest.mark.parametrize("ignore_case", [False, True])
+def test_letters_match_as_in_the_c_library(pattern: str, text: str, ignore_case: bool) -> None:
+    ours = Pattern(pattern, ignore_case=ignore_case)
+    assert ours.match(text) == system_match(pattern, text, ours.groups, _REG_ICASE if ignore_case else 0)
+
+
+@pytest.mark.parametrize("name", ["alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print",
+                                  "punct", "space", "upper", "xdigit"])  # fmt: skip
+def test_classes_have_the_characters_of_the_c_library(name: str) -> None:
+    ours = Pattern(f"[[:{name}:]]")
+    for character in map(chr, range(1, 128)):
+        assert ours.match(character) == system_match(ours.text, character, 0), character
+
+
+BACKTRACKING = [
+    r"^\+(.|.)*x$",
+    r"^\+([0-9]|[0-9][0-9])*x$",
+    r"(.?.?.?.?.?.?.?.?.?.?.?.?.?.?.?.?.?.?){9}x",
+    "^" + ".*" * 60 + "x$",
+    "^(" + "(.|..)" * 15 + "|...){0,9}x",
+    "^" + "(.|.){0,25}" * 9 + "x",
+]
+
+
+@pytest.mark.parametrize("pattern", BACKTRACKING)
+def test_an_expression_that_can_match_in_many_ways_takes_bounded_work(pattern: str) -> None:
+    """Counted in characters compared, as a clock would be luck."""
+    compared = 0
+
+    class Counting(Pattern):
+        def _accepts(self, atom: Atom, character: str) -> bool:
+            nonlocal compared
+            compared += 1
+            return super()._accepts(atom, character)
+
+    number = "+" + "1" * 26
+    made = Counting(pattern)
+    assert made.match(number) is None
+    with contextlib.suppress(NeedsDigits):
+        made.match(f"{number}{TAIL}")
+    # Written out, an expression has at most 512 characters; each may be compared once at each place.
+    assert compared <= 12 * 512 * len(number)
+
+
+def test_a_text_that_is_no_number_for_its_length_is_not_matched() -> None:
+    assert Pattern("^.*$").match("1" * 64) is not None
+    assert Pattern("^.*$").match("1" * 65) is None
 
 
 def answer(pattern: Pattern, text: str) -> tuple[tuple[str, ...] | None, frozenset[str] | None]:
@@ -89,6 +169,10 @@ def test_what_is_said_of_a_tail_holds_for_every_number_with_it(
         (r"\d+", r"character 1: \d is not POSIX; write [0-9]"),
         (r"^(?:1)", "character 3: (? is Perl syntax; POSIX has only plain groups"),
         ("(1*)*", "character 5: * repeats a repetition inside the group"),
+        ("(1?)*", "character 5: * repeats a group that may be empty"),
+        ("(1?|2)+", "character 7: + repeats a group that may be empty"),
+        ("((.{9}){9}){9}", "its repetitions amount to 729 characters; at most 512"),
+        ("(" * 21 + "1" + ")" * 21, "character 22: groups are nested more than 20 deep"),
         ("1" * 256, "it has 256 characters; a record takes at most 255"),
         ("1*?", "character 3: ? after a repetition"),
         ("*1", "character 1: * has nothing to repeat"),

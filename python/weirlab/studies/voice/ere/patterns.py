@@ -8,15 +8,18 @@ first. This makes comparisons of whole plans exact.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Final
 
+from weirlab.studies.voice.ere.program import Program
 from weirlab.studies.voice.ere.syntax import DIGITS, Alternatives, Anchor, Atom, Group, Node, Repeat, parse
 
 TAIL: Final = "…"
 """One or more unknown digits; digits after this sign are those that do not come next."""
+LONGEST_TEXT: Final = 64
+"""Characters of a text that is matched: numbers have up to 15 digits (E.164), dialled strings some more."""
+_ASCII: Final = tuple(map(chr, range(128)))
 
 
 class NeedsDigits(Exception):
@@ -29,53 +32,62 @@ class NeedsDigits(Exception):
 class Pattern:
     """A compiled expression.
 
-    The match is the leftmost and, of those, the longest, as POSIX demands; how groups share it follows
-    Python's rules, which differ only where a group could be filled in several ways.
+    Which match and which groups, says :mod:`~weirlab.studies.voice.ere.program`.
     """
 
     def __init__(self, text: str, *, ignore_case: bool = False) -> None:
-        tree, self.groups = parse(text)
+        self._tree, self.groups = parse(text)
         self.text = text
-        self._flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)
-        self._plain = _alternatives(tree, _plain)
-        self._whole: dict[int, re.Pattern[str]] = {}
-        self._simple = _is_simple(tree)
-        self.anchored = _is_anchored(tree)
-        self._open = re.compile(_alternatives(tree, _open), self._flags) if self._simple else None
-        self._begin = re.compile(_beginning(tree), self._flags)
-        self._starts = all(_starts(branch) for branch in tree.branches)
+        self._ignore_case = ignore_case
+        self._accepted: dict[Atom, frozenset[str]] = {}
+        self._plain = _plain(self._tree)
+        self.anchored = _is_anchored(self._tree)
+        self._starts = all(_starts(branch) for branch in self._tree.branches)
+
+    @cached_property
+    def _program(self) -> Program:
+        return Program(self._tree, self.groups, self._accepts)
 
     def match(self, text: str) -> tuple[str, ...] | None:
-        """The match and its groups (empty where unused), or None.
+        """The match and its groups (empty where unused), or None; a text that is too long does not match.
 
         Raises
         ------
         NeedsDigits
             ``text`` has a tail, and the answer depends on it.
         """
+        if len(text) > LONGEST_TEXT:
+            return None
         if TAIL in text:
             return self._match_open(text)
-        if not self._begins(text):
-            return None
-        starts = (0,) if self._starts else range(len(text) + 1)
-        for start in starts:
-            for rest in range(len(text) - start + 1):
-                if found := self._ending(rest).match(text, start):
-                    return _parts(found)
-        return None
+        if self._plain is not None:
+            return self._match_plain(self._plain, text)
+        return self._program.match(text, range(1) if self._starts else range(len(text) + 1))
 
-    def _ending(self, rest: int) -> re.Pattern[str]:
-        """The compiled expression for a match that ``rest`` characters follow."""
-        if rest not in self._whole:
-            self._whole[rest] = re.compile(rf"(?:{self._plain})(?=.{{{rest}}}\Z)", self._flags)
-        return self._whole[rest]
+    def _match_plain(self, plain: _Plain, known: str, tail: str = "") -> tuple[str, ...] | None:
+        """The match in ``known``, which a ``tail`` may follow that only the repetition takes."""
+        end = len(plain.atoms)
+        if len(known) < end or not all(map(self._accepts, plain.atoms, known)):
+            return None
+        taken = ""
+        if plain.repeated is not None:
+            while end < len(known) and self._accepts(plain.repeated, known[end]):
+                end += 1
+            if end == len(known):
+                taken = tail
+            if plain.once and end == len(plain.atoms) and not taken:
+                return None
+        if plain.closed and (end < len(known) or taken != tail):
+            return None
+        text = known[:end] + taken
+        return (text, *(text[low:high] for low, high in plain.groups))
 
     def _match_open(self, text: str) -> tuple[str, ...] | None:
-        known, _, others = text.partition(TAIL)
+        known, sign, others = text.partition(TAIL)
         if not self._begins(known):
             return None
-        if self._open is not None and (found := self._open.match(text)):
-            return _parts(found)
+        if self._plain is not None and (found := self._match_plain(self._plain, known, sign + others)):
+            return found
         possible = frozenset(digit for digit in DIGITS if digit not in others and self._begins(known + digit))
         if not possible:
             return None
@@ -83,7 +95,16 @@ class Pattern:
 
     def _begins(self, known: str) -> bool:
         """Could a text that begins with ``known`` match?"""
-        return not self._starts or self._begin.fullmatch(known) is not None
+        return not self._starts or self._program.begins(known)
+
+    def _accepts(self, atom: Atom, character: str) -> bool:
+        accepted = self._accepted.get(atom)
+        if accepted is None:
+            accepted = frozenset(each for each in _ASCII if atom.accepts(each, ignore_case=self._ignore_case))
+            self._accepted[atom] = accepted
+        return character in accepted or (
+            character > "\x7f" and atom.accepts(character, ignore_case=self._ignore_case)
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -92,111 +113,76 @@ def compiled(text: str, ignore_case: bool) -> Pattern:
     return Pattern(text, ignore_case=ignore_case)
 
 
-def _parts(found: re.Match[str]) -> tuple[str, ...]:
-    return (found[0], *(group or "" for group in found.groups()))
+@dataclass(frozen=True)
+class _Plain:
+    """An expression of the commonest kind, which needs no tables: ``^``, characters one by one, then perhaps
+    an endless repetition of one that matches every digit, then perhaps ``$``.
+    """
+
+    atoms: tuple[Atom, ...]
+    repeated: Atom | None
+    once: bool
+    """Does the repetition need one at least?"""
+    closed: bool
+    """Does it end with ``$``?"""
+    groups: tuple[tuple[int, int | None], ...]
+    """Where each group begins and ends in the match; None for the end of the match."""
 
 
-def _alternatives(tree: Alternatives, write: Callable[[Node], str]) -> str:
-    return "|".join("".join(write(node) for node in branch) for branch in tree.branches)
-
-
-def _plain(node: Node) -> str:
-    """``node`` for :mod:`re`."""
-    match node:
-        case Atom():
-            return node.python
-        case Anchor():
-            return r"\A" if node.sign == "^" else r"\Z"
-        case Group():
-            return f"({_alternatives(node.inner, _plain)})"
-        case Repeat():
-            high = "" if node.high is None else str(node.high)
-            return f"{_plain(node.inner)}{{{node.low},{high}}}"
-
-
-def _open(node: Node) -> str:
-    """The same for a text that ends with the tail, which only an endless repetition takes, and whole."""
-    match node:
-        case Atom():
-            return f"(?!{TAIL}){node.python}"
-        case Anchor():
-            return r"\A" if node.sign == "^" else r"\Z"
-        case Group():
-            return f"({_alternatives(node.inner, _open)})"
-        case Repeat(high=None):
-            inner = f"(?:{_open(node.inner)})"
-            tail = f"{TAIL}[0-9]*"
-            filled = f"{inner}{{{node.low},}}(?:{tail})?"
-            return f"(?:{filled}|{tail})" if node.low == 1 else f"(?:{filled})"
-        case Repeat():
-            return f"(?:{_open(node.inner)}){{{node.low},{node.high}}}"
-
-
-def _beginning(tree: Alternatives) -> str:
-    """An expression for all beginnings of matching texts; it may match more, never less."""
-    return "|".join(_sequence(branch) for branch in tree.branches)
-
-
-def _sequence(nodes: tuple[Node, ...]) -> str:
-    if not nodes:
-        return ".*"  # Whatever follows the match.
-    first, *rest = nodes
-    if isinstance(first, Anchor):
-        return _sequence(tuple(rest)) if first.sign == "^" else ""
-    return f"(?:{_partial(first)}|{_silent(first)}(?:{_sequence(tuple(rest))}))"
-
-
-def _partial(node: Node) -> str:
-    match node:
-        case Atom():
-            return f"(?:{node.python})?"
-        case Group():
-            return f"(?:{_beginning(node.inner)})"
-        case Repeat():
-            return f"(?:{_silent(node.inner)})*(?:{_partial(node.inner)})"
-        case Anchor():
-            return ""
-
-
-def _silent(node: Node) -> str:
-    """As :func:`_plain`, without numbered groups."""
-    match node:
-        case Group():
-            return f"(?:{_alternatives(node.inner, _silent)})"
-        case Repeat():
-            high = "" if node.high is None else str(node.high)
-            return f"{_silent(node.inner)}{{{node.low},{high}}}"
-        case _:
-            return _plain(node)
-
-
-def _is_simple(tree: Alternatives) -> bool:
-    """``^``, characters one by one, then perhaps an endless repetition of digits, then perhaps ``$``."""
+def _plain(tree: Alternatives) -> _Plain | None:
+    """``tree`` as a plain expression; None if it is none."""
     if len(tree.branches) != 1 or not _starts(tree.branches[0]):
-        return False
-    flat = [*_flat(tree.branches[0][1:])]
-    if flat and isinstance(flat[-1], Anchor) and flat[-1].sign == "$":
-        flat.pop()
-    if flat and isinstance(last := flat[-1], Repeat) and last.high is None:
-        if last.low > 1 or not isinstance(last.inner, Atom) or not last.inner.accepts_digits:
+        return None
+    reader = _PlainReader()
+    return reader.result() if reader.read(tree.branches[0][1:]) else None
+
+
+class _PlainReader:
+    def __init__(self) -> None:
+        self._atoms: list[Atom] = []
+        self._repeat: Repeat | None = None
+        self._closed = False
+        self._groups: dict[int, tuple[int, int | None]] = {}
+
+    def read(self, nodes: tuple[Node, ...]) -> bool:
+        """Take the nodes; False if they are not plain."""
+        return all(map(self._take, nodes))
+
+    def result(self) -> _Plain:
+        repeat = self._repeat
+        return _Plain(
+            tuple(self._atoms),
+            repeat.inner if repeat is not None and isinstance(repeat.inner, Atom) else None,
+            repeat is not None and repeat.low > 0,
+            self._closed,
+            tuple(span for _, span in sorted(self._groups.items())),
+        )
+
+    def _take(self, node: Node) -> bool:
+        if self._closed:
             return False
-        flat.pop()
-    return all(
-        isinstance(node, Atom)
-        or (isinstance(node, Repeat) and node.low == node.high and isinstance(node.inner, Atom))
-        for node in flat
-    )
-
-
-def _flat(nodes: tuple[Node, ...]) -> list[Node]:
-    """``nodes`` with those inside groups; a group of alternatives stays one."""
-    found: list[Node] = []
-    for node in nodes:
-        if isinstance(node, Group) and len(node.inner.branches) == 1:
-            found += _flat(node.inner.branches[0])
-        else:
-            found.append(node)
-    return found
+        if isinstance(node, Anchor):
+            self._closed = node.sign == "$"
+            return self._closed
+        if self._repeat is not None:
+            return False
+        if isinstance(node, Group):
+            begin = len(self._atoms)
+            if len(node.inner.branches) != 1 or not self.read(node.inner.branches[0]):
+                return False
+            self._groups[node.number] = (begin, len(self._atoms) if self._repeat is None else None)
+            return True
+        if isinstance(node, Atom):
+            self._atoms.append(node)
+            return True
+        if not isinstance(node.inner, Atom):
+            return False
+        if node.high == node.low:
+            self._atoms += [node.inner] * node.low
+            return True
+        self._atoms += [node.inner] * (node.low - 1)
+        self._repeat = node
+        return node.high is None and node.inner.accepts_digits
 
 
 def _starts(branch: tuple[Node, ...]) -> bool:

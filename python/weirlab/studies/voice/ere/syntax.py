@@ -13,12 +13,16 @@ from typing import Final, NoReturn
 DIGITS: Final = "0123456789"
 _SPECIAL: Final = "^.[$()|*+?{\\"
 _CLASSES: Final = {
-    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": " \\t", "digit": "0-9", "lower": "a-z", "upper": "A-Z",
-    "punct": r"!-/:-@\[-`{-~", "space": r"\s", "xdigit": "0-9A-Fa-f", "print": " -~", "graph": "!-~",
-    "cntrl": r"\x00-\x1f\x7f",
+    "alnum": ("09", "AZ", "az"), "alpha": ("AZ", "az"), "blank": ("  ", "\t\t"), "digit": ("09",),
+    "lower": ("az",), "upper": ("AZ",), "punct": ("!/", ":@", "[`", "{~"), "space": ("  ", "\t\r"),
+    "xdigit": ("09", "AF", "af"), "print": (" ~",), "graph": ("!~",), "cntrl": ("\x00\x1f", "\x7f\x7f"),
 }  # fmt: skip
+"""First and last characters of the ranges in a class, in the POSIX locale."""
 _MOST_REPEATS: Final = 255
+_MOST_CHARACTERS: Final = 512
+"""Of an expression with its repetitions written out, as regcomp(3) does."""
 _LONGEST: Final = 255
+_DEEPEST: Final = 20
 
 
 class BadExpression(ValueError):
@@ -27,13 +31,15 @@ class BadExpression(ValueError):
 
 @dataclass(frozen=True)
 class Atom:
-    """One character; ``python`` is its expression for :mod:`re`."""
+    """One character of ``ranges`` (first and last of each), or of none of them."""
 
-    python: str
+    ranges: tuple[str, ...]
+    negated: bool = False
 
-    def accepts(self, character: str) -> bool:
+    def accepts(self, character: str, *, ignore_case: bool = False) -> bool:
         """Does it match ``character``?"""
-        return re.fullmatch(self.python, character, re.DOTALL) is not None
+        cases = {character, character.lower(), character.upper()} if ignore_case else (character,)
+        return any(pair[0] <= each <= pair[1] for pair in self.ranges for each in cases) != self.negated
 
     @property
     def accepts_digits(self) -> bool:
@@ -50,8 +56,9 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Group:
-    """``(...)``."""
+    """``(...)``; ``number`` counts opening parentheses from 1."""
 
+    number: int
     inner: Alternatives
 
 
@@ -88,7 +95,39 @@ def parse(text: str) -> tuple[Alternatives, int]:
     found = reader.alternatives()
     if reader.at < len(text):
         reader.fail("a ) without a (")
+    if (size := _size(found)) > _MOST_CHARACTERS:
+        raise BadExpression(
+            f"its repetitions amount to {size:,} characters; at most {_MOST_CHARACTERS}, as engines "
+            "would run out of memory"
+        )
     return found, reader.groups
+
+
+def is_nullable(node: Node) -> bool:
+    """Can ``node`` match nothing?"""
+    match node:
+        case Atom():
+            return False
+        case Anchor():
+            return True
+        case Group():
+            return any(all(map(is_nullable, branch)) for branch in node.inner.branches)
+        case Repeat():
+            return node.low == 0 or is_nullable(node.inner)
+
+
+def _size(tree: Alternatives) -> int:
+    return sum(_node_size(node) for branch in tree.branches for node in branch)
+
+
+def _node_size(node: Node) -> int:
+    match node:
+        case Group():
+            return _size(node.inner)
+        case Repeat():
+            return _node_size(node.inner) * max(node.low, node.high or 1, 1)
+        case _:
+            return 1
 
 
 class _Reader:
@@ -96,6 +135,7 @@ class _Reader:
         self.text = text
         self.at = 0
         self.groups = 0
+        self.depth = 0
 
     def fail(self, what: str) -> NoReturn:
         raise BadExpression(f"character {self.at + 1}: {what}")
@@ -126,6 +166,8 @@ class _Reader:
             self.fail(f"{sign} cannot repeat {node.sign}")
         if isinstance(node, Group) and _repeats(node):
             self.fail(f"{sign} repeats a repetition inside the group; matching may take very long")
+        if isinstance(node, Group) and sign in "*+" and is_nullable(node):
+            self.fail(f"{sign} repeats a group that may be empty; matching may take very long")
         low, high = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(sign) or self._bounds()
         if sign != "{":
             self.at += 1
@@ -157,18 +199,23 @@ class _Reader:
         self.at += 1
         if sign in "^$":
             return Anchor(sign)
-        return Atom("." if sign == "." else re.escape(sign))
+        return Atom((), negated=True) if sign == "." else Atom((2 * sign,))
 
     def _group(self) -> Group:
         self.at += 1
         if self._next() == "?":
             self.fail("(? is Perl syntax; POSIX has only plain groups")
         self.groups += 1
+        number = self.groups
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            self.fail(f"groups are nested more than {_DEEPEST} deep")
         inner = self.alternatives()
         if self._next() != ")":
             self.fail("a ( without a )")
         self.at += 1
-        return Group(inner)
+        self.depth -= 1
+        return Group(number, inner)
 
     def _escaped(self) -> Atom:
         sign = self.text[self.at + 1 : self.at + 2]
@@ -178,14 +225,14 @@ class _Reader:
             better = {"d": "[0-9]", "w": "[[:alnum:]_]", "s": "[[:space:]]", "D": "[^0-9]"}.get(sign)
             self.fail(f"\\{sign} is not POSIX; write {better}" if better else f"\\{sign} is not POSIX")
         self.at += 2
-        return Atom(re.escape(sign))
+        return Atom((2 * sign,))
 
     def _bracket(self) -> Atom:
         begin = self.at
         self.at += 1
         negated = self._next() == "^"
         self.at += negated
-        inside = ""
+        ranges: list[str] = []
         first = True
         while (sign := self._next()) != "]" or first:
             first = False
@@ -195,24 +242,25 @@ class _Reader:
             if match := re.compile(r"\[:([a-z]+):\]").match(self.text, self.at):
                 if match[1] not in _CLASSES:
                     self.fail(f"{match[0]} is not a character class")
-                inside += _CLASSES[match[1]]
+                ranges += _CLASSES[match[1]]
                 self.at = match.end()
             elif self.text.startswith(("[.", "[="), self.at):
                 self.fail("collating symbols and equivalence classes are not understood here")
             else:
-                inside += self._range(sign)
+                ranges.append(self._range(sign))
         self.at += 1
-        return Atom(f"[{'^' if negated else ''}{inside}]")
+        return Atom(tuple(ranges), negated)
 
     def _range(self, low: str) -> str:
+        """First and last character of a range, which may be a single character."""
         self.at += 1
         high = self.text[self.at + 1 : self.at + 2]
         if self._next() != "-" or high in ("", "]"):
-            return re.escape(low)
+            return 2 * low
         if high < low:
             self.fail(f"the range {low}-{high} goes backwards")
         self.at += 2
-        return f"{re.escape(low)}-{re.escape(high)}"
+        return low + high
 
 
 def _repeats(group: Group) -> bool:
