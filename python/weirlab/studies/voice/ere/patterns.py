@@ -19,6 +19,7 @@ TAIL: Final = "…"
 """One or more unknown digits; digits after this sign are those that do not come next."""
 LONGEST_TEXT: Final = 64
 """Characters of a text that is matched: numbers have up to 15 digits (E.164), dialled strings some more."""
+_MOST_KNOWN: Final = 4096
 _ASCII: Final = tuple(map(chr, range(128)))
 
 
@@ -43,6 +44,7 @@ class Pattern:
         self._plain = _plain(self._tree)
         self.anchored = _is_anchored(self._tree)
         self._starts = all(_starts(branch) for branch in self._tree.branches)
+        self._known: dict[str, tuple[str, ...] | NeedsDigits | None] = {}
 
     @cached_property
     def _program(self) -> Program:
@@ -58,10 +60,21 @@ class Pattern:
         """
         if len(text) > LONGEST_TEXT:
             return None
+        if self._plain is not None and TAIL not in text:
+            return self._match_plain(self._plain, text)
+        if text not in self._known:
+            # A plan is checked again with each change of it, of which most expressions know nothing.
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[text] = self._found(text)
+        found = self._known[text]
+        if isinstance(found, NeedsDigits):
+            raise NeedsDigits(found.digits)
+        return found
+
+    def _found(self, text: str) -> tuple[str, ...] | NeedsDigits | None:
         if TAIL in text:
             return self._match_open(text)
-        if self._plain is not None:
-            return self._match_plain(self._plain, text)
         return self._program.match(text, range(1) if self._starts else range(len(text) + 1))
 
     def _match_plain(self, plain: _Plain, known: str, tail: str = "") -> tuple[str, ...] | None:
@@ -82,16 +95,14 @@ class Pattern:
         text = known[:end] + taken
         return (text, *(text[low:high] for low, high in plain.groups))
 
-    def _match_open(self, text: str) -> tuple[str, ...] | None:
+    def _match_open(self, text: str) -> tuple[str, ...] | NeedsDigits | None:
         known, sign, others = text.partition(TAIL)
         if not self._begins(known):
             return None
         if self._plain is not None and (found := self._match_plain(self._plain, known, sign + others)):
             return found
         possible = frozenset(digit for digit in DIGITS if digit not in others and self._begins(known + digit))
-        if not possible:
-            return None
-        raise NeedsDigits(possible)
+        return NeedsDigits(possible) if possible else None
 
     def _begins(self, known: str) -> bool:
         """Could a text that begins with ``known`` match?"""

@@ -19,7 +19,7 @@ _CLASSES: Final = {
 }  # fmt: skip
 """First and last characters of the ranges in a class, in the POSIX locale."""
 _MOST_REPEATS: Final = 255
-_MOST_CHARACTERS: Final = 512
+_MOST_CHARACTERS: Final = 255
 """Of an expression with its repetitions written out, as regcomp(3) does."""
 _LONGEST: Final = 255
 _DEEPEST: Final = 20

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -21,6 +20,9 @@ from weirlab.studies.voice.plan.model import NumberingPlan
 
 NAME: Final = "plan.yaml"
 """Name of the plan in messages and in the comments of zones, under which it is exported."""
+
+_MOST_TRIES: Final = 5
+"""How often a change is checked again because another process was faster."""
 
 Clock = Callable[[], datetime]
 
@@ -68,13 +70,12 @@ class _Change:
         return "removed" if self.after is None else "changed"
 
 
-@dataclass
-class _Changing:
-    """A transaction in which a piece changes."""
+@dataclass(frozen=True)
+class _Wish:
+    """A change that a user wants; ``undoes`` is the event that it undoes."""
 
-    on: Transaction
-    made: tuple[int, State] | None = None
-    """The event, and the plan after it."""
+    change: _Change
+    undoes: Event | None = None
 
 
 class Register:
@@ -99,6 +100,7 @@ class Register:
         self._small, self._large = small, large
         self._last: tuple[tuple[int, str], State] | None = None
         self._lock = threading.Lock()
+        self._one_change = threading.Lock()
 
     def state(self) -> State:
         """The current plan.
@@ -141,6 +143,9 @@ class Register:
         Refused
             The pieces do not make a valid plan.
         """
+        # Before the transaction, as anything that takes long.
+        listed = [*pieces(plan)]
+        State([Item(rank, *each, 0) for rank, each in enumerate(listed)], NAME, self.now().date())
         with self.database.writing() as on:
             if on.items():
                 raise InputError(
@@ -149,12 +154,8 @@ class Register:
                 )
             number = on.record(instant(self.now()), who, "imported", f"plan {plan.plan} from {name}")
             first = on.next_item()
-            items = [
-                Item(first + rank, part, content, number) for rank, (part, content) in enumerate(pieces(plan))
-            ]
-            State(items, NAME, self.now().date())
-            on.put_all(items)
-            return len(items)
+            on.put_all([Item(first + rank, *each, number) for rank, each in enumerate(listed)])
+            return len(listed)
 
     def add(self, who: Account, part: str, content: Content, *, accept: bool = False) -> Done:
         """Add a piece.
@@ -172,35 +173,36 @@ class Register:
         if part not in PARTS or part == GENERAL:
             raise Gone(f"a plan has no {quoted(part)} to add to")
         content = _normal(part, None, content)
-        with self._changing() as changing:
-            item = Item(changing.on.next_item(), part, content, 0)
-            try:
-                return self._make(changing, who, _Change(None, item), accept=accept)
-            except Refused as refused:
-                # The piece has no number yet.
-                raise Refused(
-                    [replace(each, item=None) if each.item == item.id else each for each in refused.problems]
-                ) from None
+
+        def wish(on: Transaction) -> _Wish:
+            return _Wish(_Change(None, Item(on.next_item(), part, content, 0)))
+
+        return self._change(who, wish, accept=accept)
 
     def change(
         self, who: Account, number: int, revision: int, content: Content, *, accept: bool = False
     ) -> Done:
         """Change a piece that was read at ``revision``; see :meth:`add`."""
-        with self._changing() as changing:
-            before = self._current(changing.on, number, revision)
-            if before.part == GENERAL:
-                # Only publishing raises the serial.
-                content = {**content, "serial": before.content.get("serial", 1)}
-            after = Item(number, before.part, _normal(before.part, number, content), 0)
-            return self._make(changing, who, _Change(before, after), accept=accept)
+
+        def wish(on: Transaction) -> _Wish:
+            before = self._current(on, number, revision)
+            # Only publishing raises the serial.
+            serial = {"serial": before.content.get("serial", 1)} if before.part == GENERAL else {}
+            new = _normal(before.part, number, {**content, **serial})
+            return _Wish(_Change(before, Item(number, before.part, new, 0)))
+
+        return self._change(who, wish, accept=accept)
 
     def remove(self, who: Account, number: int, revision: int, *, accept: bool = False) -> Done:
         """Remove a piece that was read at ``revision``; see :meth:`add`."""
-        with self._changing() as changing:
-            before = self._current(changing.on, number, revision)
+
+        def wish(on: Transaction) -> _Wish:
+            before = self._current(on, number, revision)
             if before.part == GENERAL:
                 raise InputError("the plan itself cannot be removed")
-            return self._make(changing, who, _Change(before, None), accept=accept)
+            return _Wish(_Change(before, None))
+
+        return self._change(who, wish, accept=accept)
 
     def undo(self, who: Account, number: int, *, accept: bool = False) -> Done:
         """Make the inverse of a change, which is itself a change that can be undone.
@@ -210,8 +212,8 @@ class Register:
         Refused
             The piece has changed since, or the inverse change is not allowed.
         """
-        with self._changing() as changing:
-            on = changing.on
+
+        def wish(on: Transaction) -> _Wish:
             event = on.event(number)
             if event is None or not event.is_change or event.part is None or event.item is None:
                 raise Gone(f"event {number} is not a change that can be undone")
@@ -240,7 +242,9 @@ class Register:
                     ]
                 )
             after = None if back is None else Item(event.item, event.part, back, 0)
-            return self._make(changing, who, _Change(now, after), accept=accept, undoes=event)
+            return _Wish(_Change(now, after), event)
+
+        return self._change(who, wish, accept=accept)
 
     def publishable(self, on: Transaction, head: int) -> State:
         """The plan, if it is as somebody saw it at ``head`` and has no errors.
@@ -252,10 +256,7 @@ class Register:
         """
         state = self.state_in(on)
         if on.changed() != head:
-            reason = "the plan has changed meanwhile"
-            raise Refused(
-                [Problem("error", "conflict", GENERAL, None, "", "plan", reason, "look at the changes again")]
-            )
+            raise Refused([_conflict("the plan has changed meanwhile", "look at the changes again")])
         if errors := [each for each in state.complete() if each.severity == "error"]:
             raise Refused(errors)
         return state
@@ -295,58 +296,76 @@ class Register:
             )  # fmt: skip
         return item
 
-    @contextmanager
-    def _changing(self) -> Iterator[_Changing]:
-        """A transaction for a change; afterwards, its plan is cached."""
-        with self.database.writing() as on:
-            changing = _Changing(on)
-            yield changing
-        if changing.made is not None:
-            number, state = changing.made
-            self._remember((number, state.day.isoformat()), state)
+    def _change(self, who: Account, wish: Callable[[Transaction], _Wish], *, accept: bool) -> Done:
+        """Check what a user wishes, and make the change.
 
-    def _make(
-        self, changing: _Changing, who: Account, change: _Change, *, accept: bool, undoes: Event | None = None
-    ) -> Done:
-        """Check a change and make it."""
-        on = changing.on
-        before, item = self.state_in(on), change.item
+        The checks depend on what users have entered, and take their time outside of transactions: meanwhile
+        others read, and sign in. If another process changes the plan meanwhile, they are repeated.
+        """
+        with self._one_change:
+            for _ in range(_MOST_TRIES):
+                with self.database.reading() as on:
+                    before, changed, number = self.state_in(on), on.changed(), on.head() + 1
+                    wanted = wish(on)
+                after = _checked(before, who, wanted.change, number, accept=accept)
+                with self.database.writing() as on:
+                    if on.changed() != changed:
+                        continue
+                    done = self._store(on, who, wanted, after)
+                # Of another number if somebody signed in meanwhile: then the plan is read again.
+                if done.event.id == number:
+                    self._remember((number, after.day.isoformat()), after)
+                return done
+        raise Refused([_conflict("the plan is being changed by others", "try again")])
+
+    def _store(self, on: Transaction, who: Account, wanted: _Wish, after: State) -> Done:
+        change, undoes = wanted.change, wanted.undoes
+        item = change.item
         was, becomes = (each.content if each else None for each in (change.before, change.after))
-        refused = refusal(who.organisation, before.plan, item.part, was, becomes, before.owners)
-        if refused is not None:
-            label, field = item.label, refused.field
-            place = f"{label}, {field}" if field else label
-            number = None if change.before is None else item.id
-            raise Refused(
-                [
-                    Problem(
-                        "error", "rights", item.part, number, field, place, refused.reason, refused.proposal
-                    )
-                ]
-            )
-        _check_names(before, change)
-        number = on.head() + 1
-        kept = None if change.after is None else replace(change.after, revision=number)
-        after = before.after(item.part, item.id, kept)
-        new = after.new_errors(before)
-        if new and not accept:
-            raise Refused(new)
-        told = item.label if undoes is None else f"event {undoes.id}: {undoes.action} {undoes.told}"
-        on.record(
+        number = on.record(
             instant(self.now()),
             who.name,
             change.action if undoes is None else "undone",
-            told,
+            item.label if undoes is None else f"event {undoes.id}: {undoes.action} {undoes.told}",
             Changed(item.part, item.id, was, becomes, None if undoes is None else undoes.id),
         )
-        if kept is None:
+        if change.after is None:
             on.drop(item.id)
         else:
-            on.put(kept)
-        changing.made = (number, after)
+            on.put(replace(change.after, revision=number))
         made = on.event(number)
         assert made is not None
         return Done(made, tuple(each for each in after.problems if each.item == item.id))
+
+
+def _checked(before: State, who: Account, change: _Change, number: int, *, accept: bool) -> State:
+    """The plan after ``change``, which is event ``number``; raises ``Refused``."""
+    item = change.item
+    was, becomes = (each.content if each else None for each in (change.before, change.after))
+    refused = refusal(who.organisation, before.plan, item.part, was, becomes, before.owners)
+    stored = None if change.before is None else item.id
+    if refused is not None:
+        label, field = item.label, refused.field
+        place = f"{label}, {field}" if field else label
+        raise Refused(
+            [Problem("error", "rights", item.part, stored, field, place, refused.reason, refused.proposal)]
+        )
+    _check_names(before, change)
+    kept = None if change.after is None else replace(change.after, revision=number)
+    try:
+        after = before.after(item.part, item.id, kept)
+        if (new := after.new_errors(before)) and not accept:
+            raise Refused(new)
+    except Refused as wrong:
+        # A new piece has no number yet.
+        raise Refused(
+            [replace(each, item=stored) if each.item == item.id else each for each in wrong.problems]
+        ) from None
+    return after
+
+
+def _conflict(reason: str, proposal: str) -> Problem:
+    return Problem("error", "conflict", GENERAL, None, "", "plan", reason, proposal)
 
 
 def _normal(part: str, number: int | None, content: Content) -> Content:

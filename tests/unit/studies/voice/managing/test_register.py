@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import InputError, StoreError
-from weirlab.studies.voice.managing.database import opened
+from weirlab.studies.voice.managing.database import Database, opened
+from weirlab.studies.voice.managing.parts import Item
 from weirlab.studies.voice.managing.register import Register
+from weirlab.studies.voice.managing.state import State
 from weirlab.studies.voice.plan import loads
 
 from ..plans import BASE
@@ -169,3 +171,71 @@ def test_an_expired_range_is_found_on_the_day(register: Register, clock: Clock) 
     assert register.state().problems == ()
     clock.forward(days=2)
     assert any(each.item == two.id and each.code == "expired" for each in register.state().problems)
+
+
+def test_checks_hold_no_transaction(
+    register: Register, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What users have entered decides how long checks take; meanwhile, others sign in."""
+    after = State.after
+
+    def checked(state: State, part: str, number: int, piece: Item | None) -> State:
+        with database.writing() as on:
+            on.record("2026-11-22T12:00:00.000Z", "ben", "signed in", "")
+        return after(state, part, number, piece)
+
+    monkeypatch.setattr(State, "after", checked)
+    done = register.add(ONE, "enum", ENTRY)
+    assert register.state().item(done.event.item or 0) == find(register, "enum", number="+420111000009")
+    assert find(register, "enum", number="+420111000009").revision == done.event.id
+
+
+def test_a_change_is_checked_again_if_the_plan_changes_meanwhile(
+    register: Register, database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Register(database, clock)
+    desk = find(register, "engines", name="desk")
+    after = State.after
+
+    def checked(state: State, part: str, number: int, piece: Item | None) -> State:
+        monkeypatch.setattr(State, "after", after)
+        other.change(ADMINISTRATOR, desk.id, desk.revision, {**desk.content, "address": "192.0.2.99"})
+        return after(state, part, number, piece)
+
+    monkeypatch.setattr(State, "after", checked)
+    register.add(ONE, "enum", ENTRY)
+    assert register.state().plan.engines["desk"].address == "192.0.2.99"
+    assert register.state().plan.enum[-1].number == ENTRY["number"]
+
+
+def test_a_change_of_what_changes_meanwhile_is_refused(
+    register: Register, database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Register(database, clock)
+    desk = find(register, "engines", name="desk")
+    after = State.after
+
+    def checked(state: State, part: str, number: int, piece: Item | None) -> State:
+        monkeypatch.setattr(State, "after", after)
+        other.change(ADMINISTRATOR, desk.id, desk.revision, {**desk.content, "address": "192.0.2.99"})
+        return after(state, part, number, piece)
+
+    monkeypatch.setattr(State, "after", checked)
+    content = {**desk.content, "address": "192.0.2.98"}
+    (problem,) = refused(lambda: register.change(ADMINISTRATOR, desk.id, desk.revision, content))
+    assert problem.code == "conflict"
+    assert register.state().plan.engines["desk"].address == "192.0.2.99"
+
+
+@pytest.mark.parametrize(
+    "regexp", [r"!^\+(.|.)*x$!sip:a@example.net!", r"!^\+([0-9]|[0-9][0-9])*x$!sip:a@example.net!"]
+)
+def test_an_expression_that_would_backtrack_for_ever_is_checked_at_once(
+    register: Register, regexp: str
+) -> None:
+    number = "+42011100000" + "9" * 15
+    entry = {"tree": "public", "number": number, "naptr": [{"service": "E2U+sip", "regexp": regexp}]}
+    problems = refused(lambda: register.add(ONE, "enum", entry))
+    assert any(each.field.startswith("naptr.0") for each in problems)
+    register.add(ONE, "enum", entry, accept=True)
+    register.state().complete()
