@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from weirlab.files import HOST_FILES
 from weirlab.jobs.progress import Progress, Quiet
 from weirlab.scenario.document import Document
 from weirlab.store import Run, RunSummary, Store, default_root
@@ -47,12 +48,13 @@ def run(
         asked = scenarios.check(Document("the scenario", dict(scenario)))
     else:
         asked = scenarios.load(ready.find(Path(scenario)))
-    return runner.run_scenario(_store(store), asked, progress, out=None if out is None else Path(out))
+    path = None if out is None else Path(out)
+    return runner.run_scenario(_store(store), asked, progress, out=path, inputs=HOST_FILES)
 
 
 def resume(run_id: str, *, store: AnyStore = None, progress: Progress = QUIET) -> Outcome[Any]:
     """Continue an interrupted run of a scenario; ``last`` is the newest."""
-    return runner.resume_scenario(_store(store), run_id, progress)
+    return runner.resume_scenario(_store(store), run_id, progress, inputs=HOST_FILES)
 
 
 def runs(store: AnyStore = None) -> list[RunSummary]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from weirlab.errors import LabError
+from weirlab.files import HOST_FILES
 from weirlab.lab import dut
 from weirlab.lab.base import Watchable
 from weirlab.lab.netns import NetnsLab
@@ -89,7 +90,7 @@ def test_the_users_own_rules_that_answer_nobody_are_named(tmp_path: Path) -> Non
         "  ip saddr 198.18.0.0/16 accept\n }\n}\n"
     )
     with (
-        NetnsLab(dut.make("ruleset", path)) as lab,
+        NetnsLab(dut.make("ruleset", path, HOST_FILES)) as lab,
         Store(tmp_path / "store").create("capacity", {}, {}) as writer,
     ):
         keeper = CallRecorder(lab, writer)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from weirlab.errors import InputError
+from weirlab.files import HOST_FILES
 from weirlab.lab import dut
 from weirlab.lab.base import DutDriver
 from weirlab.lab.netns import NetnsLab
@@ -61,7 +62,7 @@ def driver_called(name: str, folder: Path) -> DutDriver:
         return dut.make(kind)
     path = folder / "rules"
     path.write_text(FILES[form])
-    return dut.make(kind, path)
+    return dut.make(kind, path, HOST_FILES)
 
 
 @dataclass(frozen=True)

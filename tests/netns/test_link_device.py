@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from weirlab.errors import LabError
+from weirlab.files import HOST_FILES
 from weirlab.lab.dut import make
 from weirlab.lab.dut.emulated.device import EmulatedLink
 from weirlab.lab.netns import NetnsLab
@@ -65,6 +67,17 @@ def test_a_queue_that_is_full_drops_the_rest(made: Any) -> None:
         result, link = carried(lab)
         assert link["link_up_dropped"] == result.lost > 0
         assert link["link_up_sent"] == result.received > 0
+    assert made.left() == []
+
+
+def test_a_trace_says_when_packets_may_leave(tmp_path: Path, made: Any) -> None:
+    # 1504 B every 10 ms carry some ten packets of 128 B: as many as are offered.
+    (tmp_path / "steps").write_text("10\n")
+    with NetnsLab(make(f"link:up.trace={tmp_path}/steps", inputs=HOST_FILES)) as lab:
+        result, link = carried(lab)
+        assert (link["link_up_dropped"], link["link_up_lost"]) == (0, 0)
+        assert link["link_up_sent"] == result.received > 0
+        assert result.delay_max_ns > 5_000_000
     assert made.left() == []
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from weirlab.errors import InputError, LabError
+from weirlab.files import HOST_FILES
 from weirlab.lab import clean, dut
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.management import session
@@ -84,7 +85,7 @@ def test_a_ruleset_that_keeps_the_session_out_is_named(
     monkeypatch.setattr(session, "_PATIENCE_S", 1.0)
     path = tmp_path / "closed.nft"
     path.write_text("table ip f {\n chain i {\n type filter hook input priority 0; policy drop;\n }\n}\n")
-    with NetnsLab(dut.make("ruleset", path)) as lab:
+    with NetnsLab(dut.make("ruleset", path, HOST_FILES)) as lab:
         lab.set_rules(RuleSetup(1))
         with pytest.raises(LabError, match="management session"):
             lab.set_cross_traffic(True)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from weirlab.errors import InputError
+from weirlab.files import HOST_FILES
 from weirlab.lab.dut import make
 from weirlab.lab.dut.pair import RedundantPair, UcarpPair
 from weirlab.lab.netns import NetnsLab
@@ -85,7 +86,7 @@ def test_a_call_goes_on_when_the_master_dies() -> None:
     network = Network(load(ready.FOLDER / "campus.yaml"), date(2026, 11, 22))
     wanted = next(each for each in planned(network, fall_back=False) if each.test.number == "+420111444901")
     through = Through(name="keepalived:advert=500ms:hard=3s")
-    with VoiceLab(network, 7.0, device(through, network)) as opened:
+    with VoiceLab(network, 7.0, device(through, network, HOST_FILES)) as opened:
         row, _, passed = carried(opened, wanted)
     assert (row.verdict, row.why, row.answer) == (AS_PLANNED, "", 200)
     assert [each.events for each in passed] == [1, 1]

@@ -9,6 +9,7 @@ import pytest
 
 from weirlab.errors import LabError
 from weirlab.jobs.progress import Quiet
+from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain
 from weirlab.store import Run, Store
 from weirlab.store.frames import rows_of
@@ -39,7 +40,9 @@ def measured(store: Store, case: dict[str, Any], **more: Any) -> Run:
         **more,
     }
     content = {"name": "test", "parallel": section, "report": None}
-    return runner.run(ParallelStudy(), store, from_plain(content, "test", ParallelScenario), Quiet()).run
+    return runner.run(
+        ParallelStudy(), from_plain(content, "test", ParallelScenario), Work(store, Quiet())
+    ).run
 
 
 def test_every_method_transfers_over_both_paths_and_leaves_nothing_behind(tmp_path: Path, made: Made) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from weirlab.errors import InputError
+from weirlab.files import HOST_FILES
 from weirlab.lab import dut
-from weirlab.lab.dut.ruleset import Ruleset
 from weirlab.lab.dut.rulesets.listing import list_rules
 from weirlab.lab.netns import NetnsLab
 from weirlab.rules import nftables_path
@@ -50,7 +50,7 @@ def test_refusal_names_file_line_and_the_tools_words(case: str, tmp_path: Path, 
     text, line, words = REFUSED[case]
     path = tmp_path / "my.rules"
     path.write_text(text)
-    driver = dut.make("ruleset", path)
+    driver = dut.make("ruleset", path, HOST_FILES)
     if missing := driver.check():
         pytest.skip("; ".join(missing))
     with pytest.raises(InputError) as refusal:
@@ -76,7 +76,7 @@ def test_rules_that_drop_the_test_traffic_are_loaded_and_counted(
 ) -> None:
     path = tmp_path / "my.rules"
     path.write_text(text)
-    with NetnsLab(dut.make("ruleset", path)) as lab:
+    with NetnsLab(dut.make("ruleset", path, HOST_FILES)) as lab:
         assert plain_traffic(lab).is_dropped()
 
 
@@ -96,7 +96,7 @@ def test_what_the_tools_save_can_be_loaded_again(
     with NetnsLab(dut.make(tool)) as lab:
         lab.set_rules(RuleSetup(12, stateful=True))
         path.write_text(_output(lab, command))
-    with NetnsLab(dut.make("ruleset", path)) as lab:
+    with NetnsLab(dut.make("ruleset", path, HOST_FILES)) as lab:
         assert _without_comments(_output(lab, command)) == _without_comments(path.read_text())
         assert plain_traffic(lab).arrives()
 
@@ -118,7 +118,7 @@ def test_real_rules_let_test_traffic_through_that_is_aimed_at_one_of_them(tmp_pa
     """Variables, short forms, sets, states and interfaces: as an administrator writes them."""
     path = tmp_path / "company.nft"
     path.write_text('define wan = "eth0"\n' + COMPANY)
-    driver = Ruleset(path)
+    driver = dut.make("ruleset", path, HOST_FILES)
     aimed = driver.aim("web", Flows())
     assert aimed is not None
     with NetnsLab(driver, aimed=aimed) as lab:

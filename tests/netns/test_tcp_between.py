@@ -11,6 +11,7 @@ import pytest
 
 from weirlab._engine import TcpServer
 from weirlab.jobs.progress import Quiet
+from weirlab.jobs.work import Work
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.store import Store
 from weirlab.studies import runner, scenarios
@@ -67,7 +68,7 @@ def measured(router: Router, tmp_path: Path) -> Outcome[Any]:
         "capture: 'sender,receiver,between:rc'}}"
     )
     study = TcpStudy(running.Live(tokens=("two", "one")))
-    outcome = router.here.call(lambda: runner.run(study, Store(tmp_path / "runs"), asked, Quiet()))
+    outcome = router.here.call(lambda: runner.run(study, asked, Work(Store(tmp_path / "runs"), Quiet())))
     for each in (client, server):
         each.stop()
     # Neither server keeps what it has handed over.

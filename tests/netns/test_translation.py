@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import LabError
+from weirlab.files import HOST_FILES
 from weirlab.lab.dut.ruleset import Ruleset
 from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.netns import NetnsLab
@@ -62,6 +63,7 @@ def call(text: str, ip: int, tmp_path: Path) -> tuple[EngineResult, int]:
     path = tmp_path / "my.rules"
     path.write_text(text)
     driver = Ruleset(path)
+    driver.open_files(HOST_FILES)
     calls = parse_calls("20", "g711", "rtp", 6 if ip == 6 else 4)
     with NetnsLab(driver, aimed=driver.aim(None, Flows(), calls)) as lab:
         lab.run(traffic_of(calls, 0.1, 0.1))

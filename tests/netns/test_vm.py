@@ -22,6 +22,7 @@ import pytest
 
 from weirlab import programs
 from weirlab.errors import InputError, LabError
+from weirlab.files import HOST_FILES
 from weirlab.lab import clean, dut, wiring
 from weirlab.lab.dut.vm import esp
 from weirlab.lab.dut.vm import site as sites
@@ -218,7 +219,7 @@ def test_an_image_of_the_users_is_up_when_it_forwards(
     whole = image.find()
     options = [str(root) if each == str(whole.root) else each for each in qemu.boot(whole).options]
     monkeypatch.setattr(disk, "boot", lambda path: qemu.Boot(options, has_agent=False))
-    with NetnsLab(dut.make("image", root)) as lab:
+    with NetnsLab(dut.make("image", root, HOST_FILES)) as lab:
         assert all_pass(lab)
         assert lab.facts["dut_image"] == "root.cpio"
         with pytest.raises(InputError, match="has its own rules"):
@@ -228,7 +229,7 @@ def test_an_image_of_the_users_is_up_when_it_forwards(
 def test_a_disk_boots_by_its_own_loader_and_forwards(tmp_path: Path) -> None:
     router = bootable(tmp_path)
     before = router.read_bytes()
-    with NetnsLab(dut.make("image", router)) as lab:
+    with NetnsLab(dut.make("image", router, HOST_FILES)) as lab:
         assert all_pass(lab)
         assert lab.facts["dut_image"] == "router.img"
     assert router.read_bytes() == before

@@ -14,6 +14,7 @@ from pyroute2 import IPRoute
 from typer.testing import CliRunner
 
 from weirlab.cli.program.app import app
+from weirlab.files import HOST_FILES
 from weirlab.lab import wiring
 from weirlab.lab.dut import make
 from weirlab.lab.linux import interface
@@ -68,7 +69,7 @@ def lab(plan: str, talk_s: float = 0.3, **asked: object) -> Iterator[VoiceLab]:
     if missing := make(through.name, through.file).check():
         pytest.skip("; ".join(missing))
     net = network(plan)
-    with VoiceLab(net, talk_s, device(through, net)) as opened:
+    with VoiceLab(net, talk_s, device(through, net, HOST_FILES)) as opened:
         yield opened
 
 

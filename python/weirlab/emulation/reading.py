@@ -43,6 +43,9 @@ _AQM: Final = {
     "none": set[str](),
 }
 
+_ANY_TRACE: Final = Trace("", b"1")
+"""Takes the place of one that has not been read."""
+
 Settings = Mapping[str, str]
 """Values as text, by the names in ``READERS``."""
 
@@ -60,23 +63,35 @@ class Asked:
     up: PathSpec
     down: PathSpec
 
+    @property
+    def traces(self) -> list[Path]:
+        """The files that the text names."""
+        return [Path(path.trace.name) for path in (self.up, self.down) if path.trace is not None]
+
+    def with_traces(self, inputs: files.Inputs) -> Asked:
+        """As :func:`with_trace`, for both directions."""
+        return replace(self, up=with_trace(self.up, inputs), down=with_trace(self.down, inputs))
+
 
 def read_link(both: Settings, up: str | None, down: str | None, profile: Path | None = None) -> Asked:
     """Read both directions from the options ``--NAME`` (``both``), ``--up``, ``--down`` and ``--profile``.
 
-    A value for one direction overrides one for both, and an option overrides the profile. Raises
-    ``InputError``, which names the option.
+    A value for one direction overrides one for both, and an option overrides the profile. The files that they
+    name are read. Raises ``InputError``, which names the option.
     """
     of_file = read_profile(profile) if profile is not None else {}
     words: dict[str, Settings] = {}
     for name, text in (("up", up), ("down", down)):
         of_direction = read_words(text, f"--{name}") if text is not None else {}
         words[name] = {**of_file.get("both", {}), **of_file.get(name, {}), **both, **of_direction}
-    return read_both(words["up"], words["down"])
+    return read_both(words["up"], words["down"]).with_traces(files.HOST_FILES)
 
 
 def read_both(up: Settings, down: Settings) -> Asked:
-    """Read both directions from their text. Raises ``InputError``, which names the option."""
+    """Read both directions from their text, but not the traces that it names.
+
+    Raises ``InputError``, which names the option.
+    """
     words = {"up": up, "down": down}
     specs = {}
     for number, name in enumerate(("up", "down")):
@@ -142,9 +157,10 @@ def _of_profile(content: Any, where: str, path: Path) -> dict[str, str]:
 
 
 def read_path(words: Settings) -> PathSpec:
-    """Read one direction. Raises ``InputError``, which names the option, also for impossible values."""
-    from weirlab._engine import check_path
+    """Read one direction, but not the trace that it names; see :func:`with_trace`.
 
+    Raises ``InputError``, which names the option, also for impossible values.
+    """
     if "rate" in words and "trace" in words:
         raise InputError("--rate and --trace exclude each other: a trace has its own rate")
     if not words.keys() & {"rate", "trace"}:
@@ -153,12 +169,35 @@ def read_path(words: Settings) -> PathSpec:
                 raise InputError(f"--{name} needs --rate or --trace: without one, nothing ever waits")
     values = {_FIELDS.get(name, name): READERS[name](text, f"--{name}") for name, text in words.items()}
     spec = PathSpec(**values)
+    _check(spec if spec.trace is None else replace(spec, trace=_ANY_TRACE))
+    return spec
+
+
+def with_trace(spec: PathSpec, inputs: files.Inputs) -> PathSpec:
+    """``spec`` with the content of its trace, if it has one.
+
+    Raises ``InputError``, which names the option, if the trace cannot be read, may not be read or is none.
+    """
+    if spec.trace is None or spec.trace.content is not None:
+        return spec
+    name = spec.trace.name
+    try:
+        content = inputs.read_bytes(Path(name), "a trace", limits.MOST_INPUT_BYTES)
+    except InputError as error:
+        raise InputError(f"--trace: {error}") from error
+    found = replace(spec, trace=Trace(name, content))
+    _check(found)
+    return found
+
+
+def _check(spec: PathSpec) -> None:
+    from weirlab._engine import check_path
+
     try:
         check_path(spec.plain())
     except InputError as error:
         what, _, rest = str(error).partition(":")
         raise InputError(f"--{_OPTIONS.get(what, what)}:{rest}") from None
-    return spec
 
 
 def read_time_ns(text: str, option: str) -> int:
@@ -255,10 +294,6 @@ def _read_aqm(text: str, option: str) -> DropTail | CoDel | Red:
     return red
 
 
-def _read_trace(text: str, option: str) -> Trace:
-    return Trace(text, files.read_bytes(Path(text), "a trace", limits.MOST_INPUT_BYTES))
-
-
 def _read_overhead(text: str, option: str) -> int:
     if not re.fullmatch(r"-?\d{1,5}", text.strip()):
         raise InputError(f"{option} {quoted(text)}: expected a whole number of bytes, e.g. {option} 24")
@@ -333,7 +368,7 @@ READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
     "delay": read_time_ns,
     "jitter": _read_jitter,
     "rate": read_rate_bps,
-    "trace": _read_trace,
+    "trace": lambda text, _: Trace(text),
     "overhead": _read_overhead,
     "queue": read_amount,
     "aqm": _read_aqm,

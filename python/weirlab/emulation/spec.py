@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from weirlab.limits import HIGHEST_SEED
@@ -150,10 +150,16 @@ class Reorder:
 
 @dataclass(frozen=True)
 class Trace:
-    """Delivery opportunities in Mahimahi's format: the content of a file, and its name."""
+    """Delivery opportunities in Mahimahi's format: the name of a file, and its content once it was read."""
 
     name: str
-    text: bytes = field(repr=False)
+    content: bytes | None = field(default=None, repr=False)
+
+    def plain(self) -> bytes:
+        """For the engine; raises ``ValueError`` before the file was read."""
+        if self.content is None:
+            raise ValueError(f"the trace {self.name} has not been read")
+        return self.content
 
 
 MOST_SLACK_S: Final = 0.01
@@ -189,7 +195,7 @@ class PathSpec:
             "delay_ns": self.delay_ns,
             "jitter": None if jitter is None else (jitter.distribution, jitter.ns, jitter.keeps_order),
             "rate_bps": self.rate_bps,
-            "trace": None if self.trace is None else self.trace.text,
+            "trace": None if self.trace is None else self.trace.plain(),
             "overhead_bytes": self.overhead_bytes,
             "queue": self.queue.plain(),
             "discipline": self.discipline.plain(),
@@ -202,12 +208,3 @@ class PathSpec:
     def reseeded(self) -> PathSpec:
         """The same path with other random numbers, for the other direction."""
         return replace(self, seed=(self.seed + 1) % HIGHEST_SEED)
-
-    def document(self) -> Plain:
-        """The path for JSON: what differs from a cable that takes no time."""
-        cable = PathSpec()
-        changed = {f.name for f in fields(self) if getattr(self, f.name) != getattr(cable, f.name)}
-        found = {name: value for name, value in self.plain().items() if name in changed}
-        if self.trace is not None:
-            found["trace"] = self.trace.name
-        return found

@@ -4,11 +4,13 @@ An output is written in full or not at all. It may replace a regular file, but n
 socket, and a symbolic link is neither followed nor replaced. Folders on its path may be links. Its temporary
 name is unpredictable, and a link planted under that name is not followed.
 
-An input is a regular file, or a pipe with a writer, and has an upper limit on its size.
+An input is a regular file, or a pipe with a writer, and has an upper limit on its size. What opens the files
+that a scenario names gets the right to do so (:class:`Inputs`).
 
 A stored file is a regular file, no link is followed to it, and it has an upper limit, too.
 """
 
+from weirlab.files.inputs import HOST_FILES, NO_FILES, Inputs
 from weirlab.files.locks import wait_for_lock
 from weirlab.files.reading import read_bytes, read_text
 from weirlab.files.refusals import ELSEWHERE, explain, shown, telling
@@ -25,7 +27,10 @@ from weirlab.files.writing import (
 
 __all__ = [
     "ELSEWHERE",
+    "HOST_FILES",
+    "NO_FILES",
     "SCRATCH",
+    "Inputs",
     "check_folder",
     "check_output",
     "explain",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -20,34 +22,32 @@ def read_bytes(path: Path, what: str, limit: int) -> bytes:
     Raises ``InputError`` if it cannot be read, is neither a regular file nor a pipe with a writer, or has
     more than ``limit`` bytes.
     """
-    advice = f"give the path of {what}"
-    try:
-        # Without O_NONBLOCK, opening a pipe blocks until its other end is opened.
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    with _refusing(path, what):
+        fd = _opened(path)
         try:
-            mode = os.fstat(fd).st_mode
-            first: bytes | None = None
-            if stat.S_ISFIFO(mode):
-                first = _first(fd)
-                if first == b"":
-                    raise InputError(
-                        f"{shown(path)}: that is a pipe without a writer, or one that was already read; "
-                        f"{advice}"
-                    )
-                os.set_blocking(fd, True)
-            elif not stat.S_ISREG(mode):
-                raise InputError(f"{shown(path)}: that is {kind_of(mode)}; {advice}")
-            content = (first or b"") + _up_to(fd, limit + 1)
+            first = _begin_of_pipe(fd, path, what)
+            content = first + _up_to(fd, limit + 1)
         finally:
             os.close(fd)
-    except FileNotFoundError:
-        raise InputError(f"{shown(path)}: no such file; {advice}") from None
-    except OSError as error:
-        reason = LONG_NAME[0] if error.errno == errno.ENAMETOOLONG else error.strerror
-        raise InputError(f"{shown(path)}: cannot be read: {reason}; {advice}") from error
     if len(content) > limit:
-        raise InputError(f"{shown(path)}: more than {limit:,} bytes, and {what} is never so large; {advice}")
+        raise InputError(
+            f"{shown(path)}: more than {limit:,} bytes, and {what} is never so large; {_advice(what)}"
+        )
     return content
+
+
+def open_file(path: Path, what: str) -> int:
+    """A descriptor of an input file, for reading; ``what`` as for :func:`read_bytes`.
+
+    Raises ``InputError`` if it cannot be read, or is not a regular file.
+    """
+    with _refusing(path, what):
+        fd = _opened(path)
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        raise InputError(f"{shown(path)}: that is {kind_of(mode)}; {_advice(what)}")
+    return fd
 
 
 def read_text(path: Path, what: str, limit: int) -> str:
@@ -62,12 +62,50 @@ def read_text(path: Path, what: str, limit: int) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _first(pipe: int) -> bytes | None:
-    """The first byte of a pipe: empty if it has no writer, None if a writer has not written yet."""
+@contextmanager
+def _refusing(path: Path, what: str) -> Iterator[None]:
+    """Turn errors of the operating system inside the block into ``InputError`` about ``path``."""
     try:
-        return os.read(pipe, 1)
+        yield
+    except FileNotFoundError:
+        raise InputError(f"{shown(path)}: no such file; {_advice(what)}") from None
+    except OSError as error:
+        reason = LONG_NAME[0] if error.errno == errno.ENAMETOOLONG else error.strerror
+        raise InputError(f"{shown(path)}: cannot be read: {reason}; {_advice(what)}") from error
+
+
+def _advice(what: str) -> str:
+    return f"give the path of {what}"
+
+
+def _opened(path: Path) -> int:
+    # Without O_NONBLOCK, opening a pipe blocks until its other end is opened.
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+
+
+def _begin_of_pipe(fd: int, path: Path, what: str) -> bytes:
+    """The first byte of a pipe, if it has come already; reading the rest waits for the writer.
+
+    Empty for a regular file. Raises ``InputError`` for anything else, and for a pipe without a writer.
+    """
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return b""
+    if not stat.S_ISFIFO(mode):
+        raise InputError(f"{shown(path)}: that is {kind_of(mode)}; {_advice(what)}")
+    try:
+        first = os.read(fd, 1)
     except BlockingIOError:
-        return None
+        # It has a writer, which has not written yet.
+        first = b""
+    else:
+        if not first:
+            raise InputError(
+                f"{shown(path)}: that is a pipe without a writer, or one that was already read; "
+                f"{_advice(what)}"
+            )
+    os.set_blocking(fd, True)
+    return first
 
 
 def _up_to(fd: int, size: int) -> bytes:

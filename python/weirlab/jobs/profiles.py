@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from weirlab.errors import TrialError
+from weirlab.files import NO_FILES, Inputs
 from weirlab.jobs import machine, spoiled, testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.inventory import scenario_of
@@ -79,12 +80,22 @@ class ProfileOutcome:
 
 
 def profile(
-    store: Store, scenario: Scenario, progress: Progress, *, command: str = "", unnamed: bool = False
+    store: Store,
+    scenario: Scenario,
+    progress: Progress,
+    *,
+    command: str = "",
+    unnamed: bool = False,
+    inputs: Inputs = NO_FILES,
 ) -> ProfileOutcome:
-    """Measure the profile of ``scenario`` as a new run; if ``unnamed``, the run is named after the device."""
+    """Measure the profile of ``scenario`` as a new run; if ``unnamed``, the run is named after the device.
+
+    ``inputs`` opens the files that the device needs.
+    """
     refuse_impossible(scenario)
     sizes = to_measure(scenario).sizes
-    with testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario), sizes=sizes) as bed:
+    lab, dut = scenario.lab, scenario.dut
+    with testbeds.open_bed(lab, dut, progress, flows(scenario), sizes=sizes, inputs=inputs) as bed:
         testbeds.tell_if_busy(bed.lab, progress)
         if unnamed:
             scenario = scenario.model_copy(update={"name": f"profile of {device_in_words(bed.dut)}"})
@@ -93,7 +104,12 @@ def profile(
 
 
 def resume_profile(
-    store: Store, run_id: str, progress: Progress, *, time_budget: str | None = None
+    store: Store,
+    run_id: str,
+    progress: Progress,
+    *,
+    time_budget: str | None = None,
+    inputs: Inputs = NO_FILES,
 ) -> ProfileOutcome:
     """Resume an interrupted profile; trials that have a valid attempt are not repeated.
 
@@ -103,7 +119,8 @@ def resume_profile(
     if time_budget is not None:
         changed = {**scenario.model_dump(mode="json"), "time_budget": Typed("--time-budget", time_budget)}
         scenario = from_options(changed)
-    with testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario)) as bed:
+    lab, dut = scenario.lab, scenario.dut
+    with testbeds.open_bed(lab, dut, progress, flows(scenario), inputs=inputs) as bed:
         testbeds.tell_if_busy(bed.lab, progress)
         with kept(lambda: go_on(store, run, bed), _RESUME) as writer:
             return measured(bed, scenario, writer, progress)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Literal
 
 from weirlab.errors import InputError
+from weirlab.files import NO_FILES, Inputs
 from weirlab.interrupts import shielded
 from weirlab.jobs.progress import Progress
 from weirlab.lab.base import TestBed
@@ -74,12 +75,13 @@ def open_bed(
     flows: Flows = USUAL_FLOWS,
     calls: Calls | None = None,
     sizes: Iterable[SizeMix] = (),
+    inputs: Inputs = NO_FILES,
 ) -> Iterator[TestBed]:
     """A test bed for the duration of the block.
 
     Traffic through the user's own rules is made to match one of them, as close to ``flows`` (or ``calls``) as
     that allows; a note says which one before anything is sent. ``sizes`` that cannot pass the device are
-    refused before it is built.
+    refused before it is built. ``inputs`` opens the files that the device needs.
 
     Raises
     ------
@@ -102,7 +104,7 @@ def open_bed(
     from weirlab.lab.dut.ruleset import Ruleset
     from weirlab.lab.netns import NetnsLab
 
-    driver = make(dut.name, dut.file)
+    driver = make(dut.name, dut.file, inputs)
     for mix in sizes:
         check_fit(driver, largest_bytes(mix), flows.ip)
     for kind in () if calls is None else calls.classes:

@@ -120,7 +120,7 @@ def trial(
     store, progress = work.store, work.progress
     compile_plan(spec.traffic, spec.rules.places)  # Impossible traffic is refused before anything is built.
     sizes = (spec.traffic.sizes,)
-    with testbeds.open_bed(lab, dut, progress, spec.traffic.flows, sizes=sizes) as bed:
+    with testbeds.open_bed(lab, dut, progress, spec.traffic.flows, sizes=sizes, inputs=work.inputs) as bed:
         bed.set_rules(spec.rules)  # If it refuses them, there is nothing to keep.
         bed.set_cross_traffic(spec.cross_traffic)
         in_use = in_force(store, bed)

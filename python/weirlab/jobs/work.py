@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from weirlab.files import NO_FILES, Inputs
+
 if TYPE_CHECKING:
     from weirlab.jobs.progress import Progress
     from weirlab.store import Run, Store
@@ -20,3 +22,5 @@ class Work:
     """What the user typed."""
     begun: Run | None = None
     """The run to resume; None for a new one."""
+    inputs: Inputs = NO_FILES
+    """Opens the files that the scenario or the command names."""

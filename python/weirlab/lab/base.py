@@ -13,6 +13,9 @@ from weirlab.records import EngineResult, HostSample, RuleSetup
 from weirlab.traffic.spec import Traffic
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from weirlab.files import Inputs
     from weirlab.lab.linux.interface import Port
 
 
@@ -157,6 +160,13 @@ class DutDriver(Protocol):
         """Whether its threads take turns on the device's CPU. They get no real-time priority, because a
         real-time thread does not yield to another of the same priority."""
 
+    @property
+    def files(self) -> Sequence[Path]:
+        """The user's files that the device needs; making the driver opens none of them."""
+
+    def open_files(self, inputs: Inputs) -> None:
+        """Open them, before anything else is called; raises ``InputError`` if one cannot be used."""
+
     def check(self) -> list[str]:
         """What this driver lacks here, one sentence each with the remedy; empty if usable."""
 
@@ -223,6 +233,11 @@ class Driver(ABC):
     takes_turns = False
     tracks = False
     translates = False
+    files: Sequence[Path] = ()
+
+    # Most drivers need no file.
+    def open_files(self, inputs: Inputs) -> None:  # noqa: B027
+        pass
 
     @abstractmethod
     def check(self) -> list[str]: ...

@@ -16,6 +16,7 @@ from typing import Any, Final
 from weirlab import files
 from weirlab.documents import plain, typed
 from weirlab.errors import InputError, ModelError
+from weirlab.files import HOST_FILES, Inputs
 from weirlab.limits import MOST_INPUT_BYTES
 from weirlab.model import intervals
 from weirlab.model.base import Model
@@ -119,10 +120,10 @@ def save_devices(devices: Iterable[Device], path: Path) -> None:
     files.write_bytes(path, text.encode())
 
 
-def load_devices(path: Path) -> list[Device]:
+def load_devices(path: Path, inputs: Inputs = HOST_FILES) -> list[Device]:
     """Read what :func:`save_devices` wrote; raises ``ModelError`` saying what is wrong with the file."""
     try:
-        data = json.loads(files.read_text(path, "a model file", MOST_INPUT_BYTES))
+        data = json.loads(inputs.read_text(path, "a model file", MOST_INPUT_BYTES))
     except InputError as error:
         raise ModelError(f"{error}; weir fit writes one") from error
     except (ValueError, RecursionError) as error:

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from weirlab import limits
 from weirlab.errors import InputError
+from weirlab.files import HOST_FILES, Inputs
 from weirlab.quoting import MOST_QUOTED, quoted, shortened
 from weirlab.scenario.document import Document, Location, Mark
 from weirlab.scenario.model import Root, Section
@@ -98,17 +99,15 @@ def problems(value: Mapping[str, Any], kind: type[BaseModel]) -> list[tuple[Loca
     return []
 
 
-def checked(document: Document, kind: type[R], about: str = "", *, no_files: str = "") -> R:
+def checked(document: Document, kind: type[R], about: str = "", *, inputs: Inputs = HOST_FILES) -> R:
     """Validate a parsed document as a scenario of ``kind``; ``about`` lists the keys of other kinds.
 
-    If ``no_files`` gives a reason, keys that name files of this host are refused before anything opens one.
+    Files that it names are not opened. Keys that name one are refused if ``inputs`` may not open it.
 
     Raises ``InputError`` with one line per problem, each beginning ``file:line:column``.
     """
     scenario = validated(document, kind, about)
-    named = [(document.where(loc), _at(document, loc, no_files)) for loc in scenario.files()]
-    if no_files and named:
-        refuse(document, named)
+    refuse_files(scenario, inputs, document)
     conflicts = [
         (document.where(loc), _at(document, loc, reason))
         for loc, reason in (*_too_much(scenario), *scenario.conflicts())
@@ -116,6 +115,18 @@ def checked(document: Document, kind: type[R], about: str = "", *, no_files: str
     if conflicts:
         refuse(document, conflicts)
     return scenario
+
+
+def refuse_files(scenario: Root, inputs: Inputs, document: Document | None = None) -> None:
+    """Raise ``InputError``, with the keys that name a file, if ``inputs`` opens none.
+
+    ``document`` has their places.
+    """
+    if inputs.refusal:
+        about = document or Document("the scenario", {})
+        named = [(about.where(loc), _at(about, loc, inputs.refusal)) for loc in scenario.files()]
+        if named:
+            refuse(about, named)
 
 
 def _too_much(scenario: Root) -> Iterator[tuple[tuple[int | str, ...], str]]:

@@ -18,6 +18,7 @@ from weirlab.amounts import parse_budget
 from weirlab.errors import InputError
 from weirlab.lab.sim import SimDevice
 from weirlab.quoting import quoted
+from weirlab.scenario.document import Location
 from weirlab.traffic.spec import Arrivals
 
 NO_DEVICE: Final = "none"
@@ -62,18 +63,17 @@ def _places(text: str) -> object:
 
 
 def _dut_name(name: str) -> str:
-    from weirlab.lab.dut import broken, drivers, exists, make
+    from weirlab.lab.dut import broken, drivers, exists, files_of
 
-    kind, colon, _ = name.partition(":")
+    kind = name.partition(":")[0]
     if name != NO_DEVICE and not exists(kind):
         raise ValueError(
             "; ".join((f"no such device; there are {', '.join((*drivers(), NO_DEVICE))}", *broken()))
         )
-    if colon:
-        try:
-            make(name)
-        except InputError as error:
-            raise ValueError(str(error)) from None
+    try:
+        files_of(name)
+    except InputError as error:
+        raise ValueError(str(error)) from None
     return name
 
 
@@ -177,6 +177,26 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
+    def files(self) -> Iterator[Location]:
+        """Locations of the keys that name a file or a folder of this host."""
+        for name in type(self).model_fields:
+            yield from _files(getattr(self, name), (name,))
+
+
+def _files(value: object, place: Location) -> Iterator[Location]:
+    """The locations of what names a file in ``value``, which is at ``place``."""
+    match value:
+        case Path():
+            yield place
+        case Section():
+            yield from ((*place, *each) for each in value.files())
+        case tuple() | list():
+            for number, each in enumerate(value):
+                yield from _files(each, (*place, number))
+        case Mapping():
+            for key, each in value.items():
+                yield from _files(each, (*place, str(key)))
+
 
 class ReportSection(Section):
     """What to write at the end."""
@@ -185,22 +205,6 @@ class ReportSection(Section):
     """HTML file (default: ``report.html`` in the run's folder); relative paths start where ``weir`` runs."""
     plots: Path | None = None
     """Folder for every plot as PNG, SVG and CSV; left out: none."""
-
-
-def _paths(value: object, place: tuple[int | str, ...]) -> Iterator[tuple[int | str, ...]]:
-    """The locations of the paths in ``value``, which is at ``place``."""
-    match value:
-        case Path():
-            yield place
-        case BaseModel():
-            for name in type(value).model_fields:
-                yield from _paths(getattr(value, name), (*place, name))
-        case tuple() | list():
-            for number, each in enumerate(value):
-                yield from _paths(each, (*place, number))
-        case Mapping():
-            for key, each in value.items():
-                yield from _paths(each, (*place, str(key)))
 
 
 class Root(Section):
@@ -229,10 +233,6 @@ class Root(Section):
     def beside(self, folder: Path) -> Self:
         """A copy whose relative input paths start from ``folder``, the folder of the scenario file."""
         return self
-
-    def files(self) -> Iterator[tuple[int | str, ...]]:
-        """Locations of the keys that name a file or a folder of this host."""
-        yield from _paths(self, ())
 
 
 class Device(Section):
@@ -294,6 +294,14 @@ class Dut(Section):
     """The user's own disk image of a configured router or firewall, for the driver ``image``."""
     stateful: bool = False
     """Put connection tracking in front of the rules."""
+
+    def files(self) -> Iterator[Location]:
+        """See :meth:`Section.files`; the settings of a device may name a file."""
+        from weirlab.lab.dut import files_of
+
+        yield from super().files()
+        if files_of(self.name):
+            yield ("name",)
 
     @property
     def file(self) -> Path | None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from weirlab.errors import InputError
+from weirlab.files import NO_FILES, Inputs
 from weirlab.jobs import testbeds
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress, kept, prepared
 from weirlab.jobs.work import Work
+from weirlab.scenario.load import refuse_files
 from weirlab.scenario.model import ReportSection, Root
 from weirlab.store import Run, RunWriter, Store
 from weirlab.studies import reports
@@ -20,13 +23,11 @@ from weirlab.studies.registry import studies, study_of
 
 def run(
     study: Study[A, G, F],
-    store: Store,
     asked: A,
-    progress: Progress,
+    work: Work,
     *,
     out: Path | None = None,
     plots: Path | None = None,
-    command: str = "",
 ) -> Outcome[F]:
     """Measure what ``asked`` asks for, as a new run, and write its report.
 
@@ -35,40 +36,39 @@ def run(
     Raises
     ------
     InputError
-        It cannot be carried out; nothing was built.
+        It cannot be carried out, or names a file that may not be opened; nothing was built.
     MissingCapability, LabError
         The bed cannot be built, or the packages that draw the report are missing.
     """
-    work = Work(store, progress, command)
-    study.check(asked, work)
+    _check(study, asked, work)
     reports.foresee(out, plots, _report(study, asked, out, plots))
     with study.open(asked, work) as ground:
         measured = _measured(study, ground, asked, lambda: _begin(study, ground, asked, work), work)
-    return _concluded(study, asked, *measured, progress, out, plots)
+    return _concluded(study, asked, *measured, work.progress, out, plots)
 
 
 def resume(
     study: Study[A, G, F],
-    store: Store,
     run_id: str,
-    progress: Progress,
+    work: Work,
     *,
     out: Path | None = None,
     plots: Path | None = None,
 ) -> Outcome[F]:
     """Resume an interrupted run; trials with a valid attempt are not repeated."""
+    store = work.store
     begun = store.open(run_id, kind=study.key)
     root = study.scenario()
     if root is None:
         raise InputError(f"run {begun.run_id} cannot be resumed: start a new one")
     asked = scenario_of(begun, root)
-    work = Work(store, progress, begun=begun)
-    study.check(asked, work)
+    work = replace(work, begun=begun)
+    _check(study, asked, work)
     reports.foresee(out, plots, _report(study, asked, out, plots))
     with study.open(asked, work) as ground:
         testbeds.require_same(ground.facts, begun.manifest.facts, begun.run_id)
         measured = _measured(study, ground, asked, lambda: store.resume(begun.run_id), work)
-    return _concluded(study, asked, *measured, progress, out, plots)
+    return _concluded(study, asked, *measured, work.progress, out, plots)
 
 
 def run_scenario(
@@ -79,23 +79,35 @@ def run_scenario(
     out: Path | None = None,
     plots: Path | None = None,
     command: str = "",
+    inputs: Inputs = NO_FILES,
 ) -> Outcome[Any]:
-    """As :func:`run`, by the study that ``asked`` is for."""
+    """As :func:`run`, by the study that ``asked`` is for; ``inputs`` opens the files that it names."""
     study = studies().get(asked.KEY)
     if study is None:
         raise InputError(
             f"no installed study has the key {asked.KEY!r}, which is the KEY of {type(asked).__name__}"
         )
-    return run(study, store, asked, progress, out=out, plots=plots, command=command)
+    return run(study, asked, Work(store, progress, command, inputs=inputs), out=out, plots=plots)
 
 
 def resume_scenario(
-    store: Store, run_id: str, progress: Progress, *, out: Path | None = None, plots: Path | None = None
+    store: Store,
+    run_id: str,
+    progress: Progress,
+    *,
+    out: Path | None = None,
+    plots: Path | None = None,
+    inputs: Inputs = NO_FILES,
 ) -> Outcome[Any]:
     """As :func:`resume`, by the study that made the run; ``last`` is the newest run of any scenario."""
     made = tuple(key for key, study in studies().items() if study.has("scenario"))
     begun = store.open(run_id, kind=made)
-    return resume(study_of(begun), store, begun.run_id, progress, out=out, plots=plots)
+    return resume(study_of(begun), begun.run_id, Work(store, progress, inputs=inputs), out=out, plots=plots)
+
+
+def _check(study: Study[A, G, F], asked: A, work: Work) -> None:
+    refuse_files(asked, work.inputs)
+    study.check(asked, work)
 
 
 def _begin(study: Study[A, G, F], ground: G, asked: A, work: Work) -> RunWriter:

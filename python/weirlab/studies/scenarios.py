@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic.json_schema import models_json_schema
 
 from weirlab.errors import InputError
+from weirlab.files import HOST_FILES, Inputs
 from weirlab.scenario.document import Document, parse, read
 from weirlab.scenario.load import checked
 from weirlab.scenario.model import Root
@@ -43,8 +44,8 @@ def loads(text: str, name: str = "<text>") -> Root:
     return check(parse(text, name))
 
 
-def check(document: Document, *, no_files: str = "") -> Root:
-    """Validate a parsed document of any kind; see :func:`load`, and ``checked`` for ``no_files``."""
+def check(document: Document, *, inputs: Inputs = HOST_FILES) -> Root:
+    """Validate a parsed document of any kind; see :func:`load`, and ``checked`` for ``inputs``."""
     if not isinstance(document.value, dict):
         place = document.at(document.where(()))
         raise InputError(f"{place}: a scenario consists of keys such as 'name:' and 'profile:'")
@@ -54,7 +55,7 @@ def check(document: Document, *, no_files: str = "") -> Root:
         place = document.at(document.where((about[1],), key=True))
         raise InputError(f"{place}: {about[1]}: the file has '{about[0]}' already; write a file for each")
     kind = kind_of(document.value)
-    return checked(document, known[kind or next(iter(known))], "" if kind else listed(), no_files=no_files)
+    return checked(document, known[kind or next(iter(known))], "" if kind else listed(), inputs=inputs)
 
 
 def telling(keys: Iterable[str]) -> list[str]:

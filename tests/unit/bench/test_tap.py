@@ -6,6 +6,7 @@ import pytest
 
 import tap
 from weirlab.jobs.progress import Quiet
+from weirlab.jobs.work import Work
 from weirlab.store import Store
 from weirlab.studies import runner
 from weirlab.studies.contract import Outcome
@@ -18,7 +19,7 @@ from weirlab.studies.monitor.study import MonitorFindings
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome[MonitorFindings]:
     store = Store(tmp_path_factory.mktemp("store"))
-    return runner.run(MonitorStudy(FakeLink, clock=lambda: 0.0), store, tap.scenario(1, 0.1), Quiet())
+    return runner.run(MonitorStudy(FakeLink, clock=lambda: 0.0), tap.scenario(1, 0.1), Work(store, Quiet()))
 
 
 def test_every_method_is_measured_beside_its_bridge_alone() -> None:

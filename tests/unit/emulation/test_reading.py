@@ -17,6 +17,7 @@ from weirlab.emulation.reading import (
     read_selection,
     read_time_ns,
     read_words,
+    with_trace,
 )
 from weirlab.emulation.spec import (
     Amount,
@@ -32,6 +33,7 @@ from weirlab.emulation.spec import (
     Runs,
 )
 from weirlab.errors import InputError
+from weirlab.files import HOST_FILES
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ def test_a_profile_is_overruled_by_options_and_names_files_beside_it(tmp_path: P
     )
     asked = read_link({"loss": "2%"}, None, "rate 30Mbps", profile)
     assert asked.up.trace is not None
-    assert (asked.up.trace.name, asked.up.trace.text) == (str(tmp_path / "lte.up"), b"1\n3\n")
+    assert (asked.up.trace.name, asked.up.trace.content) == (str(tmp_path / "lte.up"), b"1\n3\n")
     assert (asked.up.delay_ns, asked.up.queue) == (30_000_000, Amount(20, "packets"))
     assert (asked.down.rate_bps, asked.down.overhead_bytes) == (30_000_000, 24)
     assert asked.up.loss == asked.down.loss == Random(0.02)
@@ -231,5 +233,5 @@ def test_a_profile_that_is_none_is_refused_by_its_name(tmp_path: Path, content: 
 def test_a_trace_that_is_none_is_refused_with_its_line(tmp_path: Path) -> None:
     trace = tmp_path / "lte.up"
     trace.write_text("1\n3\n2\n")
-    with pytest.raises(InputError, match="--trace: line 3: 2 ms come after 3 ms"):
-        read_path({"trace": str(trace)})
+    with pytest.raises(InputError, match="--trace: line 3 is earlier than the line before"):
+        with_trace(read_path({"trace": str(trace)}), HOST_FILES)

@@ -14,6 +14,7 @@ from weirlab.jobs import profiles
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.profiles import profile
 from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.work import Work
 from weirlab.scenario import Scenario
 from weirlab.scenario.model import ReportSection
 from weirlab.store import Run, RunWriter, Store
@@ -81,7 +82,7 @@ def test_a_verification_that_cannot_keep_its_models_has_failed(
 ) -> None:
     monkeypatch.setattr(modelling, "keep", no_space)
     with pytest.raises(StoreError, match="no space"):
-        verification._measure_anew(store, {}, scenario, Quiet(), "")
+        verification._measure_anew(Work(store, Quiet()), {}, scenario)
     assert store.open("last").manifest.kind == "verify"
     assert failed_and_free(store)
 

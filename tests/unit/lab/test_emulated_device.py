@@ -8,9 +8,10 @@ import pytest
 
 from weirlab.emulation.spec import Amount, Frames
 from weirlab.errors import InputError, LabError
+from weirlab.files import HOST_FILES
 from weirlab.lab import dut
 from weirlab.lab.base import Site
-from weirlab.lab.dut.emulated import device
+from weirlab.lab.dut.emulated import carrier, device
 from weirlab.lab.dut.emulated.device import EmulatedLink
 from weirlab.lab.wiring import IN0, OUT0, RX0, TX0
 from weirlab.records import RuleSetup
@@ -40,6 +41,17 @@ def test_words_hold_for_both_directions_or_for_one() -> None:
     assert found.facts()["down"] == "delay 5ms loss frames=5,/100"
 
 
+def test_the_process_that_carries_frames_gets_the_content_of_traces(tmp_path: Path) -> None:
+    trace = tmp_path / "lte.up"
+    trace.write_bytes(b"1\n3\n")
+    made = dut.make(f"link:delay=1ms:up.trace={trace}:up.queue=20pkts", inputs=HOST_FILES)
+    assert isinstance(made, EmulatedLink)
+    assert made.files == [trace]
+    trace.unlink()
+    assert carrier.requested(carrier.request(made._asked)) == made._asked
+    assert made._asked.up.plain()["trace"] == b"1\n3\n"
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -52,12 +64,12 @@ def test_words_hold_for_both_directions_or_for_one() -> None:
         ("link:delay=soon", "^link: delay 'soon' is no time"),
         ("link:queue=5pkts", "^link: queue needs --rate"),
         ("link:loss=120%", "'120%' is no share"),
-        ("link:trace=/nowhere", "/nowhere"),
+        ("link:trace=/nowhere", "link: trace: /nowhere: no such file"),
     ],
 )
 def test_what_there_cannot_be_is_refused_with_what_can(name: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        dut.make(name)
+        dut.make(name, inputs=HOST_FILES)
 
 
 def test_there_are_no_rules() -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.errors import InputError, LabError
+from weirlab.files import HOST_FILES
 from weirlab.lab import dut
 from weirlab.lab.dut import iptables, nftables, rules, tool
 from weirlab.lab.dut.ruleset import Ruleset
@@ -203,9 +204,10 @@ def test_two_dumps_in_one_file_are_those_of_ipv4_and_ipv6(texts: tuple[str, str]
     assert [_rules_of(text) for text in by_family(both).values()] == [_rules_of(text) for text in texts]
     file = tmp_path / "both.save"
     file.write_text(both)
-    assert [each.families for each in RulesetSource(file).path_of_packets(elements=False)] == [(4,), (6,)]
+    path = RulesetSource(file, HOST_FILES).path_of_packets(elements=False)
+    assert [each.families for each in path] == [(4,), (6,)]
     with pytest.raises(InputError, match=r"both\.save: holds rules of iptables-save and of ip6tables-save"):
-        Ruleset(file)
+        dut.make("ruleset", file, HOST_FILES)
 
 
 def test_rules_saved_by_the_nft_back_end_are_loaded_by_it() -> None:
@@ -214,13 +216,13 @@ def test_rules_saved_by_the_nft_back_end_are_loaded_by_it() -> None:
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"missing\.rules: no such file; give the path of a ruleset"):
-        Ruleset(tmp_path / "missing.rules")
+        dut.make("ruleset", tmp_path / "missing.rules", HOST_FILES)
     with pytest.raises(InputError, match="that is a folder; give the path of a ruleset"):
-        Ruleset(tmp_path)
+        dut.make("ruleset", tmp_path, HOST_FILES)
     binary = tmp_path / "binary"
     binary.write_bytes(b"*filter\n\xff\xfe")
     with pytest.raises(InputError, match="binary:2:1: not UTF-8"):
-        Ruleset(binary)
+        dut.make("ruleset", binary, HOST_FILES)
 
 
 @pytest.mark.parametrize(
@@ -237,27 +239,38 @@ def test_a_ruleset_of_nft_that_includes_a_file_is_refused(text: str, tmp_path: P
     path.write_text(text)
     line = text[: text.index("include")].count("\n") + 1
     with pytest.raises(InputError, match=rf"office\.nft, line {line}: include is not followed"):
-        Ruleset(path)
+        dut.make("ruleset", path, HOST_FILES)
 
 
 def test_the_word_include_in_a_comment_is_no_include(tmp_path: Path) -> None:
     path = tmp_path / "office.nft"
     path.write_text('table ip t { # include "x"\n chain c { comment "we include \n"; accept }\n}\n')
-    assert Ruleset(path).format == "nft"
+    driver = dut.make("ruleset", path, HOST_FILES)
+    assert isinstance(driver, Ruleset)
+    assert driver.format == "nft"
 
 
-def test_a_file_that_is_no_ruleset_is_not_quoted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        "root:secret:19000:0:99999:7:::\n",
+        "# comment\nTOKEN=secret\n",
+        '{"token": "secret", "secret": [1]}\n',
+        "-----BEGIN PRIVATE KEY-----\nsecret\n",
+    ],
+)
+def test_a_file_that_is_no_ruleset_is_not_quoted(content: str, tmp_path: Path) -> None:
     path = tmp_path / "shadow"
-    path.write_text("root:secret:19000:0:99999:7:::\n")
-    with pytest.raises(InputError, match=r"shadow, line 1: neither the format") as caught:
-        Ruleset(path)
+    path.write_text(content)
+    with pytest.raises(InputError, match="shadow") as caught:
+        RulesetSource(path, HOST_FILES).path_of_packets(elements=True)
     assert "secret" not in str(caught.value)
 
 
 def test_facts_identify_the_file(tmp_path: Path) -> None:
     path = tmp_path / "office.nft"
     path.write_text("table ip t {\n}\n")
-    facts = Ruleset(path).facts()
+    facts = dut.make("ruleset", path, HOST_FILES).facts()
     assert facts["ruleset"] == "office.nft"
     assert facts["ruleset_format"] == "nft"
     assert facts["ruleset_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -320,7 +333,7 @@ def test_rules_of_the_user_that_the_tool_refuses_are_bad_input_and_ours_are_not(
     file = tmp_path / "my.rules"
     file.write_text(f"*filter\n-A FORWARD --nonsense {'x' * 5000}\nCOMMIT\n")
     with pytest.raises(InputError, match=r"my\.rules, line 2: refused by iptables") as refused:
-        Ruleset(file).apply(SITE, RuleSetup())
+        dut.make("ruleset", file, HOST_FILES).apply(SITE, RuleSetup())
     assert len(str(refused.value)) < 1000
     with pytest.raises(LabError, match="generated rules, line 2: refused by"):
         iptables.Iptables("legacy").apply(SITE, RuleSetup(3))

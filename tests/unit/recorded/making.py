@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 from weirlab.cli.program.app import app
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import Quiet
+from weirlab.jobs.work import Work
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.scenario.load import from_plain
 from weirlab.store import RunWriter, Store, catalogue
@@ -251,7 +252,7 @@ def _runs(folder: Path) -> None:
 
 
 def _run(study: Study[Any, Any, Any], store: Store, scenario: Any) -> None:
-    outcome = runner.run(study, store, scenario, Quiet(), command="weir run small.yaml")
+    outcome = runner.run(study, scenario, Work(store, Quiet(), "weir run small.yaml"))
     assert outcome.problem() is None, outcome.problem()
 
 

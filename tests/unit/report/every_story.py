@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weirlab.jobs.progress import Quiet
+from weirlab.jobs.work import Work
 from weirlab.report.story import Story
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
@@ -145,7 +146,7 @@ def stories(small_run: Any, models: Any, folder: Path) -> dict[str, Callable[[],
         scenario = {"plan": "campus", "trial_s": 1.0, "trials": 1, "width": 0.3, "media_calls": 1}
         study = VoiceLoadStudy(lambda network, talk_s: FakeLoadLab(network, folder))
         asked = from_plain({"name": "here", "voice_load": scenario, "report": None}, "here", LoadScenario)
-        outcome = runner.run(study, Store(folder / "load"), asked, Quiet())
+        outcome = runner.run(study, asked, Work(Store(folder / "load"), Quiet()))
         return tell_load(outcome.found, {**vars(outcome.run.manifest), **dated})
 
     def endpoints() -> Story:

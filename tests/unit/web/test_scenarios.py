@@ -160,26 +160,18 @@ def test_what_is_wrong_with_a_scenario_is_told_with_its_lines(serve: Serve, stor
     assert not list(store.root.glob("web/*"))
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        (SMALL.replace("report: null", "report: {out: /etc/passwd}"), "report.out"),
-        (SMALL.replace("report: null", "report: {plots: /tmp}"), "report.plots"),
-        (SMALL.replace("0, 100", "0").replace("iptables}", "ruleset, ruleset: /etc/shadow}"), "dut.ruleset"),
-        (
-            "name: c\ncapacity: {positions: [0], predict: {model: /etc/shadow}}\n",
-            "capacity.predict.model",
-        ),
-        # Nothing of the file may be in the message, as there would be if it was read first.
-        ("name: t\ntcp: {path: {both: {trace: /etc/passwd}}}\n", "tcp.path.both.trace"),
-        ("name: t\ntcp: {path: {up: {trace: /etc/passwd}}}\n", "tcp.path.up.trace"),
-        ("name: v\nvoice: {plan: /etc/passwd}\n", "voice.plan"),
-        ("name: v\nvoice_load: {plan: /etc/passwd}\n", "voice_load.plan"),
-    ],
-)
-def test_a_scenario_from_the_page_names_no_file_of_the_host(text: str, place: str) -> None:
-    with pytest.raises(InputError, match=f"{place}: a scenario from the page names no file"):
-        understood(Asked(text=text, name="mine.yaml"))
+def test_a_scenario_from_the_page_that_names_a_file_of_the_host_is_refused(
+    serve: Serve, store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("a secret\n")
+    client, _ = serve(allow_run=True)
+    text = SMALL.replace("name: iptables", f'name: "link:trace={tmp_path}/secret"')
+    refused = client.post("/api/scenarios", json={"text": text, "name": "mine.yaml"})
+    assert refused.status_code == 400
+    message = refused.json()["error"]["message"]
+    assert message.startswith("mine.yaml:3:13: dut.name: a scenario from the page may name no file")
+    assert "a secret" not in message
+    assert not list(store.root.glob("web/*"))
 
 
 def test_the_lab_is_chosen_beside_the_scenario() -> None:

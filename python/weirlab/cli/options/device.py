@@ -114,6 +114,7 @@ class DeviceOptions:
         InputError
             There is no such device, or the file does not fit it or cannot be read.
         """
+        from weirlab.files import HOST_FILES
         from weirlab.lab.dut import make
         from weirlab.scenario import NO_DEVICE, Dut
 
@@ -127,7 +128,7 @@ class DeviceOptions:
         if "image" in names and chosen != "image":
             raise InputError(f"--image goes with the device 'image', not with {chosen!r}")
         if chosen != NO_DEVICE:
-            make(chosen, given[names[0]] if names else None)
+            make(chosen, given[names[0]] if names else None, HOST_FILES)
         found = Dut(name=chosen, **given, match=self.match, stateful=self.stateful)
         own = {"ruleset": "--ruleset: your ruleset", "image": "--image: your disk image"}
         if found.name in own and any(each is not None for each in (self.rules, self.positions, self.places)):

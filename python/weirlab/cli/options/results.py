@@ -80,6 +80,7 @@ class ReportOptions:
 
 def work_of(session: Session) -> Work:
     """The store and the progress reporter for the jobs of a command."""
+    from weirlab.files import HOST_FILES
     from weirlab.jobs.work import Work
 
-    return Work(session.store, session.progress, session.command)
+    return Work(session.store, session.progress, session.command, inputs=HOST_FILES)

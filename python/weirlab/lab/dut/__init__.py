@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from weirlab.entries import brought
 from weirlab.errors import InputError
+from weirlab.files import NO_FILES, Inputs
 from weirlab.lab.base import Driver, DutDriver
 from weirlab.lab.dut import iptables
 from weirlab.lab.dut.emulated.device import EmulatedLink
@@ -79,6 +80,14 @@ WITH_VARIETIES: Final[dict[str, Callable[[str | None], DutDriver]]] = {
 """Devices that take a suffix after a colon: tunnels a cipher suite, a virtual machine its filter, an emulated
 link and a redundant pair their settings."""
 
+_PARSED: Final[dict[str, Callable[[str | None], DutDriver]]] = {
+    **WITH_VARIETIES,
+    # The usual ones try what the kernel has; what it lacks is refused when the device is made.
+    "strongswan": strongswan.StrongSwanKernel,
+    "wireguard": wireguard.WireGuardKernel,
+}
+"""What a suffix means, without trying anything."""
+
 
 def drivers() -> dict[str, Factory]:
     """Factories of all drivers, Weir's own first; the argument is the user's ruleset file or None."""
@@ -119,13 +128,34 @@ def exists(name: str) -> bool:
     return name in own() or name in others()
 
 
-def make(name: str, ruleset: Path | None = None) -> DutDriver:
-    """The driver called ``name``; some need the user's file.
+def make(name: str, file: Path | None = None, inputs: Inputs = NO_FILES) -> DutDriver:
+    """The driver called ``name``; some need the user's ``file``, which ``inputs`` opens.
 
-    After a colon, ``name`` may have a suffix, such as a tunnel's suite or the filter of ``vm``.
+    After a colon, ``name`` may have a suffix, such as a tunnel's suite, or the settings of an emulated link,
+    which may name a file.
 
-    Raises ``InputError`` for an unknown name or suite, or for a file that the device does not take.
+    Raises ``InputError`` for an unknown name or suite, for a file that the device does not take, and for one
+    that cannot be used or may not be opened.
     """
+    driver = _made(name, file)
+    driver.open_files(inputs)
+    return driver
+
+
+def files_of(name: str) -> Sequence[Path]:
+    """The files that the suffix of ``name`` names. Nothing is opened, started or tried.
+
+    Raises ``InputError`` as :func:`make`.
+    """
+    kind, colon, suite = name.partition(":")
+    if not colon:
+        return ()
+    if kind not in _PARSED:
+        raise _without_suffix(kind, suite)
+    return _PARSED[kind](suite).files
+
+
+def _made(name: str, file: Path | None) -> DutDriver:
     kind, colon, suite = name.partition(":")
     if not exists(kind):
         known = drivers()
@@ -136,10 +166,14 @@ def make(name: str, ruleset: Path | None = None) -> DutDriver:
             f"no device under test is called {quoted(name)}{hint}; there are: {', '.join(known)}{missing}"
         )
     if not colon:
-        return (own().get(kind) or others()[kind])(ruleset)
+        return (own().get(kind) or others()[kind])(file)
     if kind not in WITH_VARIETIES:
-        raise InputError(f"the device {quoted(kind)} has no cipher suites: leave out {quoted(colon + suite)}")
-    return _without_file(kind, partial(WITH_VARIETIES[kind], suite))(ruleset)
+        raise _without_suffix(kind, suite)
+    return _without_file(kind, partial(WITH_VARIETIES[kind], suite))(file)
+
+
+def _without_suffix(kind: str, suite: str) -> InputError:
+    return InputError(f"the device {quoted(kind)} has no cipher suites: leave out {quoted(':' + suite)}")
 
 
 @cache

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from weirlab.errors import InputError
+from weirlab.files import Inputs
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.dut.aiming import Aimed, aimed
@@ -28,18 +29,22 @@ class Ruleset(Driver):
     position and statefulness of a trial are ignored.
 
     The device's interfaces are called ``in0`` and ``out0``, unless the rules for the test traffic
-    (:meth:`aim`) match on other names. Raises ``InputError`` if the file cannot be read or is in neither
-    format.
+    (:meth:`aim`) match on other names. :meth:`open_files` raises ``InputError`` if the file cannot be read or
+    is in neither format.
     """
 
     name = "ruleset"
 
     def __init__(self, path: Path) -> None:
-        self.source = RulesetSource(path)
-        self.path, self.text, self.format = path, self.source.text, self.source.format
+        self.path = path
+        self.files = [path]
+
+    def open_files(self, inputs: Inputs) -> None:
+        self.source = RulesetSource(self.path, inputs)
+        self.text, self.format = self.source.text, self.source.format
         if self.format == "nft-json":
             raise InputError(
-                f"{path}: rules in JSON can be read but not loaded; give those of nft list ruleset"
+                f"{self.path}: rules in JSON can be read but not loaded; give those of nft list ruleset"
             )
         if self.format == "iptables-save":
             self.family = self._only_family()

@@ -33,7 +33,7 @@ class CapacityStudy(Study["CapacityScenario", "DeviceGround", "CapacityFindings"
     def check(self, asked: CapacityScenario, work: Work) -> None:
         from weirlab.studies.capacity import study
 
-        study.check(asked, work.store)
+        study.check(asked, work)
 
     def open(self, asked: CapacityScenario, work: Work) -> AbstractContextManager[DeviceGround]:
         from weirlab.studies.capacity import study

@@ -26,7 +26,7 @@ from weirlab.model import Queueing
 from weirlab.model.base import Predictor
 from weirlab.model.tunnelled import tunnelled
 from weirlab.records import device_in_words
-from weirlab.store import Run, RunWriter, Store
+from weirlab.store import Run, RunWriter
 from weirlab.store.frames import completed
 from weirlab.studies import beds
 from weirlab.studies.beds import DeviceGround
@@ -105,7 +105,7 @@ def measured(
     """Sweep, search and predict, without repeating what the run already has."""
     bed, progress = ground.bed, work.progress
     _tell_time(scenario, bed, progress)
-    model, source = _model(work.store, bed, scenario, writer, progress)
+    model, source = _model(work, bed, scenario, writer)
     setting = CallTraffic(scenario.calls.calls(1), scenario.dut.stateful)
     wanted = scenario.capacity
     good_mos = wanted.search.mos if wanted.search and wanted.search.mos else 4.0
@@ -245,31 +245,31 @@ def _still_valid(writer: RunWriter, keeper: CallRecorder) -> list[CapacityRow]:
 
 
 def _model(
-    store: Store, bed: TestBed, scenario: CapacityScenario, writer: RunWriter, progress: Progress
+    work: Work, bed: TestBed, scenario: CapacityScenario, writer: RunWriter
 ) -> tuple[Predictor | None, str]:
     """The model to predict with and where it came from; measured first if none is named."""
     predict = scenario.capacity.predict
     if predict is None:
         return None, ""
     if predict.model is not None:
-        rules, source = _named(store, predict.model)
+        rules, source = _named(work, predict.model)
         if predict.tunnel is None:
             return rules, source
-        tunnel, behind = _named(store, predict.tunnel)
+        tunnel, behind = _named(work, predict.tunnel)
         return tunnelled(rules, tunnel), f"{source} with {behind} behind it"
-    profiles.measured(bed, profile_of(scenario), writer, progress)
-    return modelling.fit_run(writer.run, progress)[Queueing.name], writer.run_id
+    profiles.measured(bed, profile_of(scenario), writer, work.progress)
+    return modelling.fit_run(writer.run, work.progress)[Queueing.name], writer.run_id
 
 
-def _named(store: Store, source: str) -> tuple[Queueing, str]:
+def _named(work: Work, source: str) -> tuple[Queueing, str]:
     """The queueing model of a file or a run, and what it came from."""
-    models, run = modelling.find(store, source)
+    models, run = modelling.find(work.store, source, inputs=work.inputs)
     model = models[Queueing.name]
     assert isinstance(model, Queueing)
     return model, source if run is None else run.run_id
 
 
-def check(scenario: CapacityScenario, store: Store) -> None:
+def check(scenario: CapacityScenario, work: Work) -> None:
     """Raise, before anything is built, if ``scenario`` cannot be carried out."""
     wanted = scenario.capacity
     setting = CallTraffic(scenario.calls.calls(1), scenario.dut.stateful)
@@ -281,9 +281,9 @@ def check(scenario: CapacityScenario, store: Store) -> None:
             spec = setting.spec(0, count, trial_s=what.trial_s, warmup_s=what.warmup_s)
             compile_plan(spec.traffic)
     if wanted.predict is not None and wanted.predict.model is not None:
-        rules, _ = _named(store, wanted.predict.model)
+        rules, _ = _named(work, wanted.predict.model)
         if wanted.predict.tunnel is not None:
-            tunnelled(rules, _named(store, wanted.predict.tunnel)[0])
+            tunnelled(rules, _named(work, wanted.predict.tunnel)[0])
     elif wanted.predict is not None:
         profiles.refuse_impossible(profile_of(scenario))
 

@@ -12,6 +12,7 @@ from weirlab.cli.output import Session, to_json
 from weirlab.cli.quantities import words
 from weirlab.cli.streams import tell
 from weirlab.errors import InputError
+from weirlab.files import HOST_FILES
 from weirlab.studies.registry import studies
 
 if TYPE_CHECKING:
@@ -99,11 +100,19 @@ def run(
         if scenario is not None:
             what = in_lab(load(ready.find(scenario)), lab)
             outcome = runner.run_scenario(
-                session.store, what, session.progress, out=out, plots=plots, command=session.command
+                session.store,
+                what,
+                session.progress,
+                out=out,
+                plots=plots,
+                command=session.command,
+                inputs=HOST_FILES,
             )
         else:
             assert resume is not None
-            outcome = runner.resume_scenario(session.store, resume, session.progress, out=out, plots=plots)
+            outcome = runner.resume_scenario(
+                session.store, resume, session.progress, out=out, plots=plots, inputs=HOST_FILES
+            )
         show(session, outcome)
 
 
@@ -114,7 +123,13 @@ def carry_out(session: Session, options: dict[str, Any], kind: type[Root], repor
 
     asked = from_options({**options, "report": None}, kind)
     outcome = runner.run_scenario(
-        session.store, asked, session.progress, out=report.out, plots=report.plots, command=session.command
+        session.store,
+        asked,
+        session.progress,
+        out=report.out,
+        plots=report.plots,
+        command=session.command,
+        inputs=HOST_FILES,
     )
     show(session, outcome)
 

@@ -10,6 +10,8 @@ from pydantic import BeforeValidator, Field
 
 from weirlab.amounts import parse_size
 from weirlab.errors import InputError
+from weirlab.files import Inputs
+from weirlab.scenario.document import Location
 from weirlab.scenario.model import Section, readable
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ class PathSection(Section):
         return {**said, **(self.up if direction == "up" else self.down)}
 
     def read(self, direction: str) -> PathSpec:
-        """The same, understood; raises ``InputError``."""
+        """The same, understood; its trace is not read. Raises ``InputError``."""
         from weirlab.emulation.reading import READERS, read_path
 
         said = self.words(direction)
@@ -67,9 +69,17 @@ class PathSection(Section):
         sides = {name: _beside(getattr(self, name), folder) for name in ("both", "up", "down")}
         return self.model_copy(update=sides)
 
-    def traces(self) -> Iterator[str]:
-        """Of ``both``, ``up`` and ``down`` those that name a trace, which is a file."""
-        yield from (name for name in ("both", "up", "down") if "trace" in getattr(self, name))
+    def with_traces(self, inputs: Inputs) -> dict[str, PathSpec]:
+        """Both directions, with their traces; raises ``InputError`` if one cannot be read, or may not be."""
+        from weirlab.emulation.reading import with_trace
+
+        return {direction: with_trace(self.read(direction), inputs) for direction in _SEEDS}
+
+    def files(self) -> Iterator[Location]:
+        """See :meth:`Section.files`; a trace is a file."""
+        yield from super().files()
+        for name in ("both", "up", "down"):
+            yield from traces(getattr(self, name), name)
 
     def conflicts(self) -> Iterator[tuple[str, str]]:
         """What cannot be: where it is said, and why not. What holds for both directions is told once."""
@@ -81,6 +91,12 @@ class PathSection(Section):
                 said: Mapping[str, Any] = self.up if direction == "up" else self.down
                 found.append((direction if said else "both", str(error).replace("--", "")))
         yield from dict.fromkeys(found)
+
+
+def traces(words: Mapping[str, str], key: str) -> Iterator[Location]:
+    """The location of the trace, which is a file, in the ``words`` at ``key``."""
+    if "trace" in words:
+        yield key, "trace"
 
 
 def _beside(words: Mapping[str, str], folder: Path) -> dict[str, str]:

@@ -52,6 +52,9 @@ class ParallelStudy(Study["ParallelScenario", "Ground[Bed]", "ParallelFindings"]
         from weirlab.studies.parallel import campaign
 
         campaign.how(asked.parallel)
+        for case in asked.parallel.cases:
+            for path in case.paths:
+                path.with_traces(work.inputs)
 
     def said(self, run: Run) -> Sequence[str]:
         from weirlab.studies.parallel import study
@@ -69,7 +72,7 @@ class ParallelStudy(Study["ParallelScenario", "Ground[Bed]", "ParallelFindings"]
     ) -> ParallelFindings:
         from weirlab.studies.parallel import study
 
-        return study.measured(ground, asked, writer, work.progress)
+        return study.measured(ground, asked, writer, work)
 
     def told(self, outcome: Outcome[ParallelFindings]) -> Told:
         from weirlab.studies.parallel import tables

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from weirlab.files import NO_FILES, Inputs
 from weirlab.limits import HIGHEST_SEED
 from weirlab.measure.attempts import until_valid
 from weirlab.measure.progress import Meter, OnProgress
@@ -20,7 +21,6 @@ from weirlab.studies.parallel.rows import ATTEMPTS, AttemptRow
 from weirlab.studies.parallel.section import MOST_PATHS, CasePath, Comparison, share_of
 
 if TYPE_CHECKING:
-    from weirlab.emulation.spec import PathSpec
     from weirlab.store import Run, RunWriter
     from weirlab.studies.psock.copying import How
 
@@ -30,14 +30,14 @@ def rows(run: Run) -> list[AttemptRow]:
     return rows_of(AttemptRow, run.table(ATTEMPTS).sort("start_ns")) if run.has_table(ATTEMPTS) else []
 
 
-def course(planned: Planned, asked: Comparison) -> Course:
-    """The course of an attempt."""
+def course(planned: Planned, asked: Comparison, inputs: Inputs = NO_FILES) -> Course:
+    """The course of an attempt; ``inputs`` opens the traces of its paths."""
     warmup_s, lasts_s = timing(planned.case, asked)
     every = dict(enumerate(planned.case.every_path(), 1))
     used = planned.used
     return Course(
         method=planned.method,
-        paths={number: _pair(every[number], number, planned.repetition) for number in used},
+        paths={number: _pair(every[number], number, planned.repetition, inputs) for number in used},
         congestion=asked.congestion,
         streams=asked.streams,
         how=how(asked),
@@ -58,15 +58,13 @@ def course(planned: Planned, asked: Comparison) -> Course:
     )
 
 
-def _pair(path: CasePath, number: int, repetition: int) -> PathPair:
+def _pair(path: CasePath, number: int, repetition: int, inputs: Inputs) -> PathPair:
     """Both directions. Random numbers differ from path to path and between repetitions, not by method."""
     other = 2 * (MOST_PATHS * (repetition - 1) + number - 1)
-
-    def read(direction: str) -> PathSpec:
-        found = path.read(direction)
-        return replace(found, seed=(found.seed + other) % HIGHEST_SEED)
-
-    return PathPair(read("up"), read("down"))
+    both = path.with_traces(inputs)
+    return PathPair(
+        **{name: replace(each, seed=(each.seed + other) % HIGHEST_SEED) for name, each in both.items()}
+    )
 
 
 def how(asked: Comparison) -> How:
@@ -85,6 +83,7 @@ class Campaign:
     asked: Comparison
     writer: RunWriter
     clocks: Clocks
+    inputs: Inputs = NO_FILES
 
     def measure(self, planned: Sequence[Planned], on_progress: OnProgress | None = None) -> None:
         """Make those without a valid attempt in the run; spoiled attempts are stored and repeated.
@@ -105,7 +104,7 @@ class Campaign:
             meter.count(each.text, until_valid(each.text, self.asked.max_attempts, attempt, meter.tell))
 
     def _attempt(self, planned: Planned) -> TrialRecord:
-        what = course(planned, self.asked)
+        what = course(planned, self.asked, self.inputs)
         started_at, begun_s = self.clocks.now().isoformat(timespec="milliseconds"), self.clocks.seconds()
         seen = self.bed.carry(what)
         entry = Entry(

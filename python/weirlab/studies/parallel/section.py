@@ -11,6 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from weirlab.emulation.spec import MOST_SLACK_S
 from weirlab.quantities import bit_rate, plural
 from weirlab.scenario.conflicts import Conflict
+from weirlab.scenario.document import Location
 from weirlab.scenario.model import (
     Attempts,
     MayBeEmpty,
@@ -25,7 +26,7 @@ from weirlab.scenario.model import (
     _no_repeats,
     readable,
 )
-from weirlab.studies.emulator.section import PathSection, Size, Words
+from weirlab.studies.emulator.section import PathSection, Size, Words, traces
 
 MethodName = Literal[
     "tcp", "independent", "mptcp", "round-robin", "poll-all", "ecf", "blest", "earliest", "earliest-fair"
@@ -108,6 +109,11 @@ class Split(Section):
     """The first path's share of the rate."""
     both: Words = {"delay": "5ms", "queue": "30ms"}
     """Other options of both paths, in the words of ``weir link``."""
+
+    def files(self) -> Iterator[Location]:
+        """See :meth:`Section.files`."""
+        yield from super().files()
+        yield from traces(self.both, "both")
 
 
 class Comparison(Section):
@@ -197,16 +203,6 @@ class ParallelScenario(Root):
         methods = len(what.methods) + alone
         cases = len(what.cases) + (len(what.split.shares) if what.split else 0)
         yield ("parallel",), cases * methods * what.repetitions
-
-    def files(self) -> Iterator[tuple[int | str, ...]]:
-        """See :meth:`Root.files`; a trace of a path is a file."""
-        yield from super().files()
-        if self.parallel.split is not None and "trace" in self.parallel.split.both:
-            yield "parallel", "split", "both", "trace"
-        for number, case in enumerate(self.parallel.cases):
-            for place, path in enumerate(case.paths):
-                for side in path.traces():
-                    yield "parallel", "cases", number, "paths", place, side, "trace"
 
     def conflicts(self) -> Iterator[Conflict]:
         """See :meth:`Root.conflicts`."""

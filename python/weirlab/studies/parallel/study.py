@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weirlab.errors import InputError, MissingCapability
 from weirlab.interrupts import owned, shielded
 from weirlab.jobs.inventory import scenario_of
-from weirlab.jobs.progress import RESUME, Progress, passed_on
+from weirlab.jobs.progress import RESUME, passed_on
 from weirlab.jobs.work import Work
 from weirlab.measure.terms import Clocks
 from weirlab.quantities import plural, words
@@ -52,10 +52,11 @@ def measured(
     ground: Ground[Bed],
     asked: ParallelScenario,
     writer: RunWriter,
-    progress: Progress,
+    work: Work,
     clocks: Clocks | None = None,
 ) -> ParallelFindings:
     """Make every attempt that the run does not have yet."""
+    progress = work.progress
     what = asked.parallel
     # Attempts are numbered by the methods that were there when the run was begun.
     lacking = dict(writer.run.manifest.facts.get(LACKING) or {})
@@ -68,7 +69,8 @@ def measured(
         progress.note(f"{plan.named(method)} is left out: {why}")
     planned = plan.plan(what, lacking)
     progress.stage(f"{plural(len(planned), 'transfer')}, run {writer.run_id}")
-    campaign.Campaign(ground.bed, what, writer, clocks or Clocks()).measure(planned, passed_on(progress))
+    attempts = campaign.Campaign(ground.bed, what, writer, clocks or Clocks(), work.inputs)
+    attempts.measure(planned, passed_on(progress))
     return stored(writer.run)
 
 

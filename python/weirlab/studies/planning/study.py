@@ -67,7 +67,7 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
     """
     advice, source = None, None
     if request.ruleset is not None:
-        source = RulesetSource(request.ruleset)
+        source = RulesetSource(request.ruleset, files.HOST_FILES)
         advice = advise(source.path_of_packets(elements=False), str(request.ruleset))
         if request.reordered is not None and request.reordered.resolve() == request.ruleset.resolve():
             raise InputError(f"--reordered would overwrite {request.ruleset}; give another file")

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from weirlab import files
 from weirlab.errors import InputError, ModelError
+from weirlab.files import HOST_FILES, Inputs
 from weirlab.jobs import spoiled
 from weirlab.jobs.profiles import named
 from weirlab.jobs.progress import Progress, Quiet
@@ -215,17 +216,23 @@ def models_of(run: Run) -> Models:
     return run.get_json(MODEL, lambda content: dict(pick(from_document(content, where), None, where).models))
 
 
-def find(store: Store, source: str, device: str | None = None) -> tuple[Models, Run | None]:
+def find(
+    store: Store, source: str, device: str | None = None, inputs: Inputs = HOST_FILES
+) -> tuple[Models, Run | None]:
     """The models in the file ``source``, or those of the run ``source`` with the run.
 
     Raises as :func:`find_device` does.
     """
-    found, run = find_device(store, source, device)
+    found, run = find_device(store, source, device, inputs)
     return dict(found.models), run
 
 
-def find_device(store: Store, source: str, device: str | None = None) -> tuple[Device, Run | None]:
+def find_device(
+    store: Store, source: str, device: str | None = None, inputs: Inputs = HOST_FILES
+) -> tuple[Device, Run | None]:
     """The device called ``device`` in the file ``source``, or that of the run ``source`` with the run.
+
+    ``inputs`` opens the file.
 
     Raises
     ------
@@ -234,7 +241,7 @@ def find_device(store: Store, source: str, device: str | None = None) -> tuple[D
         holds several devices and ``device`` is None.
     """
     if is_file(source):
-        return pick(load_devices(Path(source)), device, source), None
+        return pick(load_devices(Path(source), inputs), device, source), None
     run = named(store, source)
     return pick([_fitted(run)], device, f"run {run.run_id}"), run
 

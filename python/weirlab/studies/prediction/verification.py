@@ -26,7 +26,7 @@ from weirlab.model import ErrorRow, Queueing, compare
 from weirlab.model.base import Profiled
 from weirlab.records import TrialSpec, device_in_words
 from weirlab.scenario import Dut, HeldOut, Lab, Profile, Scenario, Typed, from_options
-from weirlab.store import Run, RunWriter, Store
+from weirlab.store import Run, RunWriter
 from weirlab.studies.prediction import modelling
 from weirlab.studies.prediction.modelling import Models
 from weirlab.traffic.sizes import parse_sizes
@@ -102,22 +102,24 @@ def verify(
     lab, dut:
         Where and what to measure for a model file; a run says that itself.
     """
-    store, progress, command = work.store, work.progress, work.command
+    store, progress = work.store, work.progress
     if modelling.is_file(source):
         if dut is None:
             raise InputError("a model file does not say which device it describes; give --dut or --ruleset")
         models, _ = modelling.find(store, source)
         name = f"verification of {source}"[:200]
         scenario = Scenario(name=name, lab=lab, dut=dut, profile=_profile_of(models))
-        return _measure_anew(store, models, _with(scenario, held_out), progress, command)
+        return _measure_anew(work, models, _with(scenario, held_out))
     models, run = modelling.find(store, source)
     assert run is not None
     scenario = scenario_of(run, Scenario)
     if again:
-        return _measure_anew(store, models, _with(scenario, held_out), progress, command)
+        return _measure_anew(work, models, _with(scenario, held_out))
     if not _measured(run):
         with (
-            testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario)) as bed,
+            testbeds.open_bed(
+                scenario.lab, scenario.dut, progress, flows(scenario), inputs=work.inputs
+            ) as bed,
             kept(lambda: go_on(store, run, bed), _RESUME) as writer,
         ):
             measure(bed, models, scenario, writer, progress)
@@ -237,21 +239,20 @@ def default(scenario: Scenario, seed: int = _SEED) -> HeldOut:
     )
 
 
-def _measure_anew(
-    store: Store, models: Models, scenario: Scenario, progress: Progress, command: str
-) -> VerificationOutcome:
+def _measure_anew(work: Work, models: Models, scenario: Scenario) -> VerificationOutcome:
     """Measure the held-out settings in a new run, which stores the models too."""
+    lab, dut = scenario.lab, scenario.dut
 
     def begun(bed: TestBed) -> RunWriter:
-        writer = begin(store, scenario, bed, command, kind="verify")
+        writer = begin(work.store, scenario, bed, work.command, kind="verify")
         # Without them the run could not be resumed.
         return prepared(writer, lambda new: modelling.keep(new.run, models))
 
     with (
-        testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario)) as bed,
+        testbeds.open_bed(lab, dut, work.progress, flows(scenario), inputs=work.inputs) as bed,
         kept(lambda: begun(bed), _RESUME) as writer,
     ):
-        measure(bed, models, scenario, writer, progress)
+        measure(bed, models, scenario, writer, work.progress)
     return score(writer.run, models)
 
 

@@ -195,17 +195,25 @@ def profile(
 ) -> None:
     """Measure a profile."""
     from weirlab.cli.results.wording import machine as machine_in_words
+    from weirlab.files import HOST_FILES
     from weirlab.jobs.profiles import profile, resume_profile
     from weirlab.studies.profile import tables, wording
 
     with result.session(ctx) as session:
         time_budget = plan.choice.checked_time()
         if resume is not None:
-            outcome = resume_profile(session.store, resume, session.progress, time_budget=time_budget)
+            outcome = resume_profile(
+                session.store, resume, session.progress, time_budget=time_budget, inputs=HOST_FILES
+            )
         else:
             scenario = _scenario(device, traffic, plan, time_budget)
             outcome = profile(
-                session.store, scenario, session.progress, command=session.command, unnamed=True
+                session.store,
+                scenario,
+                session.progress,
+                command=session.command,
+                unnamed=True,
+                inputs=HOST_FILES,
             )
         problem = outcome.problem()
         session.finish(

@@ -170,7 +170,8 @@ def _carry_out(work: Work, asked: Asked, what: _What, attempts: int) -> _Done:
     """Build the bed, begin a run, let ``what`` make the trials, and report what the host did meanwhile."""
     store, progress, kind, settings = work.store, work.progress, what.kind, asked.settings
     sizes = [setting.sizes for setting in settings]
-    with testbeds.open_bed(asked.lab, asked.dut, progress, asked.shape.flows, sizes=sizes) as bed:
+    flows, inputs = asked.shape.flows, work.inputs
+    with testbeds.open_bed(asked.lab, asked.dut, progress, flows, sizes=sizes, inputs=inputs) as bed:
         bed.set_rules(settings[0].rules)  # If it refuses them, there is nothing to keep.
         calibration = in_force(store, bed)
         conditions = Conditions(bed.lab, bed.dut, bed.backend, calibration.id if calibration else None)

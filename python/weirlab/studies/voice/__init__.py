@@ -51,7 +51,7 @@ class VoiceStudy(Study["VoiceScenario", "Ground[Bed]", "ProofFindings"]):
     def check(self, asked: VoiceScenario, work: Work) -> None:
         from weirlab.studies.voice.proof import study
 
-        study.checked(asked)
+        study.checked(asked, work.inputs)
 
     def open(self, asked: VoiceScenario, work: Work) -> AbstractContextManager[Ground[Bed]]:
         from weirlab.studies.voice.proof import study

@@ -8,12 +8,17 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from weirlab import limits
 from weirlab.cli.options import LabKind
+from weirlab.files import Inputs
 from weirlab.scenario import document
 from weirlab.scenario.model import Root
 from weirlab.studies import ready, scenarios
 from weirlab.studies.commands.scenarios import in_lab
 from weirlab.studies.registry import studies
 
+INPUTS: Final = Inputs(
+    "a scenario from the page may name no file of this host; leave it out, or run the scenario with weir run"
+)
+"""Users who may start scenarios may not read or write this host's files."""
 _MOST_NAME: Final = 100
 
 
@@ -42,9 +47,8 @@ def understood(asked: Asked) -> Root:
     Raises
     ------
     InputError
-        With one line per problem, each beginning ``name:line:column``. A scenario that names a file of this
-        host is refused, too: users who may start one may not read or write files here.
+        With one line per problem, each beginning ``name:line:column``; also for a scenario that names a file.
     """
     read = document.parse(asked.text, asked.name or "scenario")
-    what = scenarios.check(read, no_files="a scenario from the page names no file")
+    what = scenarios.check(read, inputs=INPUTS)
     return in_lab(what, asked.lab)

@@ -97,12 +97,13 @@ def _carry_out(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     what = asking.understood(asking.Asked(text=text, name=request["name"], lab=request["lab"]))
     store = _Telling(Path(request["store"]), what.KEY, tell)
     if not (begun := str(request["run_id"])):
-        return _result(runner.run_scenario(store, what, _Progress(tell), command=COMMAND))
+        started = runner.run_scenario(store, what, _Progress(tell), command=COMMAND, inputs=asking.INPUTS)
+        return _result(started)
     if store.open(begun).manifest.status == "complete":
         # Only the report was missing, which the page draws on demand.
         conclusion = wording.run(show(store, begun))
         return {"run_id": begun, "conclusion": conclusion, "remark": "", "tables": [], "problem": ""}
-    return _result(runner.resume_scenario(store, begun, _Progress(tell)))
+    return _result(runner.resume_scenario(store, begun, _Progress(tell), inputs=asking.INPUTS))
 
 
 def _result(outcome: Outcome[Any]) -> dict[str, Any]:

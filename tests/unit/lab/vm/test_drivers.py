@@ -10,6 +10,7 @@ import pytest
 
 from weirlab import programs
 from weirlab.errors import InputError, LabError
+from weirlab.files import HOST_FILES
 from weirlab.lab import dut, wiring
 from weirlab.lab.dut.vm import appliance, esp
 from weirlab.lab.dut.vm.gateways import End
@@ -180,20 +181,21 @@ def sh(*options: str, text: str) -> str:
 def test_the_format_of_an_image_is_told_by_its_content(content: bytes, name: str, tmp_path: Path) -> None:
     path = tmp_path / "a,b.img"
     path.write_bytes(content)
-    assert disk.format_of(path) == name
+    assert disk.format_of(content) == name
     # A comma would end the option; and nothing is written into the user's file.
     options = f"file={tmp_path}/a,,b.img,format={name},if=ide,snapshot=on"
-    assert disk.boot(path).options == ["-drive", options]
-    assert not disk.boot(path).has_agent
+    boot = disk.boot(path, HOST_FILES)
+    assert boot.options == ["-drive", options]
+    assert not boot.has_agent
 
 
 def test_an_image_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs a disk image: --image FILE"):
         dut.make("image")
-    with pytest.raises(InputError, match="is not a file"):
-        dut.make("image", tmp_path)
-    with pytest.raises(InputError, match=r"the disk image .*/none is not a file"):
-        dut.make("image", tmp_path / "none")
+    with pytest.raises(InputError, match="that is a folder; give the path of a disk image"):
+        dut.make("image", tmp_path, HOST_FILES)
+    with pytest.raises(InputError, match="/none: no such file; give the path of a disk image"):
+        dut.make("image", tmp_path / "none", HOST_FILES)
 
 
 def test_the_packet_that_tells_of_a_working_image_is_whole() -> None:

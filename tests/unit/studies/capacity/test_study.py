@@ -10,6 +10,7 @@ import pytest
 
 from weirlab.documents import plain
 from weirlab.errors import InputError, ModelError
+from weirlab.files import HOST_FILES
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.lab.sim import SimDevice, SimLab
@@ -244,7 +245,7 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_a_tunnel_behind_rules_is_predicted_from_a_profile_of_each(
     store: Store, profiled: dict[str, str]
 ) -> None:
-    outcome = run_scenario(store, scenario(sweep=None, predict=profiled), Quiet())
+    outcome = run_scenario(store, scenario(sweep=None, predict=profiled), Quiet(), inputs=HOST_FILES)
     assert isinstance(outcome.found, CapacityFindings)
     results = outcome.found.results
     lossless = [one for one in results.predicted if one.goal.mos is None]
@@ -312,7 +313,7 @@ def test_a_model_that_is_named_is_used(store: Store, finished: Finished) -> None
     file = finished[0].run.path / "model.json"
     sweep = {"first": 300, "last": 300, "repetitions": 1, "trial_s": 0.1, "warmup_s": 0.0}
     wanted = scenario(predict={"model": str(file)}, sweep=sweep, search=None)
-    outcome = run_scenario(store, wanted, Quiet())
+    outcome = run_scenario(store, wanted, Quiet(), inputs=HOST_FILES)
     assert isinstance(outcome.found, CapacityFindings)
     assert outcome.found.results.model == str(file)
     assert [one.position for one in outcome.found.results.predicted] == [0, 100]
@@ -324,7 +325,7 @@ def test_a_model_that_is_missing_is_noticed_before_anything_is_built(
 ) -> None:
     monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: pytest.fail("the lab was built"))
     with pytest.raises(ModelError, match=r"nowhere\.json"):
-        run_scenario(store, scenario(predict={"model": "nowhere.json"}), Quiet())
+        run_scenario(store, scenario(predict={"model": "nowhere.json"}), Quiet(), inputs=HOST_FILES)
 
 
 def test_more_calls_than_there_can_be_are_refused_before_anything_is_built(

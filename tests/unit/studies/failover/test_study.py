@@ -8,6 +8,7 @@ import pytest
 
 from weirlab.errors import InputError
 from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies import runner
@@ -77,7 +78,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def run(store: Store, opener: Opener, what: FailoverScenario | None = None) -> Outcome[FailoverFindings]:
-    return runner.run(study(opener), store, what or scenario(), Quiet())
+    return runner.run(study(opener), what or scenario(), Work(store, Quiet()))
 
 
 def study(opener: Opener) -> FailoverStudy:
@@ -163,7 +164,7 @@ def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> N
     assert kept > done, "attempts of the search for the load are among them"
     assert f"interrupted; {kept} valid attempts kept" in str(told.value)
     opener = Opener()
-    outcome = runner.resume(study(opener), store, held.run_id, Quiet())
+    outcome = runner.resume(study(opener), held.run_id, Work(store, Quiet()))
     assert outcome.found.missing == ()
     assert len(opener.opened) == 8 - done
     assert sorted(row.index for row in outcome.found.rows) == list(range(8))

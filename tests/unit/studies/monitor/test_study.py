@@ -11,6 +11,7 @@ import pytest
 
 from weirlab.errors import LabError
 from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.store.frames import rows_of
@@ -72,7 +73,7 @@ def store(tmp_path: Path) -> Store:
 def run(
     store: Store, opener: Opener, what: MonitorScenario | None = None, **more: Any
 ) -> Outcome[MonitorFindings]:
-    return runner.run(study(opener), store, what or scenario(), Quiet(), **more)
+    return runner.run(study(opener), what or scenario(), Work(store, Quiet()), **more)
 
 
 def study(opener: OpenLab) -> MonitorStudy:
@@ -101,7 +102,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(store: Store) -> None:
         run(store, Opener(*[None] * 10, TrialFault(fails=KeyboardInterrupt())))
     assert caught.value.kept == 10
     opener = Opener()
-    outcome = runner.resume(study(opener), store, caught.value.run_id, Quiet())
+    outcome = runner.resume(study(opener), caught.value.run_id, Work(store, Quiet()))
     rows = [row for row in outcome.found.rows if row.part != "search"]
     assert len(rows) == PLANNED
     assert len({row.index for row in rows}) == PLANNED
@@ -111,7 +112,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(store: Store) -> None:
 def test_a_search_that_was_interrupted_begins_anew_with_numbers_of_its_own(store: Store) -> None:
     with pytest.raises(Interrupted) as caught:
         run(store, Opener(*[None] * (PLANNED + 3), TrialFault(fails=KeyboardInterrupt())))
-    outcome = runner.resume(study(Opener()), store, caught.value.run_id, Quiet())
+    outcome = runner.resume(study(Opener()), caught.value.run_id, Work(store, Quiet()))
     assert len({row.trial_id for row in outcome.found.rows}) == len(outcome.found.rows)
     assert [found.method for found in outcome.found.found] == ["tap-ring", "tcpdump-bridge"]
     found = {one.method: one.greatest_pps for one in outcome.found.found}
@@ -123,7 +124,7 @@ def test_what_cannot_be_built_leaves_no_run_behind(store: Store) -> None:
         raise LabError("no bridge here")
 
     with pytest.raises(LabError, match="no bridge here"):
-        runner.run(study(refuse), store, scenario(), Quiet())
+        runner.run(study(refuse), scenario(), Work(store, Quiet()))
     assert store.runs() == []
 
 
@@ -188,13 +189,9 @@ def test_an_interrupted_run_has_a_report_of_what_is_there(store: Store, tmp_path
     run_id, before = "", 0
     for kept in (1, 3, VALIDATION + 1, PLANNED - 1, PLANNED + 2):
         ends = study(Opener(*[None] * (kept - before), TrialFault(fails=KeyboardInterrupt())))
-        go_on = (
-            partial(runner.resume, ends, store, run_id)
-            if run_id
-            else partial(runner.run, ends, store, scenario())
-        )
+        go_on = partial(runner.resume, ends, run_id) if run_id else partial(runner.run, ends, scenario())
         with pytest.raises(Interrupted) as caught:
-            go_on(Quiet())
+            go_on(Work(store, Quiet()))
         run_id, before = caught.value.run_id, kept
         assert store.open(run_id).trials().height == kept
         page = report(store, run_id, out=tmp_path / f"{kept}.html").path.read_text()

@@ -10,6 +10,7 @@ import pytest
 
 from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies import runner
@@ -67,7 +68,7 @@ def small(**changes: Any) -> ParallelScenario:
 
 
 def run(store: Store, bed: FakeBed, what: ParallelScenario) -> Found:
-    return runner.run(ParallelStudy(opener(bed)), store, what, Quiet())
+    return runner.run(ParallelStudy(opener(bed)), what, Work(store, Quiet()))
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +200,7 @@ def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> N
     with pytest.raises(Interrupted, match=r"2 valid attempts kept .* go on with: weir run --resume"):
         run(store, stopped, small())
     rest = FakeBed()
-    outcome = runner.resume(ParallelStudy(opener(rest)), store, "last", Quiet())
+    outcome = runner.resume(ParallelStudy(opener(rest)), "last", Work(store, Quiet()))
     assert len(rest.carried) == FEW - 2
     assert outcome.problem() is None
     assert len({(row.case, row.method, row.path, row.repetition) for row in outcome.found.rows}) == FEW

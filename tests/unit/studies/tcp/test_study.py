@@ -12,6 +12,7 @@ import pytest
 
 from weirlab.errors import InputError, LabError
 from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.work import Work
 from weirlab.store import Run, Store
 from weirlab.studies import reports, runner, scenarios
 from weirlab.studies.contract import Outcome
@@ -55,7 +56,7 @@ def outcome(store: Store) -> Outcome[Any]:
     )  # fmt: skip
     try:
         what = asked(server.address[1], connections=2)
-        return runner.run(TcpStudy(Live(tokens=("secret-word", ""))), store, what, Quiet())
+        return runner.run(TcpStudy(Live(tokens=("secret-word", ""))), what, Work(store, Quiet()))
     finally:
         server.stop()
 
@@ -176,7 +177,7 @@ def test_no_file_of_a_run_has_the_token(outcome: Outcome[Any]) -> None:
 def test_going_on_with_a_complete_run_measures_nothing(
     outcome: Outcome[Any], store: Store, tmp_path: Path
 ) -> None:
-    again = runner.resume(TcpStudy(), store, outcome.run.run_id, Quiet(), out=tmp_path / "page.html")
+    again = runner.resume(TcpStudy(), outcome.run.run_id, Work(store, Quiet()), out=tmp_path / "page.html")
     assert again.run.trials().height == 1
     assert again.told().conclusion.startswith("To the server: ")
     assert (tmp_path / "page.html").stat().st_size > 100_000
@@ -194,19 +195,19 @@ def test_ctrl_c_keeps_what_was_measured_until_then(serve: Serve, tmp_path: Path)
     store, what = Store(tmp_path), asked(serve().port, total=None, lasts="1h")
     study = TcpStudy(Live(Impatient(), View(print_ns=1_000_000)))
     with pytest.raises(Interrupted, match="1 valid attempt kept"):
-        runner.run(study, store, what, Quiet())
+        runner.run(study, what, Work(store, Quiet()))
     run = store.open("last")
     assert run.manifest.status == "interrupted"
     assert kept.read(run).transfer.interrupted
     # It is gone on with: nothing is left to be measured.
-    again = runner.resume(TcpStudy(), store, run.run_id, Quiet())
+    again = runner.resume(TcpStudy(), run.run_id, Work(store, Quiet()))
     assert again.run.manifest.status == "complete"
     assert again.run.trials().height == 1
 
 
 def test_a_server_that_does_not_answer_leaves_no_run_behind(free_port: int, tmp_path: Path) -> None:
     with pytest.raises(LabError, match="cannot connect"):
-        runner.run(TcpStudy(), Store(tmp_path), asked(free_port), Quiet())
+        runner.run(TcpStudy(), asked(free_port), Work(Store(tmp_path), Quiet()))
     assert Store(tmp_path).runs() == []
 
 

@@ -93,7 +93,7 @@ def test_a_table_adds_ranges_routes_and_entries_with_their_lines(with_table: Pat
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("prefix,too\n+420,desk\n", "more.csv:1: no such column: 'too'"),
+        ("prefix,too\n+420,desk\n", "more.csv:1: cell 2 is not the name of a column"),
         ("prefix,prefix\n", "more.csv:1: a column appears twice"),
         ("prefix,owner\n+420\n", "more.csv:2: 1 cells for 2 columns"),
         ("prefix,digits\n+420,12\n", "more.csv:2: the line gives neither owner, nor at and to, nor tree"),

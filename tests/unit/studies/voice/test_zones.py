@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from weirlab import extras
 from weirlab.errors import InputError, MissingCapability
+from weirlab.files import HOST_FILES
 from weirlab.studies.voice.ere import Substitution
 from weirlab.studies.voice.plan import loads
 from weirlab.studies.voice.routing import Network
@@ -207,7 +208,7 @@ def test_an_imported_zone_gives_the_plan_it_came_from(tmp_path: Path) -> None:
     start = changed(
         ('tree: public\n    number: "+420111000001"', 'tree: public\n    number: "+420999000001"')
     )
-    again = Network(loads(start + "tables: [public.csv]\n", "plan.yaml", tmp_path), DAY)
+    again = Network(loads(start + "tables: [public.csv]\n", "plan.yaml", tmp_path, HOST_FILES), DAY)
     for number in (
         "+420224355289",
         "+420950051777",

@@ -1,7 +1,7 @@
 """The process that carries frames for the device ``link`` until its standard input ends.
 
-Its arguments are the names of both interfaces, the CPU, and the settings of both directions in JSON. It
-answers each line with a line of JSON: the counters so far, by the names in :func:`counted`.
+Its arguments are the names of both interfaces and the CPU. The first line is the :func:`request`. It answers
+each further line with a line of JSON: the counters so far, by the names in :func:`counted`.
 """
 
 from __future__ import annotations
@@ -9,20 +9,40 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from weirlab.emulation.account import Account, read_account
-from weirlab.emulation.reading import read_both
+from weirlab.emulation.reading import Asked, read_both
+from weirlab.emulation.spec import Trace
 from weirlab.errors import WeirError
 
 WAYS: Final = ("up", "down")
 
 
-def main(near: str, far: str, cpu: str, words: str) -> None:
+def request(asked: Asked) -> str:
+    """The settings of both directions, with the content of their traces, on a line."""
+    contents = [None if path.trace is None else path.trace.plain() for path in (asked.up, asked.down)]
+    traces = [None if content is None else content.decode("latin-1") for content in contents]
+    return json.dumps([dict(asked.up_words), dict(asked.down_words), *traces])
+
+
+def requested(line: str) -> Asked:
+    """What :func:`request` wrote."""
+    up_words, down_words, *traces = json.loads(line)
+    asked = read_both(up_words, down_words)
+    up, down = (
+        path if path.trace is None else replace(path, trace=Trace(path.trace.name, text.encode("latin-1")))
+        for path, text in zip((asked.up, asked.down), traces, strict=True)
+    )
+    return replace(asked, up=up, down=down)
+
+
+def main(near: str, far: str, cpu: str) -> None:
     """Carry frames between ``near`` and ``far``."""
     from weirlab._engine import Emulator
 
-    asked = read_both(*json.loads(words))
+    asked = requested(sys.stdin.readline())
     try:
         link = Emulator(
             a=near,

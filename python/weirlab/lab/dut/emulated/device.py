@@ -15,6 +15,7 @@ from typing import Final
 from weirlab import programs
 from weirlab.emulation.reading import READERS, Asked, read_both
 from weirlab.errors import InputError, LabError
+from weirlab.files import Inputs
 from weirlab.interrupts import shielded
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
@@ -52,7 +53,11 @@ def understood(text: str | None) -> Asked:
     try:
         return read_both({**words["both"], **words["up"]}, {**words["both"], **words["down"]})
     except InputError as error:
-        raise InputError(f"link: {str(error).removeprefix('--')}") from error
+        raise _of_link(error) from error
+
+
+def _of_link(error: InputError) -> InputError:
+    return InputError(f"link: {str(error).removeprefix('--')}")
 
 
 class EmulatedLink(Driver):
@@ -78,11 +83,18 @@ class EmulatedLink(Driver):
     def __init__(self, asked: str | None) -> None:
         self.name = f"link:{asked}" if asked else "link"
         self._asked = understood(asked)
+        self.files = self._asked.traces
         self._delay_s = max(path.delay_ns for path in (self._asked.up, self._asked.down)) / 1e9
         self._process: programs.Program[str] | None = None
         self._between: Namespace | None = None
         self._held = (0, 0.0, -math.inf)
         """The fewest frames seen on the link, since when, and when it was last asked."""
+
+    def open_files(self, inputs: Inputs) -> None:
+        try:
+            self._asked = self._asked.with_traces(inputs)
+        except InputError as error:
+            raise _of_link(error) from error
 
     def check(self) -> list[str]:
         try:
@@ -107,15 +119,14 @@ class EmulatedLink(Driver):
                 gateway.call(partial(wiring.make_end, here, end, fd))
             gateway.call(partial(_bring_up, here, there, networks))
             between.call(partial(_bring_up, end))
-        words = json.dumps([dict(self._asked.up_words), dict(self._asked.down_words)])
-        command = programs.own(carrier.__name__, _NEAR_END.name, _FAR_END.name, str(site.cpu), words)
+        command = programs.own(carrier.__name__, _NEAR_END.name, _FAR_END.name, str(site.cpu))
         pipe = subprocess.PIPE
         self._process = process = between.call(
             partition.measuring(
                 lambda: programs.start(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
             )
         )
-        self._answer()
+        self._ask(carrier.request(self._asked))
         return [process.pid]
 
     @shielded
@@ -173,21 +184,20 @@ class EmulatedLink(Driver):
         }
 
     def _counted(self) -> Mapping[str, int]:
-        process = self._process
-        if process is None or process.stdin is None:
+        if self._process is None:
             return {}
-        # If it has ended, its last output says why.
-        with suppress(BrokenPipeError):
-            process.stdin.write("\n")
-            process.stdin.flush()
-        found: Mapping[str, int] = json.loads(self._answer())
+        found: Mapping[str, int] = json.loads(self._ask(""))
         return found
 
-    def _answer(self) -> str:
-        """The next line of the process; raises ``LabError`` with its last output if it has ended."""
+    def _ask(self, line: str) -> str:
+        """The answer of the process to a line; raises ``LabError`` with its last output if it has ended."""
         process = self._process
         assert process is not None
+        assert process.stdin is not None
         assert process.stdout is not None
+        with suppress(BrokenPipeError):
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
         line = process.stdout.readline()
         if not line:
             _, problem = process.communicate()

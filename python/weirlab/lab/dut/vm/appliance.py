@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from weirlab.errors import InputError, LabError
+from weirlab.files import Inputs
 from weirlab.interrupts import interruptible, shielded
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
@@ -19,6 +20,7 @@ from weirlab.lab.dut.vm import site as sites
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.vm import disk, qemu
 from weirlab.lab.vm.guest import Guest
+from weirlab.lab.vm.qemu import Boot
 from weirlab.quoting import printable
 from weirlab.records import RuleSetup
 
@@ -45,11 +47,6 @@ class Appliance(Driver):
     ----------
     path
         The image. It is not changed: what the guest writes is discarded.
-
-    Raises
-    ------
-    InputError
-        There is no such file.
     """
 
     name = "image"
@@ -58,16 +55,21 @@ class Appliance(Driver):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._boot = disk.boot(path)
+        self.files = [path]
+        self._boot: Boot | None = None
         self._guest: Guest | None = None
         self._netns = ""
         self._taps: Sequence[str] = ()
         self._tokens = 0
 
+    def open_files(self, inputs: Inputs) -> None:
+        self._boot = disk.boot(self.path, inputs)
+
     def check(self) -> list[str]:
         return qemu.missing()
 
     def start(self, site: Site) -> Sequence[int]:
+        assert self._boot is not None
         ports = [(port, wiring.MTU_BYTES) for port in (site.inward, site.outward)]
         nics = sites.plugged(site.netns, ports)
         self._netns, self._taps = site.netns, [nic.tap for nic in nics]

@@ -13,6 +13,7 @@ from weirlab import interrupts
 from weirlab.cli.options import ReportOptions, ResultOptions, grouped, only, without
 from weirlab.cli.streams import tell
 from weirlab.errors import InputError
+from weirlab.files import HOST_FILES
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.options import (
     FarOptions,
@@ -174,6 +175,7 @@ def measure(
 ) -> None:
     """Measure."""
     from weirlab.jobs.progress import Quiet
+    from weirlab.jobs.work import Work
     from weirlab.studies import runner
     from weirlab.studies.tcp import TcpStudy
     from weirlab.studies.tcp.study.running import Live
@@ -189,12 +191,10 @@ def measure(
         live = Live(_Lines(quiet=result.json), axis.view(), tokens, shows_interrupted=True)
         outcome = runner.run(
             TcpStudy(live),
-            session.store,
             asked,
-            Quiet(),
+            Work(session.store, Quiet(), session.command, inputs=HOST_FILES),
             out=report.out,
             plots=report.plots,
-            command=session.command,
         )
         told, problem = outcome.told(), outcome.problem()
         session.finish(outcome.document(), told.conclusion, told.tables, problem)

@@ -17,6 +17,7 @@ from weirlab.studies.tcp import serving
 from weirlab.studies.tcp.measure.capturing import MOST_BYTES
 
 if TYPE_CHECKING:
+    from weirlab.files import Inputs
     from weirlab.lab.linux.namespace import Namespace
     from weirlab.studies.tcp.study.section import TcpSection
 
@@ -44,20 +45,22 @@ class Place:
 
 @contextmanager
 @shielded
-def built(asked: TcpSection) -> Iterator[Place]:
-    """The namespaces, the path and a server, while the block lasts.
+def built(asked: TcpSection, inputs: Inputs) -> Iterator[Place]:
+    """The namespaces, the path and a server, while the block lasts; ``inputs`` opens the traces of the path.
 
     Raises
     ------
+    InputError
+        A trace cannot be read, or may not be.
     MissingCapability, LabError
         They cannot be set up.
     """
-    path = asked.path
-    assert path is not None
+    assert asked.path is not None
+    path = asked.path.with_traces(inputs)
     with ExitStack() as stack:
         made = stack.enter_context(hosts.connected())
         # Everything between the namespaces is known in advance; changed interface settings need no mention.
-        emulated = stack.enter_context(emulated_link(*made.ends(), path.read("up"), path.read("down")))
+        emulated = stack.enter_context(emulated_link(*made.ends(), path["up"], path["down"]))
         token = secrets.token_hex(16)
         host = SERVER.address
         folder = stack.enter_context(TemporaryDirectory(prefix="weir-serve-"))

@@ -97,7 +97,7 @@ def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun 
         token, client_token = live.secrets()
         netns, link, inside, host, wanted = None, None, _here, what.host or "", what.captures
         if what.host is None:
-            built = stack.enter_context(place.built(what))
+            built = stack.enter_context(place.built(what, work.inputs))
             netns, link, host, token = built.client.name, built.link, built.host, built.token
             inside = built.inside
             client = wanted.client if wanted.client == NONE else place.CLIENT.name

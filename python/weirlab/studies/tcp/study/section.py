@@ -154,12 +154,6 @@ class TcpScenario(Root):
 
     tcp: TcpSection
 
-    def files(self) -> Iterator[tuple[int | str, ...]]:
-        """See :meth:`Root.files`; a trace of a path is a file."""
-        yield from super().files()
-        for side in self.tcp.path.traces() if self.tcp.path is not None else ():
-            yield "tcp", "path", side, "trace"
-
     def conflicts(self) -> Iterator[Conflict]:
         """See :meth:`Root.conflicts`."""
         what = self.tcp

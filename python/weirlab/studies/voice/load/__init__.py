@@ -41,7 +41,7 @@ class VoiceLoadStudy(Study["LoadScenario", "Ground[LoadBed]", "LoadFindings"]):
     def check(self, asked: LoadScenario, work: Work) -> None:
         from weirlab.studies.voice.load import study
 
-        study.checked(asked)
+        study.checked(asked, work.inputs)
 
     def open(self, asked: LoadScenario, work: Work) -> AbstractContextManager[Ground[LoadBed]]:
         from weirlab.studies.voice.load import study

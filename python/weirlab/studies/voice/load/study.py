@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from weirlab.errors import InputError, LabError
+from weirlab.files import Inputs
 from weirlab.interrupts import owned, shielded
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.work import Work
@@ -29,7 +30,7 @@ from weirlab.studies.voice.load.findings import LoadFindings, said
 from weirlab.studies.voice.load.rows import LIMITS, TRIALS, WORK, LimitRow, TrialRow, WorkRow
 from weirlab.studies.voice.load.targets import Target
 from weirlab.studies.voice.load.trials import left_out, searched
-from weirlab.studies.voice.plan import load, ready
+from weirlab.studies.voice.plan import of_scenario
 from weirlab.studies.voice.proof.planned import NO_TESTS, Planned, planned
 from weirlab.studies.voice.proof.study import check_namespaces
 from weirlab.studies.voice.proof.wire import heard, silence
@@ -74,7 +75,7 @@ class LoadBed:
     numbers: tuple[Target, ...]
 
 
-def checked(asked: LoadScenario) -> tuple[Network, tuple[Target, ...]]:
+def checked(asked: LoadScenario, inputs: Inputs) -> tuple[Network, tuple[Target, ...]]:
     """The plan, and the numbers to call.
 
     Raises
@@ -87,8 +88,8 @@ def checked(asked: LoadScenario) -> tuple[Network, tuple[Target, ...]]:
         raise InputError(
             f"a search from {what.lowest} to {what.highest} calls/s is empty: highest must be above lowest"
         )
-    network = Network(load(ready.find(what.plan)), what.date or date.today())
-    device(what.through, network)
+    network = Network(of_scenario(what.plan, inputs), what.date or date.today())
+    device(what.through, network, inputs)
     calls = planned(network, fall_back=False)
     if not calls:
         raise InputError(f"{network.book.name}: {NO_TESTS}")
@@ -107,9 +108,9 @@ def _in_namespaces(network: Network, talk_s: float, device: Device | None) -> Lo
 @shielded
 def opened(asked: LoadScenario, work: Work, opener: OpenLoadLab | None) -> Iterator[Ground[LoadBed]]:
     """Open the lab for ``asked``: by ``opener``, or else in network namespaces."""
-    network, numbers = checked(asked)
+    network, numbers = checked(asked, work.inputs)
     talk_s = max(asked.voice_load.trial_s - _LEAD_S, asked.voice_load.trial_s / 2)
-    begin = opener or partial(_in_namespaces, device=device(asked.voice_load.through, network))
+    begin = opener or partial(_in_namespaces, device=device(asked.voice_load.through, network, work.inputs))
     with owned(lambda: begin(network, talk_s)) as lab:
         facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
         yield Ground(LoadBed(lab, numbers), facts)

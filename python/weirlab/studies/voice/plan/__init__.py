@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weirlab.studies.voice.plan.load import Book, json_schema, load, loads
+from weirlab.studies.voice.plan.load import Book, json_schema, load, loads, of_scenario
 from weirlab.studies.voice.plan.model import NumberingPlan
 
-__all__ = ["Book", "NumberingPlan", "json_schema", "load", "loads"]
+__all__ = ["Book", "NumberingPlan", "json_schema", "load", "loads", "of_scenario"]

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from weirlab import files, limits
+from weirlab import limits
 from weirlab.errors import InputError
+from weirlab.files import HOST_FILES, NO_FILES, Inputs
 from weirlab.quoting import quoted
 from weirlab.scenario.document import Document, Location, parse
 from weirlab.scenario.load import refuse, validated
 from weirlab.studies.scenarios import SCHEMA_ID
-from weirlab.studies.voice.plan import tables
+from weirlab.studies.voice.plan import ready, tables
 from weirlab.studies.voice.plan.model import NumberingPlan
 
 Scope = Mapping[str, Sequence[int]]
@@ -46,7 +47,21 @@ class Book:
         return f"{self.name}:{self.document.where(location, key=key).line}"
 
 
-def load(path: Path) -> Book:
+def of_scenario(wanted: Path, inputs: Inputs) -> Book:
+    """The plan that a scenario names, a file or one that comes with Weir; ``inputs`` opens the file.
+
+    Raises
+    ------
+    InputError
+        As :func:`load`, or the file may not be opened.
+    """
+    if not inputs.refusal:
+        return load(ready.find(wanted))
+    # Whether there is such a file, too, is nobody's business.
+    return load(ready.FOLDER / f"{wanted}.yaml") if str(wanted) in ready.names() else load(wanted, inputs)
+
+
+def load(path: Path, inputs: Inputs = HOST_FILES) -> Book:
     """Read the plan at ``path`` and its tables.
 
     Raises
@@ -54,19 +69,19 @@ def load(path: Path) -> Book:
     InputError
         With one line per problem, each beginning with ``file:line``.
     """
-    text = files.read_text(path, "a numbering plan", limits.MOST_PLAN_BYTES)
-    return loads(text, str(path), path.parent)
+    text = inputs.read_text(path, "a numbering plan", limits.MOST_PLAN_BYTES)
+    return loads(text, str(path), path.parent, inputs)
 
 
-def loads(text: str, name: str = "<text>", folder: Path = Path()) -> Book:
-    """As :func:`load`, from text; tables are looked for in ``folder``."""
+def loads(text: str, name: str = "<text>", folder: Path = Path(), inputs: Inputs = NO_FILES) -> Book:
+    """As :func:`load`, from text; ``inputs`` opens its tables, which are in ``folder``."""
     document = parse(text, name, limits.MOST_PLAN_VALUES)
     if not isinstance(document.value, dict):
         raise InputError(f"{name}:1: a numbering plan consists of keys such as 'engines:' and 'routes:'")
     plan = validated(document, NumberingPlan)
     book = Book(plan, document)
     if plan.tables:
-        book = _with_tables(book, folder)
+        book = _with_tables(book, folder, inputs)
     if problems := [*unknown_names(book)]:
         if book.rows:
             raise InputError("\n".join(f"{book.at(*where)}: {what}" for where, what in problems[:20]))
@@ -79,14 +94,14 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": SCHEMA_ID, **NumberingPlan.model_json_schema(), "title": "Weir numbering plan"}
 
 
-def _with_tables(book: Book, folder: Path) -> Book:
+def _with_tables(book: Book, folder: Path, inputs: Inputs) -> Book:
     plan = book.plan
     added: dict[str, list[Any]] = {"ranges": [*plan.ranges], "routes": [*plan.routes], "enum": [*plan.enum]}
     rows: dict[Location, str] = {}
     for i, name in enumerate(plan.tables):
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise InputError(f"{book.at('tables', i)}: tables[{i}]: must lie beside the plan or below it")
-        tables.read(folder / name, added, rows)
+        tables.read(folder / name, added, rows, inputs)
     return Book(plan.model_copy(update={k: tuple(v) for k, v in added.items()}), book.document, rows)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from weirlab import files, limits
 from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.files import Inputs
 from weirlab.scenario.document import Document, Location, Mark
 from weirlab.scenario.load import validated
 from weirlab.studies.voice.plan.model import Entry, Limited, Range, Route
@@ -32,7 +32,9 @@ COLUMNS: Final = tuple(dict.fromkeys((*ENTRY, *NAPTR, *RANGE, *ROUTE)))
 _WHOLE: Final = frozenset(("digits", "strip", "order", "preference"))
 
 
-def read(path: Path, added: MutableMapping[str, list[Any]], rows: MutableMapping[Location, str]) -> None:
+def read(
+    path: Path, added: MutableMapping[str, list[Any]], rows: MutableMapping[Location, str], inputs: Inputs
+) -> None:
     """Append what the table at ``path`` holds to the lists of ``added``, and its places to ``rows``.
 
     Raises
@@ -40,7 +42,7 @@ def read(path: Path, added: MutableMapping[str, list[Any]], rows: MutableMapping
     InputError
         The table cannot be read, or a line of it is wrong; with ``file:line``.
     """
-    text = files.read_text(path, "a table of prefixes", limits.MOST_INPUT_BYTES)
+    text = inputs.read_text(path, "a table of prefixes", limits.MOST_INPUT_BYTES)
     open_entry: dict[str, Any] = {}
     naptr_rows: list[str] = []
     opened = 0
@@ -91,9 +93,11 @@ def _lines(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     shown = files.shown(path)
     try:
         header = [name.strip() for name in next(reader, [])]
-        for name in header:
+        for number, name in enumerate(header, 1):
             if name not in COLUMNS:
-                raise InputError(f"{shown}:1: no such column: {quoted(name)}; known are {', '.join(COLUMNS)}")
+                # The file may be no table at all: its content is not quoted.
+                known = ", ".join(COLUMNS)
+                raise InputError(f"{shown}:1: cell {number} is not the name of a column; known are {known}")
         if len(set(header)) < len(header):
             raise InputError(f"{shown}:1: a column appears twice")
         for count, cells in enumerate(reader, 1):

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from weirlab.errors import InputError
+from weirlab.files import Inputs
 from weirlab.interrupts import owned, shielded
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.work import Work
@@ -19,7 +20,7 @@ from weirlab.store.frames import frame_of, rows_of
 from weirlab.studies.contract import Ground
 from weirlab.studies.voice.kept import PLAN, keep_plan
 from weirlab.studies.voice.lab import VoiceLab
-from weirlab.studies.voice.plan import load, ready
+from weirlab.studies.voice.plan import of_scenario
 from weirlab.studies.voice.proof.calling import CallLab, OpenLab, carried, not_tried
 from weirlab.studies.voice.proof.findings import ProofFindings
 from weirlab.studies.voice.proof.map.chart import MAP, Chart, charted
@@ -50,7 +51,7 @@ class Bed:
     calls: tuple[Planned, ...]
 
 
-def checked(asked: VoiceScenario) -> tuple[Network, tuple[Planned, ...]]:
+def checked(asked: VoiceScenario, inputs: Inputs) -> tuple[Network, tuple[Planned, ...]]:
     """The plan and its calls.
 
     Raises
@@ -59,11 +60,11 @@ def checked(asked: VoiceScenario) -> tuple[Network, tuple[Planned, ...]]:
         The plan cannot be read, or has no call that the lab and the device can carry.
     """
     what = asked.voice
-    network = Network(load(ready.find(what.plan)), what.date or date.today())
+    network = Network(of_scenario(what.plan, inputs), what.date or date.today())
     calls = tuple(planned(network, fall_back=what.fall_back))
     if not calls:
         raise InputError(f"{network.book.name}: {NO_TESTS}")
-    device(what.through, network)
+    device(what.through, network, inputs)
     if all(call.impossible for call in calls):
         reasons = "; ".join(dict.fromkeys(call.impossible for call in calls))
         raise InputError(f"{network.book.name}: none of its calls can be tried: {reasons}")
@@ -87,8 +88,8 @@ def check_namespaces() -> None:
 @shielded
 def opened(asked: VoiceScenario, work: Work, opener: OpenLab | None) -> Iterator[Ground[Bed]]:
     """Open the lab for ``asked``: by ``opener``, or else in network namespaces."""
-    network, calls = checked(asked)
-    begin = opener or partial(open_lab, device=device(asked.voice.through, network))
+    network, calls = checked(asked, work.inputs)
+    begin = opener or partial(open_lab, device=device(asked.voice.through, network, work.inputs))
     with owned(lambda: begin(network, asked.voice.talk_s)) as lab:
         facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
         yield Ground(Bed(lab, calls), facts)

@@ -8,6 +8,7 @@ from ipaddress import ip_address, ip_network
 from typing import Final
 
 from weirlab.errors import InputError
+from weirlab.files import Inputs
 from weirlab.lab import wiring
 from weirlab.lab.base import DutDriver
 from weirlab.lab.dut import make
@@ -47,8 +48,8 @@ def titled(name: str, position: int, *, stateful: bool) -> str:
     return f"{name} with {in_words(position)}" if position else name
 
 
-def device(asked: Through | None, network: Network) -> Device | None:
-    """The device that ``asked`` names; None without one.
+def device(asked: Through | None, network: Network, inputs: Inputs) -> Device | None:
+    """The device that ``asked`` names; None without one. ``inputs`` opens the files that it needs.
 
     Raises
     ------
@@ -63,7 +64,7 @@ def device(asked: Through | None, network: Network) -> Device | None:
         raise InputError("calls cannot be aimed at a rule, the plan decides what is sent: leave out 'match'")
     if asked.ruleset is not None and asked.name != "ruleset":
         raise InputError(f"a ruleset goes with the device 'ruleset', not with {quoted(asked.name)}")
-    driver = make(asked.name, asked.file)
+    driver = make(asked.name, asked.file, inputs)
     if driver.forwards:
         raise InputError(
             f"the device {quoted(driver.name)} cannot carry calls: it forwards by itself, and only between "

@@ -12,6 +12,7 @@ import pytest
 
 from weirlab.errors import InputError, LabError
 from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies import runner
@@ -55,7 +56,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def run(store: Store, bed: FakeBed, what: EndpointScenario) -> Found:
-    return runner.run(EndpointsStudy(opener(bed)), store, what, Quiet())
+    return runner.run(EndpointsStudy(opener(bed)), what, Work(store, Quiet()))
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +219,7 @@ def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> N
     with pytest.raises(Interrupted, match=r"1 valid attempt kept .* go on with: weir run --resume"):
         run(store, stopped, small(limit=CONTENT["limit"]))
     bed = FakeBed()
-    outcome = runner.resume(EndpointsStudy(opener(bed)), store, "last", Quiet())
+    outcome = runner.resume(EndpointsStudy(opener(bed)), "last", Work(store, Quiet()))
     assert outcome.problem() is None
     compared = [row for row in outcome.found.attempts if row.purpose == "compare"]
     assert [row.arm for row in compared] == ["sockets", "bypass"]

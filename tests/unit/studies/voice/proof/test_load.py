@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import InputError
+from weirlab.files import NO_FILES
 from weirlab.jobs.progress import Quiet
 from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain
@@ -36,7 +37,7 @@ ASKED = Load(plan=Path("campus"), trial_s=1.0, trials=1, lowest=50, highest=2000
 
 
 def target(number: str = "+420111222001") -> Target:
-    return checked(scenario(numbers=[number]))[1][0]
+    return checked(scenario(numbers=[number]), NO_FILES)[1][0]
 
 
 def scenario(**asked: object) -> LoadScenario:
@@ -50,7 +51,7 @@ def scenario(**asked: object) -> LoadScenario:
 
 def test_a_number_that_is_named_twice_is_called_once() -> None:
     one, other = "+420111222001", "+420111444001"
-    found = checked(scenario(numbers=[one, other, one]))[1]
+    found = checked(scenario(numbers=[one, other, one]), NO_FILES)[1]
     assert [each.number for each in found] == [one, other]
 
 
@@ -136,7 +137,7 @@ def test_a_trial_has_set_up_times_speech_and_the_work_of_the_engines(tmp_path: P
 
 
 def test_without_numbers_one_by_a_route_and_one_by_enum_are_called() -> None:
-    _, found = checked(scenario())
+    _, found = checked(scenario(), NO_FILES)
     assert [(each.number, each.planned.way.decided_by) for each in found] == [
         ("+420111444001", "static"),
         ("+420111222001", "public"),
@@ -154,7 +155,7 @@ def test_without_numbers_one_by_a_route_and_one_by_enum_are_called() -> None:
 )
 def test_what_cannot_be_loaded_is_refused_before_anything_runs(asked: dict[str, object], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        checked(scenario(**asked))
+        checked(scenario(**asked), NO_FILES)
 
 
 ONE_LINE = "fax is an MGCP line, which carries one call at a time"
@@ -177,8 +178,8 @@ TRANSLATIONS = {
 
 def test_every_translation_has_a_number_or_the_reason_why_it_has_no_rate(has_asterisk: None) -> None:
     with pytest.raises(InputError, match=f"cannot be called many times: {ONE_LINE}"):
-        checked(scenario(plan="translations", numbers=["+420302000001"]))
-    _, found = checked(scenario(plan="translations"))
+        checked(scenario(plan="translations", numbers=["+420302000001"]), NO_FILES)
+    _, found = checked(scenario(plan="translations"), NO_FILES)
     assert {each.translation: each.no_load for each in found} == TRANSLATIONS
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import InputError, LabError
+from weirlab.files import HOST_FILES
 from weirlab.lab.dut import iptables, nftables
 from weirlab.records import RuleSetup
 from weirlab.store import Store
@@ -42,7 +43,7 @@ def test_the_rule_that_accepts_calls_covers_all_hosts_and_no_more_than_it_must()
 
 
 def test_calls_meet_the_rule_at_the_position_wanted() -> None:
-    found = device(Through(name="nftables", rules=3), ready_network("campus"))
+    found = device(Through(name="nftables", rules=3), ready_network("campus"), HOST_FILES)
     assert found is not None
     assert found.title == "nftables with 3 rules"
     lines = [
@@ -54,11 +55,11 @@ def test_calls_meet_the_rule_at_the_position_wanted() -> None:
 
 
 def test_without_rules_all_calls_pass() -> None:
-    found = device(Through(name="nftables", stateful=True), ready_network("carriers"))
+    found = device(Through(name="nftables", stateful=True), ready_network("carriers"), HOST_FILES)
     assert found is not None
     assert found.rules == RuleSetup(0, stateful=True, both_ways=True)
     assert found.title == "nftables, stateful, with no rules"
-    assert device(None, ready_network("campus")) is None
+    assert device(None, ready_network("campus"), HOST_FILES) is None
 
 
 @pytest.mark.parametrize(
@@ -75,52 +76,52 @@ def test_without_rules_all_calls_pass() -> None:
 )
 def test_a_device_that_cannot_carry_calls_is_refused(asked: Mapping[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        device(Through.model_validate(asked), ready_network("campus"))
+        device(Through.model_validate(asked), ready_network("campus"), HOST_FILES)
 
 
 def test_rules_for_one_ip_version_do_not_go_with_calls_of_the_other(tmp_path: Path) -> None:
     rules = tmp_path / "rules"
     rules.write_text("*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n")
     asked = Through(name="ruleset", ruleset=rules)
-    found = device(asked, ready_network("campus"))
+    found = device(asked, ready_network("campus"), HOST_FILES)
     assert found is not None
     assert found.title == "ruleset"
     with pytest.raises(
         InputError, match=r"are for IPv4, but packets of 2001:db8:94::\d+ would pass unfiltered"
     ):
-        device(asked, ready_network("carriers"))
+        device(asked, ready_network("carriers"), HOST_FILES)
     with pytest.raises(InputError, match="your ruleset has its own rules"):
-        device(Through(name="ruleset", ruleset=rules, rules=5), ready_network("campus"))
+        device(Through(name="ruleset", ruleset=rules, rules=5), ready_network("campus"), HOST_FILES)
 
 
 def test_hosts_that_an_earlier_rule_is_about_are_refused() -> None:
     net = network(
         ("address: 192.0.2.1,", "address: 10.0.0.17,"), ("address: 192.0.2.5,", "address: 172.16.0.1,")
     )
-    assert device(Through(name="nftables", rules=2), net) is not None
+    assert device(Through(name="nftables", rules=2), net, HOST_FILES) is not None
     with pytest.raises(
         InputError, match=r"packets from 10\.0\.0\.17 to 172\.16\.0\.1, both hosts of the plan"
     ):
-        device(Through(name="nftables", rules=3), net)
+        device(Through(name="nftables", rules=3), net, HOST_FILES)
 
 
 def test_an_address_of_the_device_s_own_is_refused() -> None:
     with pytest.raises(InputError, match=r"198\.18\.0\.1 is an address of the device itself"):
-        device(Through(name="forward"), network(("address: 192.0.2.5,", "address: 198.18.0.1,")))
+        device(Through(name="forward"), network(("address: 192.0.2.5,", "address: 198.18.0.1,")), HOST_FILES)
 
 
 def test_a_redundant_pair_carries_plans_without_ipv6_and_has_rules_of_its_own() -> None:
-    found = device(Through(name="keepalived:advert=100ms:hard=1s"), ready_network("campus"))
+    found = device(Through(name="keepalived:advert=100ms:hard=1s"), ready_network("campus"), HOST_FILES)
     assert found is not None
     assert found.title == "keepalived:advert=100ms:hard=1s"
     with pytest.raises(InputError, match=r"2001:db8:94::\d+ is IPv6, which the device 'keepalived' does not"):
-        device(Through(name="keepalived"), ready_network("carriers"))
+        device(Through(name="keepalived"), ready_network("carriers"), HOST_FILES)
     with pytest.raises(InputError, match="the device 'ucarp' has rules of its own: give none"):
-        device(Through(name="ucarp", rules=5), ready_network("campus"))
+        device(Through(name="ucarp", rules=5), ready_network("campus"), HOST_FILES)
     mine = network(("address: 192.0.2.5,", "address: 100.64.1.254,"))
     with pytest.raises(InputError, match=r"100\.64\.1\.254 is an address of the device itself"):
-        device(Through(name="ucarp"), mine)
-    assert device(Through(name="nftables"), mine) is not None
+        device(Through(name="ucarp"), mine, HOST_FILES)
+    assert device(Through(name="nftables"), mine, HOST_FILES) is not None
 
 
 @pytest.mark.parametrize(
