@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link bench-psock bench-managing bench-prefixes psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
+.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link bench-psock bench-managing bench-prefixes psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,10 @@ lint: build ## Check style, types and layers, in Python and in Rust
 	lint-imports --no-logo
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+	cargo metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
+
+audit: build ## Check locks, licences and published vulnerabilities of what Weir is made of (network, cargo-deny, npm)
+	@python scripts/audit
 
 fuzz: ## Fuzz the parsers of untrusted bytes for an hour of CPU time (nightly, cargo-fuzz; ARGS="esp 3600")
 	@scripts/fuzz $(ARGS)
@@ -93,7 +97,8 @@ install-psock: ## Build and install the C library of parallel sockets (PREFIX=/u
 	@crates/psock-c/install "$${CARGO_TARGET_DIR:-target}/release" "$(or $(PREFIX),/usr/local)"
 
 webui: ## Build the page of weir web into python/weirlab/web/static (needs Node 20.19 or later)
-	cd webui && npm install --no-save --no-progress && npm run check && npm run build
+	cd webui && npm ci --ignore-scripts --no-progress && npm run check && npm run build
+	@python3 scripts/sbom
 
 wheel: build ## Build the wheel into dist/
 	@maturin build --release --out dist
@@ -106,11 +111,13 @@ format: build ## Format Python and Rust
 	ruff format .
 	cargo fmt --all
 
-lock: build ## Update the locked versions, and the licences of redistributed software
+lock: build ## Update the locked versions, the licences of redistributed software, and the bill of materials
 	scripts/lock
 	cargo update
+	cargo update --manifest-path fuzz/Cargo.toml
 	@scripts/bootstrap
 	python scripts/licences
+	python scripts/sbom
 
 clean: ## Remove everything that was built here
 	rm -rf build dist target .venv webui/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -387,7 +387,9 @@ class Recorder:
 
     Frames come from the ring of a ``Tap`` (``ring_fds``) or from an interface (``interface`` in
     ``netns``). ``path``: the file; with rotation its stem gets a number and the time. ``filter``: an
-    expression of libpcap (pcap-filter(7)). ``snap_bytes``: bytes of each frame that are written.
+    expression of libpcap (pcap-filter(7)). ``tcp_port``: write only the headers of the TCP connections that
+    ``name_connections`` names, all of which have this port and begin after ``start``; until then, headers
+    wait in memory. ``snap_bytes``: bytes of each frame that are written.
     ``rotate_bytes`` (before compression) and ``rotate_seconds`` begin a new file; ``keep_files`` removes the
     oldest ones. Frames beyond ``most_bytes`` are not written. Raises ``InputError`` for a bad filter or path,
     ``MissingCapability``, ``LabError``.
@@ -401,6 +403,7 @@ class Recorder:
         interface: str | None = None,
         netns: str | None = None,
         filter: str = "",
+        tcp_port: int | None = None,
         snap_bytes: int = 262_144,
         rotate_bytes: int | None = None,
         rotate_seconds: float | None = None,
@@ -413,6 +416,9 @@ class Recorder:
     ) -> None: ...
     def start(self) -> None:
         """Begin to record."""
+
+    def name_connections(self, connections: Sequence[tuple[tuple[str, int], tuple[str, int]]]) -> None:
+        """Name all connections to record, by address and port of both ends; further calls have no effect."""
 
     def progress(self) -> dict[str, Any]:
         """What became of frames so far: ``interfaces`` (a list: ``name``, ``seen``, ``lost``, ``filtered``,

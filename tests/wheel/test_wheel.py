@@ -12,6 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 import weirlab
 from weirlab.studies import ready
@@ -60,6 +61,44 @@ def test_the_wheel_carries_the_licences_of_what_it_contains(archive: ZipFile, me
     told = [archive.read(f"{info}/licenses/{name}") for name in metadata.get_all("License-File", [])]
     for holder in (b"Apache License", b"zstd-sys", b"vega-lite", b"Leon Sorokin"):
         assert any(holder in text for text in told), holder
+
+
+def test_the_wheel_carries_a_bill_of_what_it_contains_and_needs(archive: ZipFile, metadata: Message) -> None:
+    (name,) = [entry for entry in archive.namelist() if "/sboms/" in entry]
+    assert name.endswith(".dist-info/sboms/weirlab.cyclonedx.json")
+    bill = json.loads(archive.read(name))
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.7")
+    assert bill["metadata"]["component"]["purl"] == f"pkg:pypi/weirlab@{metadata['Version']}"
+    parts = {part["purl"]: part for part in bill["components"]}
+    contained = {purl for purl, part in parts.items() if not part.get("isExternal")}
+    (info,) = {entry.split("/")[0] for entry in archive.namelist() if ".dist-info/" in entry}
+    assert contained == {
+        *named(archive, f"{info}/licenses/crates/python/LICENSES.txt", "cargo"),
+        *named(archive, "weirlab/web/static/LICENSES.txt", "npm"),
+    }
+    for purl in contained:
+        assert parts[purl]["licenses"], purl
+        assert len(parts[purl]["hashes"][0]["content"]) in (64, 128), purl
+    required = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
+    external = {
+        purl: set(part["versionRange"].removeprefix("vers:pypi/").split("|"))
+        for purl, part in parts.items()
+        if purl not in contained
+    }
+    assert external == {
+        f"pkg:pypi/{each.name}": {f"{one.operator}{one.version}".removeprefix("==") for one in each.specifier}
+        for each in required
+    }
+    references = {part["bom-ref"] for part in (bill["metadata"]["component"], *bill["components"])}
+    assert {each["ref"] for each in bill["dependencies"]} <= references
+    assert {on for each in bill["dependencies"] for on in each["dependsOn"]} <= references
+
+
+def named(archive: ZipFile, file: str, kind: str) -> set[str]:
+    """Package URLs of what a file of licences names."""
+    heads = re.findall(r"^={78}\n((?:.|\n)*?)\n(?:={78}|-{78})$", archive.read(file).decode(), re.MULTILINE)
+    text = " ".join(heads)
+    return {f"pkg:{kind}/{name}@{version}" for name, version in re.findall(r"([\w.-]+)\s(\d[\w.+-]*)", text)}
 
 
 def test_the_manual_page_comes_with_the_wheel(archive: ZipFile, full: Installed) -> None:

@@ -1,5 +1,6 @@
 //! The recorder; see `weirlab.link`.
 
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,8 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use weir_engine::Endpoint;
 use weir_engine::record::{
-    File, FilterError, Gap, InterfaceSource, Options, Progress, RecordError, Recorder as Inner, Source,
-    Stage, Summary, Watch,
+    Connections, File, FilterError, Gap, InterfaceSource, Options, Progress, RecordError, Recorder as Inner,
+    Source, Stage, Summary, Watch,
 };
 use weir_engine::tap::RingSource;
 
@@ -25,6 +26,7 @@ const ZSTD_LEVEL: i32 = 1;
 #[pyclass(name = "Recorder", module = "weirlab._engine", frozen)]
 pub struct Recorder {
     inner: Mutex<State>,
+    connections: Option<Connections>,
     /// Used for progress, even while another thread waits for the end.
     watch: OnceLock<Watch>,
 }
@@ -44,8 +46,8 @@ enum Opened {
 impl Recorder {
     #[new]
     #[pyo3(signature = (
-        path, *, ring_fds=Vec::new(), interface=None, netns=None, filter=String::new(), snap_bytes=262_144,
-        rotate_bytes=None, rotate_seconds=None, most_bytes=None, keep_files=None, compress="",
+        path, *, ring_fds=Vec::new(), interface=None, netns=None, filter=String::new(), tcp_port=None,
+        snap_bytes=262_144, rotate_bytes=None, rotate_seconds=None, most_bytes=None, keep_files=None, compress="",
         ring_bytes=64 << 20, cpu=None, comment=String::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
@@ -56,6 +58,7 @@ impl Recorder {
         interface: Option<String>,
         netns: Option<&str>,
         filter: String,
+        tcp_port: Option<u16>,
         snap_bytes: u32,
         rotate_bytes: Option<u64>,
         rotate_seconds: Option<f64>,
@@ -77,8 +80,10 @@ impl Recorder {
                     .map_err(|e| refuse(py, &format!("rotate_seconds {seconds}: {e}")))
             })
             .transpose()?;
+        let connections = tcp_port.map(Connections::of_port);
         let options = Options {
             filter,
+            connections: connections.clone(),
             snap_bytes,
             rotate_bytes,
             rotate_after,
@@ -108,7 +113,7 @@ impl Recorder {
             }
         };
         let state = State { recorder, opened: Some(opened) };
-        Ok(Self { inner: Mutex::new(state), watch: OnceLock::new() })
+        Ok(Self { inner: Mutex::new(state), connections, watch: OnceLock::new() })
     }
 
     /// Start recording.
@@ -135,6 +140,15 @@ impl Recorder {
         })
     }
 
+    /// Name the connections whose headers are written, as (address, port) of both ends.
+    fn name_connections(&self, connections: Vec<(End, End)>) -> PyResult<()> {
+        let Some(named) = &self.connections else {
+            return Err(PyValueError::new_err("this recorder has no tcp_port"));
+        };
+        named.name(connections.into_iter().map(|(one, other)| (one.into(), other.into())));
+        Ok(())
+    }
+
     /// What became of frames so far.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let progress = match self.watch.get() {
@@ -154,6 +168,9 @@ impl Recorder {
         summary_to_dict(py, &summary)
     }
 }
+
+/// An address and a port.
+type End = (IpAddr, u16);
 
 enum StartError {
     Record(RecordError),

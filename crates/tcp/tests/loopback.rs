@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::yield_now;
@@ -311,6 +311,14 @@ struct Played {
     file: Result<PathBuf, String>,
     folder: PathBuf,
     wanted: Mutex<Vec<Wanted>>,
+    named: Arc<Mutex<Vec<(SocketAddr, SocketAddr)>>>,
+}
+
+impl Played {
+    fn new(file: Result<PathBuf, String>, folder: &Folder) -> Arc<Self> {
+        let folder = folder.0.clone();
+        Arc::new(Self { file, folder, wanted: Mutex::default(), named: Arc::default() })
+    }
 }
 
 impl Recorder for Played {
@@ -321,15 +329,22 @@ impl Recorder for Played {
     fn begin(&self, wanted: &Wanted) -> Result<Box<dyn Recording>, String> {
         self.wanted.lock().unwrap().push(*wanted);
         let file = self.file.clone()?;
-        Ok(Box::new(Tape(file)))
+        Ok(Box::new(Tape { file, named: Arc::clone(&self.named) }))
     }
 }
 
-struct Tape(PathBuf);
+struct Tape {
+    file: PathBuf,
+    named: Arc<Mutex<Vec<(SocketAddr, SocketAddr)>>>,
+}
 
 impl Recording for Tape {
+    fn name(&mut self, connections: &[(SocketAddr, SocketAddr)]) {
+        self.named.lock().unwrap().extend(connections);
+    }
+
     fn stop(&mut self) -> Result<Recorded, String> {
-        let file = File::open(&self.0).unwrap();
+        let file = File::open(&self.file).unwrap();
         Ok(Recorded { file, interface: "eth7".to_owned(), packets: 11, lost: 2, left_out: 3 })
     }
 }
@@ -363,11 +378,7 @@ fn the_capture_at_the_server_is_handed_over_when_the_transfer_has_ended() {
     let folder = Folder::new("handed-over");
     let bytes: Vec<u8> = (0..1_000_003_u32).flat_map(|n| [(n >> 8) as u8, n as u8]).collect();
     std::fs::write(folder.0.join("there"), &bytes).unwrap();
-    let recorder = Arc::new(Played {
-        file: Ok(folder.0.join("there")),
-        folder: folder.0.clone(),
-        wanted: Mutex::default(),
-    });
+    let recorder = Played::new(Ok(folder.0.join("there")), &folder);
     let fetch = FetchOptions { file: folder.0.join("here"), must: true, most_bytes: 3_000_000 };
     let record = captured(Some(&recorder), fetch).unwrap().unwrap();
     assert_eq!(std::fs::read(folder.0.join("here")).unwrap(), bytes);
@@ -389,8 +400,7 @@ fn a_server_that_cannot_record_says_why_and_refuses_only_who_insists() {
     assert_eq!(captured(None, fetch(false)), Ok(Err(not_allowed.to_owned())));
     assert_eq!(captured(None, fetch(true)), Err(format!("the server refuses: {not_allowed}")));
     let why = "no interface here has that address";
-    let recorder =
-        Arc::new(Played { file: Err(why.to_owned()), folder: folder.0.clone(), wanted: Mutex::default() });
+    let recorder = Played::new(Err(why.to_owned()), &folder);
     assert_eq!(captured(Some(&recorder), fetch(false)), Ok(Err(why.to_owned())));
     assert_eq!(captured(Some(&recorder), fetch(true)), Err(format!("the server refuses: {why}")));
     assert!(!folder.0.join("here").exists());
@@ -400,11 +410,7 @@ fn a_server_that_cannot_record_says_why_and_refuses_only_who_insists() {
 fn a_capture_larger_than_the_client_takes_is_left_there() {
     let folder = Folder::new("too-large");
     std::fs::write(folder.0.join("there"), vec![1; 2000]).unwrap();
-    let recorder = Arc::new(Played {
-        file: Ok(folder.0.join("there")),
-        folder: folder.0.clone(),
-        wanted: Mutex::default(),
-    });
+    let recorder = Played::new(Ok(folder.0.join("there")), &folder);
     let fetch = FetchOptions { file: folder.0.join("here"), must: false, most_bytes: 1999 };
     assert_eq!(captured(Some(&recorder), fetch), Ok(Err("it has 2000 bytes, 1999 are taken".to_owned())));
 }
@@ -431,8 +437,7 @@ fn a_third_host_has_the_captures_of_both_ends() {
     let folder = Folder::new("both-ends");
     let played = |name: &str| {
         std::fs::write(folder.0.join(name), name.repeat(100_000)).unwrap();
-        let (file, folder) = (Ok(folder.0.join(name)), folder.0.clone());
-        Arc::new(Played { file, folder, wanted: Mutex::default() })
+        Played::new(Ok(folder.0.join(name)), &folder)
     };
     let recorders = [played("client"), played("server")];
     let [there, here] = recorders.each_ref().map(|recorder| {
@@ -454,6 +459,9 @@ fn a_third_host_has_the_captures_of_both_ends() {
         let bytes = std::fs::read(folder.0.join(format!("from-{name}"))).unwrap();
         assert_eq!(bytes, name.repeat(100_000).into_bytes());
     }
+    let [there, here] = recorders.each_ref().map(|recorder| recorder.named.lock().unwrap().clone());
+    let mirrored: Vec<_> = here.iter().map(|(local, remote)| (*remote, *local)).collect();
+    assert_eq!((there.len(), there), (5, mirrored), "both record the data connections, and no others");
     let ends = recorders.map(|recorder| recorder.wanted.lock().unwrap()[0]);
     assert_eq!(ends.map(|wanted| wanted.here), [Here::Client, Here::Server]);
     assert_eq!((ends[0].server, ends[0].client), (ends[1].server, ends[1].client));
@@ -484,8 +492,7 @@ fn who_records_nothing_passes_nothing_on() {
 fn whoever_hears_of_the_end_has_a_place_at_once() {
     let folder = Folder::new("at-once");
     std::fs::write(folder.0.join("there"), b"packets").unwrap();
-    let (file, at) = (Ok(folder.0.join("there")), folder.0.clone());
-    let recorder = Arc::new(Played { file, folder: at, wanted: Mutex::default() });
+    let recorder = Played::new(Ok(folder.0.join("there")), &folder);
     let capture = CaptureOptions { recorder, most_bytes: 1000, most_ns: u64::MAX };
     let server = Server::start(ServerOptions { capture: Some(capture), ..server_options() }).unwrap();
     for number in 0..6 {

@@ -37,6 +37,8 @@ class Recorder(Protocol):
 
     def start(self) -> None: ...
 
+    def name_connections(self, connections: Sequence[tuple[tuple[str, int], tuple[str, int]]]) -> None: ...
+
     def progress(self) -> dict[str, Any]: ...
 
     def stop(self) -> dict[str, Any]: ...
@@ -83,6 +85,7 @@ def open_recorder(
         interface=interface,
         netns=netns,
         filter=recording.filter,
+        tcp_port=recording.tcp_port,
         snap_bytes=recording.snap_bytes,
         rotate_bytes=recording.rotate_bytes,
         rotate_seconds=recording.rotate_seconds,

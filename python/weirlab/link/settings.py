@@ -34,6 +34,8 @@ class Recording:
 
     path: Path
     filter: str = ""
+    tcp_port: int | None = None
+    """Write only the headers of TCP connections with this port that are named while they are recorded."""
     snap_bytes: int = SNAP_BYTES
     rotate_bytes: int | None = None
     rotate_seconds: float | None = None

@@ -30,6 +30,9 @@ class PlayoutQuality:
     """One kind of jitter buffer, shapes (streams,)."""
 
     late: I64
+    """Packets that arrived and were not played: too late, or where the buffer slipped."""
+    slips: I64
+    """How many packet times the buffer skipped or inserted."""
     play_ns: F64
     """Mean time from speaking to hearing; NaN if nothing was played."""
     r: F64
@@ -150,7 +153,8 @@ def hear(
     with np.errstate(invalid="ignore"):
         ppl = 100 * unheard.count / streams.sent.astype(np.float64)
     r, mos = opinion(coded, delay / _MS, ppl, unheard.burst_ratio)
-    return PlayoutQuality(segments.total(late.astype(np.int64), packets.start), delay, r, mos)
+    slips = segments.total((play.slipped & inside).astype(np.int64), packets.start)
+    return PlayoutQuality(segments.total(late.astype(np.int64), packets.start), slips, delay, r, mos)
 
 
 def opinion(coded: Coded, delay_ms: F64, ppl: F64, burst_ratio: F64) -> tuple[F64, F64]:

@@ -2,7 +2,8 @@
 
 A capture does not show the delay from the sender. Delays here count from the fastest packet of each
 stream; the rest has to be given, or MOS is that of codec, loss and jitter buffer alone. A sender's clock
-that runs fast or slow shows as a drifting delay: 50 millionths are 180 ms an hour.
+that runs fast or slow shows as a drifting delay: 50 millionths are 180 ms an hour. Where this skew can be
+estimated, delays are without it; jitter buffers play by the sender's clock, and slip.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.errors import InputError
-from weirlab.quality import jitterbuffer, segments
+from weirlab.quality import jitterbuffer, segments, skew
 from weirlab.quality.assess import Coded, PlayoutQuality, hear
 from weirlab.quality.codecs import Impairment, of_encoding
 from weirlab.quality.jitterbuffer import USUAL, Buffers, PlayOut
@@ -58,13 +59,16 @@ class VoicePackets:
 @dataclass(frozen=True)
 class CaptureTable:
     """One row per stream. Delays in ``streams`` count from the stream's fastest packet; if its time stamps
-    restart, from the fastest one after that.
+    restart, from the fastest one after that. They are without ``skew``.
 
     Everything that depends on time stamps is NaN if the stream's clock is not known, or if none of its
     packets is speech.
     """
 
     packet_ns: I64
+    skew: F64
+    """Growth of the delay per media time: 1e-4 if the sender's clock is slow by 100 millionths; NaN if none
+    shows."""
     kinds: tuple[Impairment, ...]
     """The impairment by each stream's codec, and why MOS may be missing."""
     streams: Streams
@@ -113,7 +117,10 @@ def capture_table(
         There is a stream without packets, or one that jumps so far that it must be two.
     """
     clock = np.asarray(clock_hz, dtype=np.int64)
-    placed = place(packets, clock)
+    media = _media(packets, clock)
+    placed = media.placed(np.zeros(len(clock)))
+    sloping = media.skew()
+    level = media.placed(sloping) if sloping.any() else placed
     size = segments.total(
         packets.payload_bytes.astype(np.int64) * packets.speech, _starts_of(packets, len(clock))
     )
@@ -125,15 +132,18 @@ def capture_table(
         for name, rate in zip(encodings, kbps, strict=True)
     )
     coded = Coded(kinds, np.arange(len(kinds), dtype=np.int64))
-    streams = measure(placed)
+    streams = measure(level)
     timed = (clock > 0) & (number > 0)
     network_ns = 0.0 if network_ms is None else network_ms * 1e6
 
     def heard(play: PlayOut) -> PlayoutQuality:
-        return _with_clock(hear(placed, None, streams, play, coded, network_ns), timed)
+        # Buffers see the sender's times; the delay that a listener notices is by one clock.
+        real = replace(play, delay_ns=play.delay_ns + (placed.sent_ns - level.sent_ns))
+        return _with_clock(hear(level, None, streams, real, coded, network_ns), timed)
 
     return CaptureTable(
         placed.packet_ns,
+        np.where(timed & (sloping != 0), sloping, np.nan),
         kinds,
         _with_clock(streams, timed),
         heard(jitterbuffer.fixed(placed, buffers)),
@@ -142,12 +152,65 @@ def capture_table(
     )
 
 
-def place(packets: VoicePackets, clock_hz: I64) -> Packets:
-    """Packets in their places by sequence number, sent at their media time.
+@dataclass(frozen=True)
+class _Media:
+    """Packets with their media times; shapes (packets,), ``start`` and ``places`` (streams + 1,)."""
 
-    Media time is shifted so that the fastest packet of each stream, and of each stretch of its time stamps,
-    has no delay.
-    """
+    packets: VoicePackets
+    stream: I64
+    start: I64
+    places: I64
+    """Where streams start if lost packets have places, too."""
+    row: I64
+    media_ns: I64
+    """Time by the sender's clock since the first packet of the stream."""
+    arrival_ns: I64
+    speech: npt.NDArray[np.bool_]
+    stretch: I64
+    """Stretches of time stamps, numbered over all streams."""
+
+    def placed(self, rate: F64) -> Packets:
+        """Packets in their places by sequence number, sent at their media time.
+
+        Media time is longer by ``rate`` of each stream, and is shifted so that the fastest packet of each
+        stream, and of each stretch of its time stamps, has no delay.
+        """
+        media_ns = self.media_ns + np.rint(self.media_ns * rate[self.stream]).astype(np.int64)
+        # Stretches overlap where packets overtake each other.
+        fastest = np.full(int(self.stretch.max()) + 1, np.iinfo(np.int64).max)
+        transit = (self.arrival_ns - media_ns)[self.speech]
+        np.minimum.at(fastest, self.stretch[self.speech], transit)
+        # Without speech any time will do.
+        fastest[fastest == np.iinfo(np.int64).max] = 0
+        arrivals = Arrivals(
+            stream=self.stream,
+            row=self.row,
+            sent_ns=media_ns + fastest[self.stretch],
+            arrival_ns=self.arrival_ns,
+            timed=self.speech,
+        )
+        times = _packet_times(self.packets.seq.astype(np.int64), self.media_ns, self.speech, self.start)
+        flow = np.arange(len(self.start) - 1, dtype=np.int64)
+        return place_all(arrivals, flow=flow, start=self.places, packet_ns=times)
+
+    def skew(self) -> F64:
+        """The skew of each stream, from the stretch of its time stamps with the most speech."""
+        many = np.bincount(self.stretch[self.speech], minlength=int(self.stretch.max()) + 1)
+        owner = np.zeros(len(many), dtype=np.int64)
+        owner[self.stretch] = self.stream
+        longest = np.zeros(len(self.start) - 1, dtype=np.int64)
+        by = np.lexsort((many, owner))
+        longest[owner[by]] = by
+        used = self.speech & (self.stretch == longest[self.stream])
+        return skew.estimate(
+            self.stream[used],
+            self.media_ns[used],
+            (self.arrival_ns - self.media_ns)[used],
+            len(self.start) - 1,
+        )
+
+
+def _media(packets: VoicePackets, clock_hz: I64) -> _Media:
     n = len(clock_hz)
     stream = packets.stream.astype(np.int64)
     counts = np.bincount(stream, minlength=n)
@@ -166,27 +229,20 @@ def place(packets: VoicePackets, clock_hz: I64) -> Packets:
     stamp = packets.timestamp.astype(np.int64) - packets.timestamp.astype(np.int64)[start[:-1]][stream]
     # If the clock is not known, any will do: results that depend on it are not shown.
     whole_s, ticks = np.divmod(stamp, (hz := np.where(clock_hz > 0, clock_hz, 8000)[stream]))
-    # Separately, since a day of 90,000 ticks a second times 1e9 has more than 63 bits.
-    media_ns = whole_s * 1_000_000_000 + ticks * 1_000_000_000 // hz
-    arrival = packets.arrival_ns.astype(np.int64)
-    speech = packets.speech.astype(np.bool_)
-    # Stretches overlap where packets overtake each other.
     _, stretch = np.unique(stream << 32 | packets.stretch.astype(np.int64), return_inverse=True)
-    fastest = np.full(int(stretch.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(fastest, stretch[speech], (arrival - media_ns)[speech])
-    # Without speech any time will do.
-    fastest[fastest == np.iinfo(np.int64).max] = 0
-
     places = segments.starts(span)
-    arrivals = Arrivals(
+    return _Media(
+        packets=packets,
         stream=stream,
+        start=start,
+        places=places,
         row=places[stream] + seq - first[stream],
-        sent_ns=media_ns + fastest[stretch],
-        arrival_ns=arrival,
-        timed=speech,
+        # Separately, since a day of 90,000 ticks a second times 1e9 has more than 63 bits.
+        media_ns=whole_s * 1_000_000_000 + ticks * 1_000_000_000 // hz,
+        arrival_ns=packets.arrival_ns.astype(np.int64),
+        speech=packets.speech.astype(np.bool_),
+        stretch=stretch.astype(np.int64),
     )
-    flow = np.arange(n, dtype=np.int64)
-    return place_all(arrivals, flow=flow, start=places, packet_ns=_packet_times(seq, media_ns, speech, start))
 
 
 def _starts_of(packets: VoicePackets, streams: int) -> I64:

@@ -2,6 +2,9 @@
 
 A buffer plays each packet a fixed time after it was sent (its *play-out delay*), until it finds a better
 delay. The one-way delay itself, which it cannot know, cancels out: only differences of delay matter.
+
+The sender's clock and the receiver's never run alike, so that a buffer slowly runs empty or full. Real ones
+then *slip*: they insert or skip some speech, and go on at another delay.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ _GAIN: Final = 0.125
 _MARGIN: Final = 4.0
 _SPIKE_NS: Final = 800 / 8 * _MS
 _SPIKE_END_NS: Final = 63 / 8 * _MS
+_SLIP_SPAN_PACKETS: Final = 50
+"""The fixed buffer compares its delay with the network's after so many packets."""
 _SPURT_GAP_PACKETS: Final = 1.5
 """Two consecutive packets sent this many packet times apart have silence between them."""
 
@@ -85,13 +90,21 @@ class PlayOut:
     """What a buffer does with every packet, shapes (packets,)."""
 
     late: BOOL
-    """Arrived, but after its play-out time."""
+    """Arrived, but was not played: after its play-out time, or skipped or replaced by a slip."""
+    slipped: BOOL
+    """Those of ``late`` that a slip cost."""
     delay_ns: F64
-    """From sending to playing; NaN for packets that did not arrive, or arrived late."""
+    """From sending to playing; NaN for packets that did not arrive, or were not played."""
 
 
 def fixed(packets: Packets, buffers: Buffers) -> PlayOut:
-    """A buffer that plays every packet at the same delay after it was sent."""
+    """A buffer that plays every packet at the same delay after it was sent, until it slips.
+
+    It follows the least delay of the last 100 packets, which jitter does not change and clock skew does. Once
+    that has changed by a packet time (by half the depth, in a buffer shallower than two packets), the
+    buffer skips a packet or conceals one, so that it keeps its depth (Perkins, "RTP: Audio and Video for the
+    Internet", chapter 6, "Compensation for clock skew").
+    """
     start = packets.timed_start
     row = packets.timed
     transit = packets.arrival_ns[row] - packets.sent_ns[row]
@@ -104,8 +117,43 @@ def fixed(packets: Packets, buffers: Buffers) -> PlayOut:
         early = packets.sent_ns[row] < np.repeat(began, np.diff(start)) + 1_000_000_000
         early_start = segments.starts(segments.total(early.astype(np.int64), start))
         reference = segments.smallest(transit[early], early_start, 0)
-    delay = reference.astype(np.float64) + buffers.fixed_ms * _MS
-    return _played(packets, transit, np.repeat(delay, np.diff(start)))
+    depth = buffers.fixed_ms * _MS
+    delay = np.repeat(reference.astype(np.float64) + depth, np.diff(start))
+    step = packets.packet_ns.astype(np.float64)
+    if depth:
+        step = np.minimum(step, depth / 2)
+    shift, slipped = _slips(transit, start, step)
+    return _played(packets, transit, delay + shift, slipped)
+
+
+def _slips(transit: I64, start: I64, step_ns: F64) -> tuple[F64, BOOL]:
+    """By how much slips have changed the delay at each packet, and the packets that they cost.
+
+    ``transit`` and ``start`` are those of the packets in order of arrival; a slip of a stream changes the
+    delay by its ``step_ns``.
+    """
+    counts = np.diff(start)
+    spans = -(-counts // _SLIP_SPAN_PACKETS)
+    span_start = segments.starts(spans)
+    position = np.arange(len(transit)) - np.repeat(start[:-1], counts)
+    span = np.repeat(span_start[:-1], counts) + position // _SLIP_SPAN_PACKETS
+    least = segments.smallest(transit, np.append(np.flatnonzero(np.diff(span, prepend=-1)), len(span)), 0)
+    shift = np.zeros(int(span_start[-1]))
+    steps = np.zeros(int(span_start[-1]), dtype=np.int64)
+    # Streams by descending length: those that still have an n-th span come first.
+    order = np.argsort(-spans, kind="stable")
+    aligned = np.zeros(len(order))
+    for index in range(2, int(spans.max(initial=0))):
+        still = order[: int(np.count_nonzero(spans > index))]
+        here = span_start[still] + index
+        now = np.minimum(least[here - 1], least[here - 2]).astype(np.float64)
+        if index == 2:
+            aligned[: len(still)] = now
+        steps[here] = np.trunc((now - aligned[: len(still)]) / step_ns[still]).astype(np.int64)
+        change = steps[here] * step_ns[still]
+        aligned[: len(still)] += change
+        shift[here] = shift[here - 1] + change
+    return shift[span], position % _SLIP_SPAN_PACKETS < np.abs(steps)[span]
 
 
 def adaptive(packets: Packets, buffers: Buffers) -> PlayOut:
@@ -137,7 +185,7 @@ def adaptive(packets: Packets, buffers: Buffers) -> PlayOut:
         delay[here] = state.step(
             row, packets.sent_ns[row].astype(np.float64), transit[here].astype(np.float64), buffers
         )
-    return _played(packets, transit, delay)
+    return _played(packets, transit, delay, np.zeros(len(delay), dtype=np.bool_))
 
 
 class _State:
@@ -197,11 +245,11 @@ class _State:
         self.last[:n] = transit
 
 
-def _played(packets: Packets, transit: I64, delay: F64) -> PlayOut:
+def _played(packets: Packets, transit: I64, delay: F64, slipped: BOOL) -> PlayOut:
     """What happens to packets that have these play-out delays, in the order of ``packets.timed``."""
-    too_late = transit > delay
-    late = np.zeros(len(packets.sent_ns), dtype=np.bool_)
-    late[packets.timed] = too_late
+    unplayed = slipped | (transit > delay)
+    late, cost = np.zeros((2, len(packets.sent_ns)), dtype=np.bool_)
+    late[packets.timed], cost[packets.timed] = unplayed, slipped
     played = np.full(len(packets.sent_ns), np.nan)
-    played[packets.timed] = np.where(too_late, np.nan, delay)
-    return PlayOut(late, played)
+    played[packets.timed] = np.where(unplayed, np.nan, delay)
+    return PlayOut(late, cost, played)

@@ -301,7 +301,7 @@ class CallRow:
     longest_gap_ns: float
     """Longest time between two arrivals."""
     late_fixed: int
-    """Packets that arrived too late for the fixed jitter buffer."""
+    """Packets that arrived and that the fixed jitter buffer did not play: too late, or at a slip."""
     playout_fixed_ns: float
     """Mouth-to-ear delay after the fixed buffer: packet, network, buffer."""
     mos_fixed: float

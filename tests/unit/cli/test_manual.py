@@ -14,7 +14,7 @@ from weirlab.programs import find
 
 from .test_help import COMMANDS
 
-PAGE = Path(__file__).resolve().parents[3] / "packaging/data/share/man/man1/weir.1"
+PAGE = Path(__file__).resolve().parents[3] / "packaging/wheel/data/share/man/man1/weir.1"
 
 
 def test_the_page_says_what_the_help_says() -> None:

@@ -151,3 +151,43 @@ def test_silence_lets_it_adjust_at_once() -> None:
 def test_buffers_that_cannot_be_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(InputError, match="jitter buffer"):
         Buffers(**bad)  # type: ignore[arg-type]
+
+
+def drifting(ppm: float, packets: int, jitter_ms: float = 0.0) -> Packets:
+    """A stream of a sender whose clock is slow by ``ppm``."""
+    late = np.random.default_rng(3).exponential(1.0, packets) * jitter_ms * MS
+    delay = np.round(np.arange(packets) * PACKET_NS * ppm * 1e-6 + late) + 100 * MS
+    return stream([int(each) for each in delay])
+
+
+@pytest.mark.parametrize("ppm", [100.0, -100.0, 450.0, -1500.0])
+def test_a_fixed_buffer_slips_by_a_packet_each_time_that_two_clocks_differ_by_one(ppm: float) -> None:
+    played = jitterbuffer.fixed(drifting(ppm, 60_000), Buffers(fixed_ms=40))
+    expected = int(abs(ppm) * 1e-6 * 60_000)
+    assert expected - 1 <= played.slipped.sum() <= expected
+    assert (played.late == played.slipped).all()
+    assert np.nanmax(played.delay_ns) - np.nanmin(played.delay_ns) == played.slipped.sum() * PACKET_NS
+
+
+def test_jitter_makes_no_slips() -> None:
+    rng = np.random.default_rng(5)
+    delays: list[int | None] = [MS + int(x) for x in rng.exponential(30 * MS, 20_000)]
+    assert not jitterbuffer.fixed(stream(delays), Buffers()).slipped.any()
+
+
+def test_a_fixed_buffer_recovers_from_a_longer_route_after_two_seconds() -> None:
+    played = jitterbuffer.fixed(stream([5 * MS] * 500 + [130 * MS] * 500), Buffers(fixed_ms=60))
+    late = np.flatnonzero(played.late)
+    assert (late.min(), late.max()) == (500, 605)
+    assert played.slipped.sum() == 6, "six packets of 20 ms are the most that 125 ms hold"
+
+
+def test_a_buffer_shallower_than_two_packets_slips_by_half_its_depth() -> None:
+    played = jitterbuffer.fixed(drifting(200, 30_000), Buffers(fixed_ms=10))
+    assert played.slipped.sum() == 23, "120 ms of drift, in steps of 5 ms; the last 2 s are not yet followed"
+    assert (played.late == played.slipped).all()
+
+
+def test_a_queue_that_fills_faster_than_the_buffer_follows_makes_packets_late() -> None:
+    played = jitterbuffer.fixed(drifting(100_000, 3_000), Buffers(fixed_ms=60))
+    assert played.late[100:].all()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use weir_capture::{Filter, write};
 
 use super::chunk::{CHUNK_BYTES, Chunk, Counts};
+use super::connections::{Fate, Selection};
 use super::gaps::{Gaps, Stage};
 use super::progress::Board;
 use super::source::{Frame, Source};
@@ -69,6 +70,7 @@ impl Pool {
 /// well, and frames wait in the source.
 pub struct Drain {
     filter: Option<Filter>,
+    selection: Option<Selection>,
     snap_bytes: usize,
     rotation: Rotation,
     /// Bytes that each file begins with.
@@ -95,6 +97,7 @@ impl Drain {
     #[expect(clippy::too_many_arguments, reason = "called in one place")]
     pub fn new(
         filter: Option<Filter>,
+        selection: Option<Selection>,
         snap_bytes: usize,
         rotation: Rotation,
         head_bytes: u64,
@@ -107,6 +110,7 @@ impl Drain {
         let interfaces = pool.interfaces;
         Self {
             filter,
+            selection,
             snap_bytes,
             rotation,
             head_bytes,
@@ -131,13 +135,38 @@ impl Drain {
             let since_ns = frame.lost_since_ns.unwrap_or(i64::MAX);
             self.lose(interface, frame.lost_before, since_ns, frame.time_ns);
         }
-        self.last_ns[interface] = frame.time_ns;
+        let previous_ns = std::mem::replace(&mut self.last_ns[interface], frame.time_ns);
         if self.filter.as_ref().is_some_and(|filter| !filter.matches(frame.data, frame.original_len)) {
-            self.counts[interface].seen += 1;
-            self.counts[interface].filtered += 1;
-            return;
+            return self.leave_out(interface);
         }
-        let data = &frame.data[..frame.data.len().min(self.snap_bytes)];
+        self.decide();
+        match self.selection.as_mut().map(|selection| selection.take(frame)) {
+            None => self.keep(frame, self.snap_bytes),
+            Some(Fate::Keep(bytes)) => self.keep(frame, bytes.min(self.snap_bytes)),
+            Some(Fate::Drop) => self.leave_out(interface),
+            Some(Fate::Wait) => {}
+            Some(Fate::Lose) => self.lose(interface, 1, previous_ns, frame.time_ns),
+        }
+    }
+
+    /// Takes the frames that have waited, once the connections of the test are named.
+    pub fn decide(&mut self) {
+        let Some(mut selection) = self.selection.take() else { return };
+        selection.decide(|frame, is_kept| {
+            if is_kept { self.keep(&frame, self.snap_bytes) } else { self.leave_out(frame.interface) }
+        });
+        self.selection = Some(selection);
+    }
+
+    fn leave_out(&mut self, interface: usize) {
+        self.counts[interface].seen += 1;
+        self.counts[interface].filtered += 1;
+    }
+
+    /// Writes the first `bytes` of a frame.
+    fn keep(&mut self, frame: &Frame<'_>, bytes: usize) {
+        let interface = frame.interface;
+        let data = &frame.data[..frame.data.len().min(bytes)];
         let most = write::frame_bytes_at_most(data.len());
         if most as u64 > self.left_bytes {
             // Smaller ones that follow are left out too, so that the record has no holes.
@@ -241,6 +270,11 @@ impl Drain {
     /// Sends the rest and returns where frames are missing. `source` has the final count
     /// of what it lost.
     pub fn finish(mut self, source: &dyn Source, now_ns: i64) -> Gaps {
+        self.decide();
+        if let Some(selection) = self.selection.take() {
+            // Nobody has named them: they are not of the test.
+            selection.undecided().for_each(|interface| self.leave_out(interface));
+        }
         let lost = source.lost();
         for interface in 0..self.counts.len() {
             let trailing = lost.get(interface).copied().unwrap_or(0);

@@ -6,6 +6,7 @@
 //! behind the source never waits.
 
 mod chunk;
+mod connections;
 mod disk;
 mod drain;
 mod gaps;
@@ -15,6 +16,7 @@ mod progress;
 mod recorder;
 mod source;
 
+pub use connections::Connections;
 pub use disk::File;
 pub use gaps::{Gap, Stage};
 pub use interface::InterfaceSource;

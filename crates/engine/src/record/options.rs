@@ -7,6 +7,8 @@ use std::time::Duration;
 use thiserror::Error;
 use weir_capture::FilterError;
 
+use super::connections::Connections;
+
 /// Longest part of a frame that is written, as in libpcap.
 pub const MAX_SNAP_BYTES: u32 = 262_144;
 
@@ -18,6 +20,8 @@ pub struct Options {
     pub path: PathBuf,
     /// libpcap expression; empty: every frame.
     pub filter: String,
+    /// Write only the headers of these connections.
+    pub connections: Option<Connections>,
     /// Bytes of each frame that are written.
     pub snap_bytes: u32,
     /// A file that would grow beyond this, before compression, is followed by another.
@@ -46,6 +50,7 @@ impl Options {
         Self {
             path,
             filter: String::new(),
+            connections: None,
             snap_bytes: MAX_SNAP_BYTES,
             rotate_bytes: None,
             rotate_after: None,

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_capture::{Filter, LinkType, write};
 
 use super::chunk::CHUNK_BYTES;
+use super::connections::Selection;
 use super::disk::{Disk, File, Files, Layout, Storage, Written};
 use super::drain::{Drain, Pool, Rotation};
 use super::gaps::{Gap, Gaps};
@@ -125,6 +126,7 @@ impl Recorder {
         let chunks = (self.options.queue_bytes / CHUNK_BYTES).max(2);
         let drain = Drain::new(
             self.filter.clone(),
+            self.options.connections.clone().map(Selection::new),
             self.options.snap_bytes.min(MAX_SNAP_BYTES) as usize,
             Rotation {
                 bytes: self.options.rotate_bytes,
@@ -249,6 +251,7 @@ fn record(mut source: Box<dyn Source>, mut drain: Drain, board: &Board) -> Gaps 
                 }
             }
         }
+        drain.decide();
         let now = Instant::now();
         if now - published >= POLL {
             drain.publish(&source.lost());

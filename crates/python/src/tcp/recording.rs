@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 use weir_engine::Endpoint;
-use weir_engine::record::{InterfaceProgress, InterfaceSource, Options, Recorder as Engine};
+use weir_engine::record::{Connections, InterfaceProgress, InterfaceSource, Options, Recorder as Engine};
 use weir_tcp::bulk::{CaptureOptions, Here, Recorded, Recorder, Recording, Wanted};
 use weir_tcp::interface::towards;
 
@@ -63,14 +63,6 @@ fn ends(wanted: &Wanted) -> (SocketAddr, SocketAddr) {
     }
 }
 
-/// The test's connections, without the control connection. Other tests of the same host are distinguished by
-/// their addresses alone: behind one address, they are in one capture.
-fn filter(wanted: &Wanted) -> String {
-    let peer = ends(wanted).1.ip().to_canonical();
-    let (port, control) = (wanted.server.port(), wanted.client.port());
-    format!("host {peer} and tcp port {port} and not tcp port {control}")
-}
-
 impl Recorder for InterfaceRecorder {
     fn folder(&self) -> &Path {
         &self.folder
@@ -79,8 +71,9 @@ impl Recorder for InterfaceRecorder {
     fn begin(&self, wanted: &Wanted) -> Result<Box<dyn Recording>, String> {
         let interface = self.interface(wanted)?;
         let path = self.folder.join(format!("{}.pcapng", self.begun.fetch_add(1, Relaxed)));
+        let connections = Connections::of_port(wanted.server.port());
         let options = Options {
-            filter: filter(wanted),
+            connections: Some(connections.clone()),
             snap_bytes: self.snap_bytes,
             most_bytes: Some(wanted.most_bytes.saturating_sub(END_BYTES)),
             queue_bytes: QUEUE_BYTES,
@@ -96,17 +89,22 @@ impl Recorder for InterfaceRecorder {
         let refused = |e: std::io::Error| format!("its capture cannot be kept: {e}");
         let file = File::open(&path).map_err(refused)?;
         fs::remove_file(&path).map_err(refused)?;
-        Ok(Box::new(InterfaceRecording { engine, file: Some(file), interface }))
+        Ok(Box::new(InterfaceRecording { engine, connections, file: Some(file), interface }))
     }
 }
 
 struct InterfaceRecording {
     engine: Engine,
+    connections: Connections,
     file: Option<File>,
     interface: String,
 }
 
 impl Recording for InterfaceRecording {
+    fn name(&mut self, connections: &[(SocketAddr, SocketAddr)]) {
+        self.connections.name(connections.iter().copied());
+    }
+
     fn stop(&mut self) -> Result<Recorded, String> {
         let progress = self.engine.stop().progress;
         let file = self.file.take().ok_or("it was ended before")?;

@@ -18,7 +18,7 @@ pub struct CaptureOptions {
     pub most_ns: u64,
 }
 
-/// What is to be recorded: TCP between the server's port and the client's address, without the control connection.
+/// What is to be recorded: the headers of the data connections, once they are named.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// The server's end of the control connection.
@@ -54,6 +54,10 @@ pub trait Recorder: Debug + Send + Sync {
 
 /// A capture under way; dropping it ends it.
 pub trait Recording: Send {
+    /// Names the data connections by their ends: all of them, as soon as they exist. Of other connections,
+    /// nothing is kept.
+    fn name(&mut self, connections: &[(SocketAddr, SocketAddr)]);
+
     /// Ends it; called once.
     ///
     /// # Errors

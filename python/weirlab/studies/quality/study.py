@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from ipaddress import ip_address
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +17,8 @@ from weirlab.quality.distribution import DISSATISFIED, SATISFIED, Spread
 from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
 from weirlab.quality.streams import Streams
 from weirlab.quoting import quoted
-from weirlab.trace import passed
-from weirlab.trace.quantities import NOTHING, plural
+from weirlab.studies.quality import notes
+from weirlab.studies.quality.streams import VoiceStream, voice_stream
 
 F64 = npt.NDArray[np.float64]
 
@@ -38,73 +37,6 @@ class Encoding:
 
     name: str
     clock_hz: int
-
-
-@dataclass(frozen=True)
-class VoiceStream:
-    """One stream as the capture has it."""
-
-    number: int
-    """In the order of first packets, from 1."""
-    protocol: str
-    src: str
-    src_port: int
-    dst: str
-    dst_port: int
-    ssrc: int
-    """Source call number, in IAX2."""
-    vlan: str
-    interface: str
-    part: int
-    """How often the source had restarted before."""
-    media: str
-    codec: str
-    """Encoding name; empty if unknown."""
-    known_by: str
-    clock_hz: int
-    payload_type: int
-    payload_types: tuple[tuple[int, int, str], ...]
-    strays: int
-    first_ns: int
-    last_ns: int
-    loss_estimated: bool
-    """Whether loss is estimated from gaps in the time stamps, for lack of sequence numbers."""
-    loss_known: bool
-    """False if there are neither sequence numbers nor time stamps of the speech."""
-
-    @property
-    def title(self) -> str:
-        """``192.0.2.1:4000 > 192.0.2.2:4002``."""
-        return f"{_end(self.src, self.src_port)} > {_end(self.dst, self.dst_port)}"
-
-    @property
-    def full_title(self) -> str:
-        """The title with what distinguishes it from other streams between these ends."""
-        vlan = f" VLAN {self.vlan}" if self.vlan else ""
-        interface = f" if {self.interface}" if self.interface != "0" else ""
-        part = f", part {self.part + 1}" if self.part else ""
-        return f"{self.title}{vlan}{interface}{part}"
-
-    @property
-    def source(self) -> str:
-        """``0x1234abcd``, ``call 7``."""
-        return f"call {self.ssrc}" if self.protocol == "iax2" else f"0x{self.ssrc:08x}"
-
-    @property
-    def codec_title(self) -> str:
-        """The codec, or else the payload type."""
-        return self.codec or (f"type {self.payload_type}" if self.protocol == "rtp" else NOTHING)
-
-    def is_meant(self, text: str) -> bool:
-        """Whether ``text`` (number, SSRC, address, address with port) names this stream."""
-        plain = text.strip().lower()
-        if plain.startswith("0x"):
-            return len(plain) > 2 and plain[2:].lstrip("0") == f"{self.ssrc:x}".lstrip("0")
-        ends = ((self.src, self.src_port), (self.dst, self.dst_port))
-        same = _address(plain)
-        return plain == str(self.number) or any(
-            same == address or plain == _end(address, port) for address, port in ends
-        )
 
 
 @dataclass(frozen=True)
@@ -160,11 +92,11 @@ class QualityOutcome:
 
     def notes_on_capture(self) -> list[str]:
         """What was read and what was passed over."""
-        return list(_about_capture(self.capture))
+        return list(notes.about_capture(self.capture))
 
     def notes_on_streams(self) -> list[str]:
         """Notes on the streams; the first says what MOS assumes."""
-        return list(_about_streams(self))
+        return list(notes.about_streams(self.streams, self.table, self.mos))
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -194,6 +126,7 @@ class QualityOutcome:
         return {
             **asdict(self.streams[i]),
             "packet_ns": self.table.packet_ns[i],
+            "skew_ppm": self.table.skew[i] * 1e6,
             **{name: getattr(measured, name)[i] for name in _COLUMNS},
             "lost": measured.losses.count[i] if self.streams[i].loss_known else None,
             "loss_ratio": self.loss_ratio[i],
@@ -205,6 +138,7 @@ class QualityOutcome:
                 for buffer in ("fixed", "adaptive")
                 for name, column in (("late", "late"), ("playout", "play_ns"), ("r", "r"), ("mos", "mos"))
             },
+            "slips_fixed": self.table.fixed.slips[i],
             "r_factor": self.r_factor[i],
             "mos": self.mos[i],
             "band": kind.band,
@@ -237,9 +171,9 @@ def capture_quality(
         raise InputError(f"a network delay of {network_ms:g} ms: expected are 0 to 100,000 ms")
     told = [(number, each.name, each.clock_hz) for number, each in (codecs or {}).items()]
     read = _engine.rtp_packets(str(path), list(decode_as), told)
-    streams = [_stream(number, found) for number, found in enumerate(read["streams"], 1)]
+    streams = [voice_stream(number, found) for number, found in enumerate(read["streams"], 1)]
     if not streams:
-        raise InputError(_nothing_in(path, read["capture"]))
+        raise InputError(notes.nothing_in(path, read["capture"]))
     chosen = [stream for stream in streams if not only or any(stream.is_meant(text) for text in only)]
     for text in only:
         if not any(stream.is_meant(text) for stream in streams):
@@ -259,14 +193,6 @@ def capture_quality(
     )
     table = replace(table, streams=_as_counted(table.streams, counted))
     return QualityOutcome(path, read["capture"], tuple(chosen), len(streams), table, heard, buffers)
-
-
-def _stream(number: int, found: Mapping[str, Any]) -> VoiceStream:
-    known = {field.name: found[field.name] for field in fields(VoiceStream) if field.name in found}
-    types = tuple(tuple(one) for one in found["payload_types"])
-    return VoiceStream(
-        **known | {"number": number, "payload_types": types, "loss_known": found["lost"] is not None}
-    )
 
 
 def _as_counted(streams: Streams, counted: Sequence[Mapping[str, Any]]) -> Streams:
@@ -319,79 +245,3 @@ def _packets(packets: Mapping[str, Any], chosen: Sequence[tuple[int, Mapping[str
             for name in ("arrival_ns", "seq", "timestamp", "speech", "payload_bytes", "stretch")
         },
     )
-
-
-def _end(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
-def _address(text: str) -> str | None:
-    try:
-        return str(ip_address(text.strip("[]")))
-    except ValueError:
-        return None
-
-
-def _nothing_in(path: Path, capture: Mapping[str, Any]) -> str:
-    names = {
-        "other_udp": "other UDP", "not_udp": "not UDP", "not_ip": "not IP", "fragments": "fragments",
-        "rtcp": "RTCP", "sip": "SIP", "iax2": "IAX2 signalling", "malformed": "malformed",
-        "unknown_link": "of a link type that Weir does not know",
-    }  # fmt: skip
-    seen = [f"{capture[name]:,} {what}" for name, what in names.items() if capture[name]]
-    if capture["unknown_link"]:
-        seen[-1] += f" ({', '.join(map(str, capture['unknown_links']))})"
-    many = plural(capture["packets"], "packet") + (f": {', '.join(seen)}" if seen else "")
-    hidden = "".join(f"; {text[0].lower()}{text[1:-1]}" for text in passed.opaque(capture["opaque"]))
-    return (
-        f"no voice stream in {path} ({many}){hidden}; a stream takes five RTP packets in order, two if SIP "
-        "announced it, or name its ports with --decode-as"
-    )
-
-
-def _about_capture(capture: Mapping[str, Any]) -> Iterable[str]:
-    if capture["cut_short"]:
-        yield "The file ends inside a packet: the capture was killed, or is still being written."
-    if capture["fragments"]:
-        many = plural(capture["fragments"], "fragment")
-        yield f"{many} of datagrams {_be(capture['fragments'])} passed over: a SIP message may be missing."
-    if unread := passed.unread(capture):
-        yield unread
-    yield from passed.opaque(capture["opaque"])
-
-
-def _be(number: int) -> str:
-    return "was" if number == 1 else "were"
-
-
-def _about_streams(outcome: QualityOutcome) -> Iterable[str]:
-    yield f"{outcome.table.assumption[0].upper()}{outcome.table.assumption[1:]}."
-    if any(stream.loss_estimated for stream in outcome.streams):
-        yield (
-            "IAX2 has no sequence numbers: loss is estimated from gaps in the time stamps, and speech that "
-            "was suppressed as silence counts as lost."
-        )
-    duplicated = outcome.table.streams.duplicated >= 0.3 * outcome.table.streams.received
-    if duplicated.any():
-        yield (
-            f"{plural(int(duplicated.sum()), 'stream')} came with copies of many packets: the capture saw "
-            "them in two places; keep one with a capture filter, as the network did not duplicate them."
-        )
-    if strays := sum(stream.strays for stream in outcome.streams):
-        belong = "belongs" if strays == 1 else "belong"
-        yield (
-            f"{plural(strays, 'packet')} {belong} nowhere in the sequence of a stream and "
-            f"{_be(strays)} left out."
-        )
-    reasons: dict[str, list[str]] = {}
-    for i, stream in enumerate(outcome.streams):
-        if np.isnan(outcome.mos[i]):
-            note = outcome.table.kinds[i].note
-            if not stream.loss_known:
-                note = "over IAX2 only time stamps show loss and delay, and these do not follow the speech"
-            elif not stream.clock_hz:
-                note = "the rate of its time stamps is not known"
-            reasons.setdefault(note or "too little arrived", []).append(str(stream.number))
-    for why, numbers in reasons.items():
-        listed = ", ".join(numbers[:8]) + (", ..." if len(numbers) > 8 else "")
-        yield f"No MOS for stream{'s' * (len(numbers) > 1)} {listed}: {why}."

@@ -62,12 +62,13 @@ def of(outcome: QualityOutcome, most: int) -> list[Table]:
 
 
 def _arrived(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
-    columns = ("Stream", "Clock", "Packet time", "Loss runs", "Burst ratio")
+    columns = ("Stream", "Clock", "Clock skew", "Packet time", "Loss runs", "Burst ratio")
     losses = outcome.table.streams.losses
     cells = [
         (
             str(stream.number),
             f"{stream.clock_hz:,} Hz" if stream.clock_hz else NOTHING,
+            _skew(float(outcome.table.skew[i])),
             duration(float(outcome.table.packet_ns[i])) if stream.clock_hz else NOTHING,
             count(int(losses.runs[i])) if stream.loss_known else NOTHING,
             decimals(float(losses.burst_ratio[i]), 2),
@@ -79,8 +80,8 @@ def _arrived(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
 
 def _heard(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
     columns = (
-        "Stream", "Delay p50", "p95", "p99", "Max.", "Late, fixed", "MOS, fixed", "Late, adaptive",
-        "MOS, adaptive",
+        "Stream", "Delay p50", "p95", "p99", "Max.", "Late, fixed", "Slips, fixed", "MOS, fixed",
+        "Late, adaptive", "MOS, adaptive",
     )  # fmt: skip
     table, measured = outcome.table, outcome.table.streams
     delays = (measured.delay_p50_ns, measured.delay_p95_ns, measured.delay_p99_ns, measured.delay_max_ns)
@@ -88,7 +89,7 @@ def _heard(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
         (
             str(outcome.streams[i].number),
             *(duration(float(values[i])) for values in delays),
-            *_behind(outcome, table.fixed, i),
+            *_behind(outcome, table.fixed, i, slips=True),
             *_behind(outcome, table.adaptive, i),
         )
         for i in shown
@@ -97,10 +98,19 @@ def _heard(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
     return Table(caption, columns, cells, details=True)
 
 
-def _behind(outcome: QualityOutcome, buffer: PlayoutQuality, i: int) -> tuple[str, str]:
-    """Packets that came too late, if the time stamps show it, and the MOS."""
+def _behind(outcome: QualityOutcome, buffer: PlayoutQuality, i: int, *, slips: bool = False) -> list[str]:
+    """Packets that were not played and slips, if the time stamps show them, and the MOS."""
     known = math.isfinite(outcome.table.streams.delay_max_ns[i])
-    return count(int(buffer.late[i])) if known else NOTHING, decimals(float(buffer.mos[i]), 2)
+    numbers = [buffer.late[i], *([buffer.slips[i]] if slips else [])]
+    return [
+        *(count(int(number)) if known else NOTHING for number in numbers),
+        decimals(float(buffer.mos[i]), 2),
+    ]
+
+
+def _skew(rate: float) -> str:
+    """``+100 ppm`` if the sender's clock is fast; a dash if none shows."""
+    return f"{-rate * 1e6:+.0f} ppm" if math.isfinite(rate) else NOTHING
 
 
 def _row(outcome: QualityOutcome, i: int) -> dict[str, Any]:

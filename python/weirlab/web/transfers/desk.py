@@ -231,7 +231,7 @@ class Transfers:
         message, result = "", {}
         try:
             with self.recording.of(transfer.one, transfer.settings, transfer.captured) as tapes:
-                outcome, measured = self._carried_out(transfer, tapes.settings)
+                outcome, measured = self._carried_out(transfer, tapes)
                 transfer.has_sent()
                 tapes.ended(outcome)
                 why = self._explained(transfer, measured, tapes)
@@ -255,17 +255,22 @@ class Transfers:
         self._keep(transfer, message, result)
 
     def _carried_out(
-        self, transfer: Transfer, settings: sending.Settings
+        self, transfer: Transfer, tapes: Tapes
     ) -> tuple[sending.Outcome, measuring.Measured | None]:
         """The outcome, and what both kernels reported unless that would be too much to keep."""
+        settings = tapes.settings
         every_s = explaining.period_s(settings, self.most_s)
         if every_s is None:
-            outcome = sending.send(settings, transfer, transfer.stop)
+            begun = sending.begin(settings, transfer.stop)
+            tapes.begun(begun.started)
+            outcome = begun.carry(transfer, transfer.stop)
             transfer.rest()
             return outcome, None
         often = replace(settings, interval_s=every_s)
         watched = measuring.Watched(transfer, 0.0, explaining.MOST_REPORTS)
-        outcome = sending.send(often, watched, transfer.stop, watched.event)
+        begun = sending.begin(often, transfer.stop, watched.event)
+        tapes.begun(begun.started)
+        outcome = begun.carry(watched, transfer.stop)
         transfer.rest()
         if watched.too_many:
             return outcome, None

@@ -5,7 +5,7 @@ Child processes with limits read them, because the other host's capture is forei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,18 +38,22 @@ class Tapes:
     adopt: Adopt
     reader: Reader
     folder: Path
-    client: Capture
+    here: capturing.Recording
     stop: Callable[[], None]
     """Ends the capture of this host, if there is one."""
     captures: dict[End, Capture] = field(default_factory=dict)
     """The captures that have ended; empty if none was requested."""
+
+    def begun(self, started: Mapping[str, Any]) -> None:
+        """Record the connections of the test, from the event ``started`` of the engine, and no others."""
+        self.here.name_connections(started)
 
     def ended(self, outcome: sending.Outcome) -> None:
         """End the captures when the test is over."""
         self.stop()
         if (fetch := self.settings.fetch) is not None:
             server = capturing.fetched(outcome.recorded, fetch.file, capturing.AUTO)
-            client = self.client
+            client = self.here.capture
             if (far := self.settings.fetch_via) is not None:
                 client = capturing.fetched(outcome.recorded_via, far.file, capturing.AUTO)
             self.captures = {"client": client, "server": server}
@@ -100,7 +104,8 @@ class Recording:
     def of(self, one: Measurement, settings: sending.Settings, wanted: bool) -> Iterator[Tapes]:
         """Record a test while the block lasts, in the folder of ``one``; nothing unless ``wanted``."""
         if not wanted:
-            yield Tapes(settings, self.adopt, self.reader, one.path, Capture(None), lambda: None)
+            nothing = capturing.Recording(Capture(None))
+            yield Tapes(settings, self.adopt, self.reader, one.path, nothing, lambda: None)
             return
         most_bytes = min(self.most_bytes, capturing.MOST_BYTES)
         with TemporaryDirectory(dir=one.path, prefix="tapes-") as name, ExitStack() as recorder:

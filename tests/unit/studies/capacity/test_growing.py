@@ -24,7 +24,8 @@ def test_a_fixed_buffer_bears_growth_by_its_depth(trial_s: float) -> None:
 def test_the_longer_a_trial_the_less_growth_it_bears() -> None:
     borne = [bearable(calls("g711"), 4.0, 1.0, trial_s) for trial_s in (0.5, 1.0, 3.0, 10.0)]
     assert borne == sorted(borne, reverse=True)
-    assert borne[-1] < 0.01
+    # 60 ms in 10 s without slips; a buffer that slips follows some more.
+    assert 0.006 < borne[-1] < 0.02
 
 
 def test_the_most_sensitive_kind_of_calls_decides() -> None:

@@ -301,3 +301,15 @@ def test_injected_losses_are_recovered_whatever_they_are(
     assert measured.losses.runs.tolist() == [sum(i - 1 not in lost for i in lost)]
     assert measured.duplicated.tolist() == [len(copied)]
     assert measured.jitter_max_ns.tolist() == [0.0]
+
+
+def test_the_skew_of_a_senders_clock_is_a_finding(file: Path) -> None:
+    slow = [
+        replace(packet, at_us=packet.at_us + i * 3 * 20_000 // 10_000) for i, packet in enumerate(talk(3_000))
+    ]
+    outcome = capture_quality(pcap(file, frames(slow)), heard="fixed")
+    assert outcome.document()["streams"][0]["skew_ppm"] == pytest.approx(300, abs=1)
+    assert any("300 ppm slow" in note for note in outcome.notes())
+    steady = capture_quality(pcap(file, frames(talk(3_000))), heard="fixed")
+    assert np.isnan(steady.document()["streams"][0]["skew_ppm"])
+    assert outcome.mos[0] == pytest.approx(steady.mos[0], abs=0.05)

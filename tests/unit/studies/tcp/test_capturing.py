@@ -54,11 +54,15 @@ def test_captures_that_contradict_themselves_are_refused(text: str) -> None:
 class Recorder:
     """One that could not write 5 packets."""
 
-    def __init__(self, failure: str) -> None:
+    def __init__(self, failure: str = "") -> None:
         self.failure = failure
+        self.named: list[Any] = []
 
     def start(self) -> None:
         """It has nothing to do."""
+
+    def name_connections(self, connections: list[Any]) -> None:
+        self.named += connections
 
     def stop(self) -> dict[str, Any]:
         return {"interfaces": [{"written": 9, "lost": 1, "not_written": 5}], "failure": self.failure}
@@ -71,9 +75,22 @@ def test_what_a_full_disk_does_not_take_is_not_beyond_the_limit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: str, lost: int, left_out: int
 ) -> None:
     monkeypatch.setattr(bindings, "open_recorder", lambda *_, **__: Recorder(failure))
-    with capturing.capturing("192.0.2.1", 80, tmp_path, "lo", most_bytes=1000) as found:
+    with capturing.capturing("192.0.2.1", 80, tmp_path, "lo", most_bytes=1000) as recording:
         pass
+    found = recording.capture
     assert (found.packets, found.lost_packets, found.left_out_packets) == (9, lost, left_out)
+
+
+def test_a_recorder_is_limited_to_the_connections_of_the_transfer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    recorder, settings = Recorder(), list[Any]()
+    monkeypatch.setattr(bindings, "open_recorder", lambda *args, **_: settings.append(args[0]) or recorder)
+    ends = {"local": ("192.0.2.7", 40000), "remote": ("192.0.2.1", 80), "up": True}
+    with capturing.capturing("192.0.2.1", 80, tmp_path, "lo") as recording:
+        recording.name_connections({"event": "started", "connections": [ends]})
+    assert (settings[0].tcp_port, settings[0].filter) == (80, "")
+    assert recorder.named == [(("192.0.2.7", 40000), ("192.0.2.1", 80))]
 
 
 def test_what_the_server_says_of_its_capture_is_kept() -> None:

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::record::connections::tests::segment;
 use crate::record::gaps::Gaps;
-use crate::record::{Gap, InterfaceProgress, Stage};
+use crate::record::{Connections, Gap, InterfaceProgress, Stage};
 
 const fn gap(from_ns: i64, to_ns: i64, frames: u64) -> Gap {
     Gap { interface: 0, from_ns, to_ns, frames, stage: Stage::Ring }
@@ -173,4 +174,51 @@ proptest! {
             prop_assert_eq!(missing, lost);
         }
     }
+}
+
+/// Segments of two connections to one server, the first one's and the second one's in turn.
+fn segments() -> Vec<Planned> {
+    let clients = ["192.0.2.1:40000", "192.0.2.9:50000"];
+    let segment = |time_ns: i64, flags| Planned {
+        data: segment(clients[time_ns as usize % 2], "198.51.100.7:80", flags, 0),
+        ..frame(time_ns, 0)
+    };
+    (0..6).map(|time_ns| segment(time_ns, if time_ns < 2 { 0x02 } else { 0x18 })).collect()
+}
+
+#[test]
+fn of_all_connections_only_the_headers_of_the_named_ones_are_written() {
+    let folder = Folder::new();
+    let connections = Connections::of_port(80);
+    connections.name([("192.0.2.1:40000".parse().unwrap(), "198.51.100.7:80".parse().unwrap())]);
+    let options = Options { connections: Some(connections), ..Options::new(folder.join("x.pcapng")) };
+    let summary = record(options, Script::new(segments()));
+    assert_accounted(&summary);
+    let headers = [(0, 0, 154, 54), (2, 0, 154, 54), (4, 0, 154, 54)];
+    assert_eq!(packets(&folder.join("x.pcapng")), headers);
+    assert_eq!(summary.progress.interfaces[0].filtered, 3);
+}
+
+#[test]
+fn frames_wait_until_their_connection_is_named() {
+    let folder = Folder::new();
+    let connections = Connections::of_port(80);
+    let options = Options { connections: Some(connections.clone()), ..Options::new(folder.join("x.pcapng")) };
+    let mut recorder = Recorder::new(options).unwrap();
+    recorder.start(Box::new(Script::new(segments()))).unwrap();
+    connections.name([("198.51.100.7:80".parse().unwrap(), "192.0.2.9:50000".parse().unwrap())]);
+    let summary = recorder.stop();
+    assert_accounted(&summary);
+    assert_eq!(times(&folder.join("x.pcapng")), [1, 3, 5]);
+}
+
+#[test]
+fn without_a_named_connection_nothing_is_written() {
+    let folder = Folder::new();
+    let options =
+        Options { connections: Some(Connections::of_port(80)), ..Options::new(folder.join("x.pcapng")) };
+    let summary = record(options, Script::new(segments()));
+    assert_accounted(&summary);
+    assert_eq!(packets(&folder.join("x.pcapng")), []);
+    assert_eq!(summary.progress.interfaces[0].filtered, 6);
 }

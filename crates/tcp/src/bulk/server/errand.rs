@@ -220,9 +220,11 @@ fn go_between(
             Some(ClientEvent::Recorded { found, .. }) => theirs = Some(found),
             Some(ClientEvent::Failed(error)) => return Err(said(&error)),
             Some(ClientEvent::Transfer(event)) => {
-                if let Event::Started { since_1970_ns, .. } = &event {
+                if let Event::Started { since_1970_ns, connections, .. } = &event {
                     lasting.start_ns = Some(now_ns());
                     if let Some(tape) = &mut tape {
+                        let ends: Vec<_> = connections.iter().map(|one| (one.local, one.remote)).collect();
+                        tape.name(&ends);
                         tape.begun(*since_1970_ns);
                     }
                 }

@@ -110,6 +110,13 @@ fn transfer(
             return Err(broken);
         }
     };
+    if let Some(tape) = &mut tape {
+        // Of a connection that is gone already, nothing follows.
+        let ends = given
+            .iter()
+            .filter_map(|one| Some((one.stream.local_addr().ok()?, one.stream.peer_addr().ok()?)));
+        tape.name(&ends.collect::<Vec<_>>());
+    }
     let mut writer = line.writer()?;
     let (inputs, incoming) = channel();
     listen(line, inputs.clone(), incoming.room(MOST_WAITING))?;

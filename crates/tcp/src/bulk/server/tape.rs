@@ -75,6 +75,13 @@ impl Tape {
         Ok(Some(Self { state, most_ns, ended_early: false, since_1970_ns: 0 }))
     }
 
+    /// The data connections, by their ends.
+    pub fn name(&mut self, connections: &[(SocketAddr, SocketAddr)]) {
+        if let State::Running(recording) = &mut self.state {
+            recording.name(connections);
+        }
+    }
+
     /// The transfer has begun, at this time since 1970.
     pub const fn begun(&mut self, since_1970_ns: u64) {
         self.since_1970_ns = since_1970_ns;

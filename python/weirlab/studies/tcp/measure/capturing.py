@@ -6,15 +6,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from weirlab.errors import InputError, LabError, MissingCapability, WeirError
 from weirlab.quoting import quoted
 
+if TYPE_CHECKING:
+    from weirlab.link.bindings import Recorder
+
 End = Literal["client", "server", "between"]
 
 SNAP_BYTES: Final = 128
-"""Bytes kept of each packet: its headers."""
+"""Most bytes kept of the headers of a packet."""
 FILES: Final[Mapping[End, str]] = {
     "client": "capture.pcapng",
     "server": "server-capture.pcapng",
@@ -67,6 +70,21 @@ class Capture:
         return not (self.lost_packets or self.left_out_packets or self.ended_early)
 
 
+@dataclass(frozen=True)
+class Recording:
+    """A capture in progress on this host. It has no packets of connections that nobody names."""
+
+    capture: Capture
+    _recorder: Recorder | None = None
+
+    def name_connections(self, started: Mapping[str, Any]) -> None:
+        """Name the connections of the transfer, from the event ``started`` of the engine."""
+        if self._recorder is not None:
+            self._recorder.name_connections(
+                [(tuple(each["local"]), tuple(each["remote"])) for each in started["connections"]]
+            )
+
+
 def ends(text: str, *, reverse: bool) -> Ends:
     """The captures that ``--capture`` requests; with ``reverse`` the server sends, otherwise the client.
 
@@ -107,9 +125,10 @@ def capturing(
     netns: str | None = None,
     end: End = "client",
     most_bytes: int | None = None,
-) -> Iterator[Capture]:
-    """Record what goes to and from ``port`` of ``host`` while the block lasts.
+) -> Iterator[Recording]:
+    """Record the headers of connections to ``port`` of ``host`` that begin while the block lasts.
 
+    :meth:`Recording.name_connections` says which; other people's connections are never written to disk.
     ``wanted`` as in :class:`Ends`; an interface is in the namespace ``netns``. Packets beyond ``most_bytes``
     are left out.
 
@@ -119,17 +138,17 @@ def capturing(
         Packets must be recorded, but cannot be.
     """
     if wanted == NONE:
-        yield Capture(None, why_not="it was not requested")
+        yield Recording(Capture(None, why_not="it was not requested"))
         return
     from weirlab.link import bindings
-    from weirlab.link.settings import Recording
+    from weirlab.link.settings import Recording as RecorderSettings
 
     path = folder / FILES[end]
     recorder = None
     try:
         interface = _towards(host, port) if wanted in (AUTO, MUST) else wanted
         recorder = bindings.open_recorder(
-            Recording(path, filter=f"tcp port {port}", snap_bytes=SNAP_BYTES, most_bytes=most_bytes),
+            RecorderSettings(path, tcp_port=port, snap_bytes=SNAP_BYTES, most_bytes=most_bytes),
             path=str(path),
             interface=interface,
             netns=netns,
@@ -142,7 +161,7 @@ def capturing(
             raise
         recorder, found = None, Capture(None, why_not=_first_clause(error))
     try:
-        yield found
+        yield Recording(found, recorder)
     finally:
         if recorder is not None:
             recorded = recorder.stop()

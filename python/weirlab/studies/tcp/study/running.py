@@ -19,7 +19,7 @@ from weirlab.store.catalogue import utc_now
 from weirlab.studies.contract import Ground
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure import capturing, measuring, result
-from weirlab.studies.tcp.measure.capturing import AUTO, FILES, MOST_BYTES, MUST, NONE, Capture, End
+from weirlab.studies.tcp.measure.capturing import AUTO, FILES, MOST_BYTES, MUST, NONE, Capture, End, Recording
 from weirlab.studies.tcp.measure.measuring import Watched
 from weirlab.studies.tcp.study import kept, place, recording
 from weirlab.studies.tcp.study.findings import TcpFindings, View
@@ -104,12 +104,12 @@ def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun 
             wanted = replace(wanted, client=client)
         settings = what.settings(host=host, token=token, client_token=client_token)
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="weir-measure-")))
-        captures: dict[End, Capture] = {}
+        recordings: dict[End, Recording] = {}
         here: list[tuple[End, str]] = [("between", wanted.between)] if wanted.between != NONE else []
         if settings.via is None:
             here.append(("client", wanted.client))
         for end, interface in here:
-            captures[end] = recording_stack.enter_context(
+            recordings[end] = recording_stack.enter_context(
                 capturing.capturing(settings.host, settings.port, scratch, interface, netns, end)
             )
         settings = replace(
@@ -122,6 +122,9 @@ def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun 
         started_at = utc_now().isoformat(timespec="milliseconds")
         with Stop() as stop:
             transfer = sending.begin(settings, stop, watched.event, inside)
+        for each in recordings.values():
+            each.name_connections(transfer.started)
+        captures = {end: each.capture for end, each in recordings.items()}
         begun = Begun(transfer, watched, captures, wanted, recording_stack.close, started_at, lab, link)
         yield Ground(begun, facts)
 
