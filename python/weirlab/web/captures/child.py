@@ -32,7 +32,8 @@ def _analyse(request: dict[str, Any]) -> dict[str, Any]:
     facts = analyse(_capture(folder), series=folder / SERIES, period_ns=PERIOD_NS, keep=KEEP)
     for file in facts["capture"]["files"]:
         file["path"] = request["name"]
-    files.write_bytes(folder / FACTS, json.dumps(facts).encode())
+    kept = {**facts, "connections": [*facts["connections"]]}
+    files.write_bytes(folder / FACTS, json.dumps(kept).encode())
     return {"packets": facts["capture"]["packets"], "connections": len(facts["connections"])}
 
 
