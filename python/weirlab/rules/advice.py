@@ -92,6 +92,12 @@ class Advice:
         """All moves, those of the busiest rules first."""
         return sorted((m for chain in self.chains for m in chain.moves), key=lambda m: -m.share)
 
+    def without_order(self) -> Advice:
+        """The present order, and no other."""
+        present = tuple({id(chain.ruleset): chain.ruleset for chain in self.chains}.values())
+        kept = tuple(replace(one, freed_mean_position=None) for one in self.kept)
+        return replace(self, after=self.before, rules=present, chains=(), kept=kept)
+
 
 RuleKey = tuple[tuple[int, ...], str, str, int]
 """IP versions, table, chain, and number of a rule."""

@@ -45,6 +45,8 @@ class Rule:
     comment: str = ""
     conditions: str = ""
     """What it matches on beyond ``match``, all of it properties of the packet at this moment."""
+    edges: tuple[tuple[str, int], ...] = ()
+    """Values with which its conditions compare fields of :class:`~weirlab.rules.probing.probe.Probe`."""
     untracks: bool = False
     """Whether it keeps connection tracking from what it matches, in a chain that comes before it."""
 

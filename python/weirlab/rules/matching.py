@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 Range = tuple[int, int]
@@ -88,6 +88,47 @@ RANGED: Final = (
     "tcp_flags",
 )
 """The fields of :class:`Match` that are ranges; None means any value."""
+
+
+def both(a: Match, b: Match) -> Match:
+    """The packets that are in ``a`` and in ``b``; or more, if an interface can be described only so."""
+    ranges = {
+        name: intersection(getattr(a, name), getattr(b, name))
+        for name in RANGED
+        if getattr(b, name) is not None
+    }
+    return replace(
+        a,
+        states=a.states & b.states,
+        inward=_shared(a.inward, b.inward)[0],
+        outward=_shared(a.outward, b.outward)[0],
+        **ranges,
+    )
+
+
+def is_exact(a: Match, b: Match) -> bool:
+    """Whether :func:`both` is exactly the packets in ``a`` and in ``b``."""
+    return _shared(a.inward, b.inward)[1] and _shared(a.outward, b.outward)[1]
+
+
+def _shared(a: Interface | None, b: Interface | None) -> tuple[Interface | None, bool]:
+    """A match on the names that both match, and whether it matches no others."""
+    if a is None or b is None:
+        return (b if a is None else a), True
+    if a.inverted and b.inverted:
+        return Interface(a.names | b.names, a.prefixes | b.prefixes, inverted=True), True
+    if a.inverted or b.inverted:
+        not_these, these = (a, b) if a.inverted else (b, a)
+        names = frozenset(name for name in these.names if named(not_these, name))
+        prefixes = frozenset(
+            prefix for prefix in these.prefixes if not prefix.startswith(tuple(not_these.prefixes))
+        )
+        left = {*not_these.names, *not_these.prefixes}
+        return Interface(names, prefixes), not any(each.startswith(tuple(prefixes)) for each in left)
+    names = frozenset(name for name in a.names | b.names if named(a, name) and named(b, name))
+    longer = {x for x in a.prefixes if x.startswith(tuple(b.prefixes))}
+    longer |= {y for y in b.prefixes if y.startswith(tuple(a.prefixes))}
+    return Interface(names, frozenset(longer)), True
 
 
 def disjoint(a: Match, b: Match) -> bool:

@@ -42,7 +42,7 @@ def exchangeable(lines: Sequence[Sequence[Rule]], pinned: Sequence[bool]) -> Boo
 
     ``lines`` are the rules with their cases; ``pinned`` ones keep their place.
     """
-    verdicts = [_plain_verdict(line) for line in lines]
+    verdicts = [plain_verdict(line) for line in lines]
     known = {verdict: i for i, verdict in enumerate(dict.fromkeys(v for v in verdicts if v is not None))}
     ids = np.array([-1 if v is None else known[v] for v in verdicts], dtype=np.int64)
     allowed = (ids[:, None] == ids[None, :]) & (ids >= 0)[:, None]
@@ -52,7 +52,7 @@ def exchangeable(lines: Sequence[Sequence[Rule]], pinned: Sequence[bool]) -> Boo
     return np.asarray(allowed)
 
 
-def _plain_verdict(line: Sequence[Rule]) -> str | None:
+def plain_verdict(line: Sequence[Rule]) -> str | None:
     """The verdict of a rule that does nothing but accept, drop or reject; None for all others."""
     first = line[0]
     if any((case.verdict, case.jump, case.effects) != (first.verdict, None, "") for case in line):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,14 @@ from weirlab.rules.chains import Rule
 from weirlab.rules.iptables.modules import COUNTING, EFFECTS, IMPLIED, LEAVING, PURE, SETS, VERDICTS
 from weirlab.rules.matching import ALL_STATES, Interface, Match, Ranges
 
+_PROBED: Final = {
+    "--mark": "mark", "--dscp": "dscp", "--length": "length_bytes", "--ttl-eq": "ttl", "--ttl-lt": "ttl",
+    "--ttl-gt": "ttl", "--hl-eq": "ttl", "--hl-lt": "ttl", "--hl-gt": "ttl",
+    "--ctorigsrc": "reply_to", "--ctorigdst": "reply_from", "--ctreplsrc": "reply_from",
+    "--ctrepldst": "reply_to",
+}  # fmt: skip
+"""Options that compare fields of a probe that :class:`Match` lacks."""
+_NUMBER: Final = re.compile(r"0x[0-9a-fA-F]{1,8}|[1-9]\d{0,9}|0")
 _ANY_ICMP: Final = "255"
 
 # Their one argument may look like an option.
@@ -59,6 +68,7 @@ class _Parts:
     target_options: list[str] = field(default_factory=list)
     comment: str = ""
     conditions: list[str] = field(default_factory=list)
+    edges: list[tuple[str, int]] = field(default_factory=list)
     unclear: list[str] = field(default_factory=list)
 
 
@@ -109,6 +119,7 @@ def parse_rule(rest: str, packets: int | None, chains: Container[str], where: st
         line=line,
         comment=parts.comment,
         conditions=", ".join(parts.conditions),
+        edges=tuple(parts.edges),
     )
 
 
@@ -194,6 +205,15 @@ def _compare(parts: _Parts, option: _Option) -> None:
             parts.comment = option.value
         case _:
             parts.conditions.append(option.words)
+            if option.name in _PROBED:
+                parts.edges += [(_PROBED[option.name], number) for number in _numbers(option)]
+
+
+def _numbers(option: _Option) -> list[int]:
+    """The numbers among the values, addresses numbered as in :mod:`weirlab.rules.matching`."""
+    if option.name.startswith(("--ctorig", "--ctrepl")):
+        return list(matching.network(option.value)[0])
+    return [int(number, 0) for value in option.values for number in _NUMBER.findall(value)]
 
 
 def _flags(parts: _Parts, mask: str, value: str, inverted: bool) -> None:
@@ -247,6 +267,8 @@ def _icmp(parts: _Parts, option: _Option) -> None:
     text, _, code = option.value.partition("/")
     if text.isdigit() and text != _ANY_ICMP and not option.inverted:
         _narrow(parts, "icmp_type", ((int(text), int(text)),), matching.OCTET, inverted=False)
+    if code.isdigit():
+        parts.edges.append(("icmp_code", int(code)))
     if code or not text.isdigit() or option.inverted:
         parts.conditions.append(option.words)
 

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from weirlab.rules.nft.listing import nftables_path
-from weirlab.rules.nft.written import interfaces, named_chains, rule_texts, written_places
+from weirlab.rules.nft.written import (
+    interfaces,
+    named_chains,
+    reordered_text,
+    rule_texts,
+    written_places,
+)
 
-__all__ = ["interfaces", "named_chains", "nftables_path", "rule_texts", "written_places"]
+__all__ = ["interfaces", "named_chains", "nftables_path", "reordered_text", "rule_texts", "written_places"]

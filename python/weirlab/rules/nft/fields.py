@@ -37,6 +37,15 @@ _VERSIONS: Final = {"ip": 4, "ip6": 6}
 _ETHERNET_TYPES: Final = {"ip": 4, "ip6": 6}
 _ADDRESSES: Final = {"saddr": "source", "daddr": "destination"}
 _PORTS: Final = {"sport": "source_port", "dport": "destination_port"}
+_PROBED: Final = {
+    "meta mark": "mark", "ip dscp": "dscp", "ip6 dscp": "dscp", "meta length": "length_bytes",
+    "ip length": "length_bytes", "ip ttl": "ttl", "ip6 hoplimit": "ttl", "icmp code": "icmp_code",
+    "icmpv6 code": "icmp_code", "exthdr hbh": "hop_options", "ip6 nexthdr": "hop_options",
+    "ct direction": "reply", "ct original ip saddr": "reply_to", "ct original ip6 saddr": "reply_to",
+    "ct original ip daddr": "reply_from", "ct original ip6 daddr": "reply_from",
+    "ct reply ip saddr": "reply_from", "ct reply ip6 saddr": "reply_from",
+    "ct reply ip daddr": "reply_to", "ct reply ip6 daddr": "reply_to",
+}  # fmt: skip
 STATE_BITS: Final = {"invalid": 1, "established": 2, "related": 4, "new": 8, "untracked": 64}
 """As in the kernel's ``NF_CT_STATE_BIT``."""
 _FLAG_BITS: Final = {**matching.TCP_FLAGS, "ece": matching.TCP_FLAGS["ecn"]}
@@ -70,6 +79,13 @@ class Field:
     """All values of a field that consists of bits."""
     mask: int = -1
     """Bits of the field that are compared."""
+    vague: bool = False
+    """Whether a comparison may also hold for fewer packets, for it may depend on what JSON does not show."""
+
+    @property
+    def probe(self) -> str:
+        """The field of a probe that it is, if that is none of :class:`Match`; empty if it is none."""
+        return _PROBED.get(self.words, "")
 
 
 def version_match(version: int) -> Match:
@@ -110,7 +126,8 @@ def _other(kind: str, inside: Any) -> Field:
     if kind in _PURE and isinstance(inside, dict):
         plain = [value for value in inside.values() if isinstance(value, str)]
         return Field(" ".join([kind, *plain]))
-    if kind == "jhash" and isinstance(inside, dict) and "expr" in inside:
+    # Without a seed, the kernel takes one at random.
+    if kind == "jhash" and isinstance(inside, dict) and "expr" in inside and "seed" in inside:
         parts = inside["expr"]
         listed = parts["concat"] if isinstance(parts, dict) and "concat" in parts else [parts]
         return Field(" . ".join(["jhash", *(field_of(part).words for part in listed)]))
@@ -155,7 +172,8 @@ def _payload(payload: dict[str, Any]) -> Field:
     if field in _PORTS and (protocol == "th" or protocol in ("tcp", "udp", "udplite", "sctp", "dccp")):
         return Field(words, implied, _PORTS[field], _port, (matching.PORTS,))
     if protocol in ("icmp", "icmpv6") and field == "type":
-        return Field(words, implied, "icmp_type", _number, (matching.OCTET,))
+        # Mostly, nft also compares the IP version.
+        return Field(words, implied, "icmp_type", _number, (matching.OCTET,), vague=True)
     if words == "tcp flags":
         return Field(words, implied, "tcp_flags", bits=_FLAG_BITS, universe=tuple(range(256)))
     return Field(words, implied)
@@ -236,3 +254,23 @@ def shown(value: Any) -> str:
         case str():
             return value.split("\n")[0]
     return type(value).__name__
+
+
+def constants(value: Any) -> set[int]:
+    """The numbers in a value, addresses numbered as in :mod:`weirlab.rules.matching`."""
+    match value:
+        case bool():
+            return {int(value)}
+        case int():
+            return {value}
+        case str():
+            try:
+                low, high = matching.network(value)[0]
+            except ValueError:
+                return set()
+            return {low, high}
+        case list():
+            return {number for each in value for number in constants(each)}
+        case dict():
+            return {number for each in value.values() for number in constants(each)}
+    return set()

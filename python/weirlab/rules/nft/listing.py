@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from weirlab.errors import InputError
-from weirlab.rules.chains import Chain, Rule, Ruleset
+from weirlab.rules.chains import Chain, ChainKey, Rule, Ruleset
 from weirlab.rules.nft.statements import Objects, is_count, rules
 from weirlab.rules.packets import Family
 
@@ -89,6 +89,15 @@ def _tables(text: str, where: str) -> list[_Table]:
             case "counter" if is_count(each.get("packets")):
                 table.counters[str(each.get("name"))] = each["packets"]
     return [table for key, table in found.items() if key not in dormant]
+
+
+def statements_of(text: str) -> dict[ChainKey, list[list[Any]]]:
+    """The statements of every rule of a listing, by table and chain."""
+    found: dict[ChainKey, list[list[Any]]] = {}
+    for kind, each in _objects(text, "the listing"):
+        if kind == "rule":
+            found.setdefault((f"{each['family']} {each['table']}", each["chain"]), []).append(each["expr"])
+    return found
 
 
 def _objects(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:

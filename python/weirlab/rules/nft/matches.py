@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from weirlab.rules import matching
-from weirlab.rules.matching import Match, Range, Ranges
+from weirlab.rules.matching import Match, Range, Ranges, both, is_exact
 from weirlab.rules.nft.fields import (
     ANY,
     STATE_BITS,
     Field,
     Unreadable,
     bits_of,
+    constants,
     field_of,
     read_address,
     refuse_unknown,
@@ -27,6 +28,8 @@ from weirlab.rules.nft.fields import (
     version_match,
 )
 
+MOST_EDGES: Final = 8
+"""Most values at which probes try a condition."""
 MOST_CASES: Final = 64
 """Most matches that a comparison is read into; beyond, it is a condition."""
 
@@ -37,6 +40,8 @@ class Comparison:
 
     cases: tuple[Match, ...] = (ANY,)
     condition: str = ""
+    edges: tuple[tuple[str, int], ...] = ()
+    """As in :class:`~weirlab.rules.chains.Rule`."""
 
 
 Elements = Mapping[str, Sequence[Any]]
@@ -47,6 +52,22 @@ _SIGNS: Final = frozenset({"==", "!=", "<", ">", "<=", ">=", "in", "!"})
 
 def compare(left: Any, sign: str, right: Any, elements: Elements) -> Comparison:
     """The packets for which ``left sign right`` holds; raises ``Unreadable``."""
+    found = _compare(left, sign, right, elements)
+    return replace(found, edges=_edges(left, right)) if found.condition else found
+
+
+def _edges(left: Any, right: Any) -> tuple[tuple[str, int], ...]:
+    """Values of probes at which the comparison may change."""
+    inside = left
+    while isinstance(inside, dict) and set(inside) <= {"&", "|", "^", "<<", ">>"}:
+        inside = next(iter(inside.values()))[0]
+    parts = inside["concat"] if isinstance(inside, dict) and "concat" in inside else [inside]
+    names = [probe for part in parts if (probe := field_of(part).probe)]
+    values = sorted(constants(right) | constants(left))[:MOST_EDGES]
+    return tuple((name, value) for name in names for value in values)
+
+
+def _compare(left: Any, sign: str, right: Any, elements: Elements) -> Comparison:
     if sign not in _SIGNS:
         raise Unreadable(f"operator {sign}")
     if isinstance(left, dict) and set(left) == {"concat"} and isinstance(left["concat"], list):
@@ -74,28 +95,6 @@ def compare(left: Any, sign: str, right: Any, elements: Elements) -> Comparison:
 def lookup(key: Any, value: Any, elements: Elements) -> Comparison:
     """The packets that a map finds under ``value``."""
     return compare(key, "==", {"set": [value]}, elements)
-
-
-def both(a: Match, b: Match) -> Match:
-    """The packets that are in ``a`` and in ``b``, or more: of two interfaces only one is kept."""
-    ranges = {
-        name: matching.intersection(getattr(a, name), getattr(b, name))
-        for name in matching.RANGED
-        if getattr(b, name) is not None
-    }
-    return replace(
-        a,
-        states=a.states & b.states,
-        inward=b.inward if a.inward is None else a.inward,
-        outward=b.outward if a.outward is None else a.outward,
-        **ranges,
-    )
-
-
-def loses(a: Match, b: Match) -> bool:
-    """Whether :func:`both` is more than the packets in ``a`` and in ``b``."""
-    pairs = ((a.inward, b.inward), (a.outward, b.outward))
-    return any(one is not None and other is not None and one != other for one, other in pairs)
 
 
 def _values(right: Any, elements: Elements) -> Iterator[Any]:
@@ -141,7 +140,7 @@ def _ranged(field: Field, sign: str, values: Sequence[Any], words: str) -> Compa
         case "in" | "!":
             return Comparison((implied,), words)
     cases = [both(implied, each) for each in _with(field.name, found)]
-    return Comparison(tuple(cases))
+    return Comparison(tuple(cases), words if field.vague else "")
 
 
 def _with(name: str, found: Ranges) -> list[Match]:
@@ -227,7 +226,7 @@ def _concatenated(
             one = _single(field, part)
             conditions |= {one.condition: None} if one.condition else {}
             pairs = list(itertools.product(cases, one.cases))
-            if any(loses(a, b) for a, b in pairs):
+            if not all(is_exact(a, b) for a, b in pairs):
                 return Comparison((implied,), words)
             cases = [both(a, b) for a, b in pairs]
         found += cases

@@ -8,22 +8,25 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from weirlab.rules.chains import Rule
-from weirlab.rules.matching import Match
-from weirlab.rules.nft.fields import Unreadable, shown
+from weirlab.rules.matching import Match, both, is_exact
+from weirlab.rules.nft.fields import Unreadable, shown, version_match
 from weirlab.rules.nft.matches import (
     MOST_CASES,
     Comparison,
     Elements,
-    both,
     compare,
     lookup,
-    loses,
 )
+from weirlab.rules.packets import Family
 
 _EFFECTS: Final = frozenset({
     "log", "dup", "last", "ct helper", "ct timeout", "ct expectation", "secmark", "reset",
 })  # fmt: skip
 """Statements that neither decide nor change what any rule compares by the fields of :class:`Match`."""
+ENDS_TRACE: Final = "ends the kernel's trace"
+"""The effect of ``meta nftrace set 0``."""
+_REJECTED: Final[dict[str, Family]] = {"icmp": 4, "icmpv6": 6}
+"""IP versions of messages with which only packets of this version are rejected."""
 _STATEFUL: Final = frozenset({"limit", "quota", "ct count", "meter", "set", "map"})
 _WRITABLE: Final = {
     "meta": frozenset({"mark", "priority", "nftrace", "secmark"}),
@@ -51,6 +54,7 @@ class _Reading:
     outcomes: list[tuple[Comparison, str | None, str | None]] = field(default_factory=list)
     """Verdict and jump, and the packets for which a map has them."""
     conditions: dict[str, None] = field(default_factory=dict)
+    edges: dict[tuple[str, int], None] = field(default_factory=dict)
     effects: dict[str, None] = field(default_factory=dict)
     unclear: dict[str, None] = field(default_factory=dict)
     pinned: dict[str, None] = field(default_factory=dict)
@@ -85,7 +89,10 @@ def rules(expressions: Sequence[Any], objects: Objects, **about: Any) -> list[Ru
 def _rules(reading: _Reading, about: Mapping[str, Any]) -> Iterator[Rule]:
     for comparison, verdict, jump in reading.outcomes or [(Comparison(), None, None)]:
         conditions = dict(reading.conditions)
-        cases = [both(a, b) for a, b in itertools.product(reading.cases, comparison.cases)]
+        pairs = list(itertools.product(reading.cases, comparison.cases))
+        cases = [both(a, b) for a, b in pairs]
+        if not all(is_exact(a, b) for a, b in pairs):
+            conditions["interfaces"] = None
         if comparison.condition:
             conditions[comparison.condition] = None
         for match in cases:
@@ -100,6 +107,7 @@ def _rules(reading: _Reading, about: Mapping[str, Any]) -> Iterator[Rule]:
                 untracks=reading.untracks,
                 alters=reading.alters,
                 conditions=", ".join(conditions),
+                edges=(*reading.edges, *comparison.edges),
                 **about,
             )
 
@@ -108,7 +116,8 @@ def _take(reading: _Reading, kind: str, inside: Any, objects: Objects) -> None:
     match kind:
         case "match":
             _after_effects(reading)
-            _narrow(reading, compare(inside["left"], inside["op"], inside["right"], objects.elements))
+            found = compare(inside["left"], inside["op"], inside["right"], objects.elements)
+            _narrow(reading, _now(reading, found))
             _look_up(reading, inside["right"], objects)
         case "vmap":
             _after_effects(reading)
@@ -121,6 +130,11 @@ def _take(reading: _Reading, kind: str, inside: Any, objects: Objects) -> None:
         case "reject":
             how = [str(inside[key]) for key in ("type", "expr") if key in inside] if inside else []
             _decide(reading, " ".join(["reject", *(["with", *how] if how else [])]), None)
+            if how and how[0] in _REJECTED:
+                reading.cases = [both(case, version_match(_REJECTED[how[0]])) for case in reading.cases]
+            elif how and how[0] == "tcp reset":
+                # nft also compares the protocol, which JSON does not show.
+                reading.conditions["meta l4proto"] = None
         case "jump" | "goto":
             _decide(reading, *_outcome(kind, inside))
         case "queue":
@@ -132,12 +146,18 @@ def _take(reading: _Reading, kind: str, inside: Any, objects: Objects) -> None:
             reading.untracks = reading.alters = True
             reading.pinned["it takes packets out of connection tracking"] = None
         case "mangle" if _harmless(inside["key"]):
-            reading.effects[f"writes {shown(inside['key'])}"] = None
+            traced_on = inside["key"] != {"meta": {"key": "nftrace"}} or inside["value"] == 1
+            reading.effects[f"writes {shown(inside['key'])}" if traced_on else ENDS_TRACE] = None
+            if next(iter(inside["key"])) not in ("meta", "ct"):
+                # A packet without this field ends the rule here.
+                reading.conditions[shown(inside["key"])] = None
         case "mangle":
             reading.unclear[f"it writes {shown(inside['key'])}, which other rules may compare"] = None
             reading.alters = True
         case _ if kind in _EFFECTS:
             reading.effects[kind] = None
+            if kind == "reset":
+                reading.conditions[kind] = None
         case _ if kind in _STATEFUL:
             reading.unclear[f"'{kind}' depends on earlier packets"] = None
         case _:
@@ -163,12 +183,18 @@ def _narrow(reading: _Reading, found: Comparison) -> None:
     pairs = list(itertools.product(reading.cases, found.cases))
     if found.condition:
         reading.conditions[found.condition] = None
-    if any(loses(a, b) for a, b in pairs):
-        reading.conditions["another interface"] = None
+    reading.edges |= dict.fromkeys(found.edges)
+    if not all(is_exact(a, b) for a, b in pairs):
+        reading.conditions["interfaces"] = None
     if len(pairs) > MOST_CASES:
         reading.conditions["several sets"] = None
     else:
         reading.cases = [both(a, b) for a, b in pairs]
+
+
+def _now(reading: _Reading, found: Comparison) -> Comparison:
+    """A comparison by what packets were; of a rule that has rewritten them, nothing is known of that."""
+    return Comparison(condition="what it has rewritten") if reading.alters else found
 
 
 def _map(reading: _Reading, inside: Any, objects: Objects) -> None:
@@ -189,7 +215,9 @@ def _map(reading: _Reading, inside: Any, objects: Objects) -> None:
         kind, target = next(iter(outcome.items()))
         # An element may have a counter of its own.
         bare = value["elem"]["val"] if isinstance(value, dict) and "elem" in value else value
-        found.append((bare == "*", (lookup(key, bare, objects.elements), *_outcome(kind, target))))
+        found.append(
+            (bare == "*", (_now(reading, lookup(key, bare, objects.elements)), *_outcome(kind, target)))
+        )
     reading.outcomes += [outcome for _, outcome in sorted(found, key=lambda each: each[0])]
 
 

@@ -6,7 +6,7 @@ nft's JSON has neither lines nor the rules as written, and leaves out chains wit
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,6 +60,25 @@ def rule_texts(text: str) -> dict[tuple[str, int], str]:
         for each in _statements(text)
         if each.handle is not None
     }
+
+
+def reordered_text(text: str, orders: Mapping[ChainKey, Sequence[int]]) -> str:
+    """The output of ``nft list ruleset`` with the rules of some chains in a new order.
+
+    ``orders`` has, by table and chain, the present place, from 0, of the rule that comes k-th.
+    """
+    places: dict[ChainKey, list[_Statement]] = {key: [] for key in orders}
+    for each in _statements(text):
+        if (each.table, each.chain) in places:
+            places[each.table, each.chain].append(each)
+    changes = [
+        (old.start, old.end, text[new.start : new.end])
+        for key, statements in places.items()
+        for old, new in zip(statements, (statements[i] for i in orders[key]), strict=True)
+    ]
+    for start, end, words in sorted(changes, reverse=True):
+        text = text[:start] + words + text[end:]
+    return text
 
 
 def named_chains(text: str) -> str:

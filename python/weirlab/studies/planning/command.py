@@ -44,7 +44,8 @@ With --tunnel, the rules of MODEL stand in front of a tunnel that was profiled
 without rules: how many calls pass this tunnel behind these rules?
 
 With --ruleset, the mean matching position is read from the rules' counters,
-and Weir looks for a better order of the rules that has the same meaning.
+and Weir looks for a better order of the rules that has the same meaning. With
+root, packets in network namespaces prove it; unproven orders are not given.
 
 Examples:
   weir plan devices.json --rules 400 --require 'p99<1ms'

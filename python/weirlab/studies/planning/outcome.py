@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from weirlab.errors import NotMet, Undecided, WeirError
+from weirlab.lab.equivalence.proof import Proof
 from weirlab.model import Queueing
 from weirlab.model.backlog import Backlog, Queue
 from weirlab.model.planning import Answer, Conclusion, Find, Outlook, Question, Requirement, best
@@ -85,12 +86,16 @@ class RulesetOutcome:
 
     path: Path
     advice: Advice
+    """With an order only if that is proven."""
+    proof: Proof
+    unproven_mean_position: float | None
+    """What a better order would bring that is not given, because it is not proven."""
     gains: tuple[RulesetGain, ...]
     written: Path | None
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
-        advice = self.advice
+        advice, proof = self.advice, self.proof
         return {
             "path": self.path,
             "packets": advice.before.packets,
@@ -98,6 +103,12 @@ class RulesetOutcome:
             "new_mean_position": advice.after.mean_position,
             "moves": advice.moves,
             "orders": {chain.name: [place + 1 for place in chain.order] for chain in advice.chains},
+            "proof": {
+                "packets": proof.packets,
+                "undetermined": proof.undetermined,
+                "failure": proof.failure or None,
+            },
+            "unproven_mean_position": self.unproven_mean_position,
             "kept_in_place": [one.text for one in advice.kept],
             "freed": {
                 one.text: one.freed_mean_position

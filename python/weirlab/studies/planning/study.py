@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from weirlab import files
-from weirlab.errors import InputError, ModelError
+from weirlab.errors import InputError, LabError, ModelError
 from weirlab.lab.dut.rulesets.source import RulesetSource
+from weirlab.lab.equivalence.proof import Proof, proven_advice
 from weirlab.model import Device, Model, Queueing
 from weirlab.model.backlog import Backlog, backlog
 from weirlab.model.base import Predictor, Reason, refusal
@@ -28,7 +29,7 @@ from weirlab.model.planning.judge import Judge, Settings
 from weirlab.model.planning.planner import outlook
 from weirlab.model.tunnelled import tunnelled
 from weirlab.quoting import quoted
-from weirlab.rules import Advice, advise, reordered
+from weirlab.rules import Advice
 from weirlab.store import Store
 from weirlab.studies.planning import requiring as required_plans
 from weirlab.studies.planning.outcome import (
@@ -65,26 +66,26 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
     ModelError
         A source has no models, or every device would have to extrapolate.
     """
-    advice, source = None, None
+    advice, source, proof, unproven = None, None, Proof(), None
     if request.ruleset is not None:
         source = RulesetSource(request.ruleset, files.HOST_FILES)
-        advice = advise(source.path_of_packets(elements=False), str(request.ruleset))
         if request.reordered is not None and request.reordered.resolve() == request.ruleset.resolve():
             raise InputError(f"--reordered would overwrite {request.ruleset}; give another file")
-        if request.reordered is not None and source.format != "iptables-save":
-            raise InputError(
-                f"--reordered rewrites only the output of iptables-save; {request.ruleset} is in nft syntax"
-            )
         if request.reordered is not None:
             files.check_output(request.reordered, "--reordered")
+        advice, proof = proven_advice(source, str(request.ruleset))
+        if request.reordered is not None and proof.failure:
+            raise LabError(f"--reordered writes no order that is not proven: {proof.failure}")
+        if proof.failure:
+            advice, unproven = advice.without_order(), advice.after.mean_position
     elif request.reordered is not None:
         raise InputError("--reordered writes the rules of --ruleset: give --ruleset as well")
     devices = _asked(store, request)
     if not devices:
         if request.ruleset is None or advice is None or source is None:
             raise InputError("nothing to plan with: give model files or runs, or --ruleset FILE")
-        _write_reordered(source.text, advice, request)
-        outcome = RulesetOutcome(request.ruleset, advice, (), request.reordered)
+        _write_reordered(source, advice, request)
+        outcome = RulesetOutcome(request.ruleset, advice, proof, unproven, (), request.reordered)
         return PlanOutcome(None, (), (), outcome)
     found = advice.before.mean_position if advice is not None else None
     question, requirements = _question(request, found)
@@ -96,9 +97,9 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
         )
     ruled = None
     if advice is not None and source is not None and request.ruleset is not None:
-        _write_reordered(source.text, advice, request)
+        _write_reordered(source, advice, request)
         gains = tuple(_gain(device, question, advice) for device in devices)
-        ruled = RulesetOutcome(request.ruleset, advice, gains, request.reordered)
+        ruled = RulesetOutcome(request.ruleset, advice, proof, unproven, gains, request.reordered)
     simulated = tuple(device.name for device in devices if device.simulated)
     return PlanOutcome(
         question,
@@ -285,9 +286,7 @@ def _pps(load: OfferedLoad, frame_bytes: float) -> float:
     return float(load.pps(np.array([frame_bytes]))[0])
 
 
-def _write_reordered(text: str, advice: Advice, request: PlanRequest) -> None:
+def _write_reordered(source: RulesetSource, advice: Advice, request: PlanRequest) -> None:
     """Write the rules in the better order if requested; done last, so that a failed plan writes nothing."""
-    if request.reordered is None:
-        return
-    moved = [([line[0] for line in chain.lines], chain.order) for chain in advice.chains]
-    files.write_bytes(request.reordered, reordered(text, moved).encode())
+    if request.reordered is not None:
+        files.write_bytes(request.reordered, source.reordered(advice.chains).encode())

@@ -361,6 +361,11 @@ def _ruleset_sentence(found: RulesetOutcome) -> str:
         f"{significant(advice.before.mean_position)} rules on average{_left_out(advice)}"
     )
     untried = "".join(f" {text}." for text in advice.untried)
+    if found.unproven_mean_position is not None:
+        return (
+            f"{now}. Another order would make it {significant(found.unproven_mean_position)}, but is not "
+            f"given, because it is not proven here that it means the same: {found.proof.failure}.{untried}"
+        )
     if not advice.moves:
         return f"{now}; no better order with the same meaning was found.{untried}"
     gain = ""
@@ -371,8 +376,9 @@ def _ruleset_sentence(found: RulesetOutcome) -> str:
     where = f" The new order is in {found.written}." if found.written else ""
     return (
         f"{now}; moving {plural(len(advice.moves), 'rule')} makes it "
-        f"{significant(advice.after.mean_position)}{gain}, with the same verdict for every packet."
-        f"{where}{untried}"
+        f"{significant(advice.after.mean_position)}{gain}, with the same verdict for every packet: "
+        f"{count(found.proof.packets)} test packets at the limits of what the rules match passed "
+        f"through both orders alike.{where}{untried}"
     )
 
 

@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from weirlab.lab.dut.rulesets.source import RulesetSource
+from weirlab.lab.equivalence.proof import Proof
 from weirlab.model import Device, fit_all, save_devices
+from weirlab.rules import Advice, advise
+from weirlab.studies.planning import study
 from weirlab.testing import queue
 
 from ...conftest import Weir
@@ -21,6 +26,20 @@ RULES = """\
 [9000:1] -A FORWARD -p tcp -m tcp --dport 443 -j ACCEPT
 COMMIT
 """
+
+
+@pytest.fixture(autouse=True)
+def proof(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Proofs succeed without packets, or fail for a reason."""
+
+    def prove(failure: str) -> None:
+        def proven(source: RulesetSource, where: str) -> tuple[Advice, Proof]:
+            return advise(source.path_of_packets(elements=False), where), Proof(1234, failure=failure)
+
+        monkeypatch.setattr(study, "proven_advice", proven)
+
+    prove("")
+    return prove
 
 
 @pytest.fixture
@@ -135,7 +154,27 @@ def test_a_ruleset_gives_the_position_and_better_order(
     assert sorted(target.read_text().splitlines()) == sorted(saved.read_text().splitlines())
     alone = weir("plan", "--ruleset", saved)
     assert alone.code == 0
-    assert "same verdict for every packet" in alone.out
+    assert "same verdict for every packet: 1,234 test packets" in " ".join(alone.out.split())
+
+
+def test_an_order_that_is_not_proven_is_neither_given_nor_written(
+    weir: Weir, devices: Path, saved: Path, tmp_path: Path, proof: Callable[[str], None]
+) -> None:
+    proof("Operation not permitted; run as root")
+    document = weir("plan", devices, "--ruleset", saved, "--json").json["ruleset"]
+    assert (document["moves"], document["orders"]) == ([], {})
+    assert document["proof"]["failure"] == "Operation not permitted; run as root"
+    assert document["new_mean_position"] == document["mean_position"] == pytest.approx(300, rel=0.01)
+    assert document["unproven_mean_position"] == pytest.approx(1, abs=0.01)
+    gain = document["gains"][0]
+    assert gain["threshold_after_pps"] == gain["threshold_before_pps"]
+    words = " ".join(weir("plan", "--ruleset", saved).out.split())
+    assert "not proven here that it means the same: Operation not permitted; run as root." in words
+    assert "Rules to move" not in words
+    refused = weir("plan", "--ruleset", saved, "--reordered", tmp_path / "new.rules")
+    assert refused.code == 4
+    assert "no order that is not proven: Operation not permitted" in " ".join(refused.err.split())
+    assert not (tmp_path / "new.rules").exists()
 
 
 def test_a_rule_that_keeps_its_place_tells_what_it_would_gain_if_it_could_move(

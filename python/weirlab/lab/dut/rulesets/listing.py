@@ -6,7 +6,7 @@ import os
 import shlex
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from weirlab import programs
@@ -15,7 +15,8 @@ from weirlab.lab.dut import tool
 from weirlab.rules.nft import interfaces, named_chains, rule_texts
 from weirlab.rules.nft.listing import Texts
 
-_LOAD: Final = ("nft", "-f", "-")
+LOAD: Final = ("nft", "-f", "-")
+LOAD_JSON: Final = ("nft", "-j", "-f", "-")
 _LISTINGS: Final = (("nft", "-j", "-n", "list", "ruleset"), ("nft", "-a", "list", "ruleset"))
 _SEPARATOR: Final = "\f"
 _REFUSED: Final = 60
@@ -28,6 +29,8 @@ class NftListing:
 
     json: str
     text: str
+    renamed: bool = False
+    """Whether chains have got names."""
 
     @property
     def texts(self) -> Texts:
@@ -35,8 +38,8 @@ class NftListing:
         return rule_texts(self.text)
 
 
-def list_rules(text: str, source: str) -> NftListing:
-    """Load ``text`` and list it; ``source`` is its name in messages.
+def list_rules(text: str, source: str, command: Sequence[str] = LOAD) -> NftListing:
+    """Load ``text`` by ``command`` and list it; ``source`` is its name in messages.
 
     Interfaces that the rules need exist while they are loaded. Ordinary users may load rules as well, where
     the kernel lets them have a user namespace.
@@ -49,19 +52,20 @@ def list_rules(text: str, source: str) -> NftListing:
         nft is not installed, or no namespace can be made.
     """
     names = interfaces(text)
-    listed = _listed(text, source, names)
+    listed = _listed(text, source, command, names)
     # The JSON of nft has no chains without a name.
     named = named_chains(listed.text)
-    return listed if named == listed.text else _listed(named, source, names)
+    return listed if named == listed.text else replace(_listed(named, source, LOAD, names), renamed=True)
 
 
-def _listed(text: str, source: str, names: Sequence[str]) -> NftListing:
-    programs.located(_LOAD)
+def _listed(text: str, source: str, command: Sequence[str], names: Sequence[str]) -> NftListing:
+    programs.located(command)
     script = "; ".join(
         [
-            'for name; do ip link add "$name" type dummy; done 2>/dev/null',
-            f"{shlex.join(_LOAD)} || exit {_REFUSED}",
-            *(f"{shlex.join(command)} || exit; printf '\\f'" for command in _LISTINGS),
+            # Of a pair, the kernel names the other end.
+            'for name; do ip link add "$name" type veth; done 2>/dev/null',
+            f"{shlex.join(command)} || exit {_REFUSED}",
+            *(f"{shlex.join(listing)} || exit; printf '\\f'" for listing in _LISTINGS),
         ]
     )
     user = () if os.geteuid() == 0 else ("--map-root-user",)
@@ -74,7 +78,7 @@ def _listed(text: str, source: str, names: Sequence[str]) -> NftListing:
         env=programs.environment(LC_ALL="C"),
     )
     if done.returncode == _REFUSED:
-        raise InputError(tool.refusal(_LOAD[0], done.stderr, text, source))
+        raise InputError(tool.refusal(LOAD[0], done.stderr, text, source))
     parts = done.stdout.split(_SEPARATOR)
     if done.returncode != 0 or len(parts) != len(_LISTINGS) + 1:
         why = " ".join(done.stderr.split()) or f"exit code {done.returncode}"

@@ -13,11 +13,11 @@ from weirlab.files import Inputs
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.iptables import Iptables, Variant, restore_command
 from weirlab.lab.dut.rules import Family
-from weirlab.lab.dut.rulesets.listing import NftListing, list_rules
+from weirlab.lab.dut.rulesets.listing import LOAD_JSON, NftListing, list_rules
 from weirlab.limits import MOST_INPUT_BYTES
-from weirlab.rules import Ruleset, as_written, iptables_path, nftables_path
+from weirlab.rules import ChainAdvice, Ruleset, as_written, iptables_path, nftables_path, reordered
 from weirlab.rules.iptables import by_family
-from weirlab.rules.nft import written_places
+from weirlab.rules.nft import reordered_text, written_places
 
 Format = Literal["iptables-save", "nft", "nft-json"]
 
@@ -50,9 +50,13 @@ class RulesetSource:
     @cached_property
     def listing(self) -> NftListing:
         """Of rules for nft, what nft makes of them; raises as :func:`list_rules`."""
-        if self.format == "nft-json":
+        if self.format == "nft":
+            return list_rules(self.text, str(self.path))
+        try:
+            return list_rules(self.text, str(self.path), LOAD_JSON)
+        except (InputError, MissingCapability):
+            # It is a listing already; only the rules as written are missing.
             return NftListing(self.text, "")
-        return list_rules(self.text, str(self.path))
 
     def path_of_packets(self, *, elements: bool) -> list[Ruleset]:
         """The base chains that forwarded packets enter, in order, with lines and handles as in the file.
@@ -64,6 +68,14 @@ class RulesetSource:
         listing = self.listing
         path = nftables_path(listing.json, str(self.path), listing.texts, listed=elements)
         return as_written(path, written_places(self.text)) if self.format == "nft" else path
+
+    def reordered(self, chains: Sequence[ChainAdvice]) -> str:
+        """The rules with some chains in another order: of iptables the file otherwise unchanged, of nft what
+        it lists after loading the file."""
+        if self.format == "iptables-save":
+            return reordered(self.text, [([line[0] for line in each.lines], each.order) for each in chains])
+        orders = {(each.ruleset.table, each.chain): each.order for each in chains}
+        return reordered_text(self.listing.text, orders)
 
     def resolved_path(self) -> list[Ruleset] | None:
         """As :meth:`path_of_packets`, with variables, host names and short forms resolved by the tool.

@@ -1,0 +1,234 @@
+"""A packet filter in a namespace of its own, into which single packets are sent and traced."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from typing import Any, Final, TypeVar
+
+from weirlab import programs
+from weirlab.errors import InputError, LabError
+from weirlab.interrupts import shielded
+from weirlab.lab.equivalence.connections import Connections
+from weirlab.lab.equivalence.tracing import open_trace, read_trace
+from weirlab.lab.linux import syscalls
+from weirlab.lab.linux.namespace import in_thread, write_sysctls
+from weirlab.rules.chains import ChainKey
+from weirlab.rules.probing.probe import DEVICE_MAC, Probe
+from weirlab.rules.probing.trace import Step
+
+_TUNSETIFF: Final = 0x400454CA
+_TUNSETPERSIST: Final = 0x400454CB
+_TAP_WITHOUT_HEADER: Final = 0x1002
+_SYSCTLS: Final = {
+    "net/ipv4/ip_forward": 1,
+    "net/ipv4/conf/all/rp_filter": 0,
+    "net/ipv4/conf/default/rp_filter": 0,
+    "net/ipv4/conf/all/send_redirects": 0,
+    "net/ipv4/conf/default/send_redirects": 0,
+    "net/ipv4/conf/all/accept_local": 1,
+    "net/ipv4/conf/default/route_localnet": 1,
+    "net/ipv6/conf/all/disable_ipv6": 0,
+    "net/ipv6/conf/all/forwarding": 1,
+    "net/ipv6/conf/default/disable_ipv6": 0,
+    "net/ipv6/conf/default/accept_dad": 0,
+    "net/ipv6/conf/default/addr_gen_mode": 1,
+    "net/ipv4/icmp_ratelimit": 0,
+}
+"""Forwards whatever comes, and sends nothing on its own."""
+_TRACKED_SYSCTLS: Final = {"net/netfilter/nf_conntrack_tcp_be_liberal": 1}
+OWN_TABLE: Final = "inet weir-probe"
+_FIRST: Final = -(2**31)
+_STATES: Final = ("new", "established", "related", "invalid", "untracked")
+
+T = TypeVar("T")
+
+
+class FilterBed:
+    """Rules in a namespace with the interfaces ``names``, each a TAP device.
+
+    A frame that is written to a TAP device is processed before the call returns, and so is its trace.
+
+    Parameters
+    ----------
+    command, text:
+        Loads the rules: a command and its standard input.
+    marks:
+        The marks that probes may have when they arrive.
+    stateful:
+        Whether connections are tracked, which defragments packets.
+    orders:
+        The chains whose rules are in another order than the one by which they are numbered, by table and
+        chain: the number, from 0, of the rule that comes k-th.
+
+    Raises
+    ------
+    InputError
+        The rules cannot be loaded.
+    OSError
+        A privilege or a device is missing.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        text: str,
+        names: Sequence[str],
+        marks: Sequence[int],
+        stateful: bool,
+        orders: Mapping[ChainKey, Sequence[int]],
+    ) -> None:
+        self._opened = ExitStack()
+        self._taps: dict[str, int] = {}
+        self._marks = {mark: i for i, mark in enumerate(marks)}
+        self._stateful = stateful
+        self._orders = orders
+        self._route = ""
+        self._numbers: dict[tuple[str, int], tuple[str, int]] = {}
+        try:
+            in_thread(lambda: self._build(command, text, names))
+        except BaseException:
+            self.close()
+            raise
+
+    @shielded
+    def close(self) -> None:
+        """Remove the namespace, which lives as long as these descriptors."""
+        self._opened.close()
+
+    def chains(self) -> dict[ChainKey, list[list[Any]]]:
+        """The statements of every rule, by table and chain, from nft's JSON."""
+        found: dict[ChainKey, list[list[Any]]] = {}
+        for rule in self._listed("rule"):
+            table = f"{rule['family']} {rule['table']}"
+            if table != OWN_TABLE:
+                found.setdefault((table, rule["chain"]), []).append(rule["expr"])
+        return found
+
+    def named_counters(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Packets and bytes of counters and quotas with a name, by table and name."""
+        found = {}
+        for kind in ("counter", "quota"):
+            for each in self._listed(kind):
+                values = each.get("packets", 0), each.get("bytes", each.get("used", 0))
+                found[f"{each['family']} {each['table']}", f"{kind} {each['name']}"] = values
+        return found
+
+    def send(self, probe: Probe) -> tuple[str | None, list[Step]]:
+        """Send ``probe``; returns the state of its connection (None if nobody tracks) and its trace."""
+        if self._route != probe.outward:
+            self._inside(lambda: self._set_route(probe.outward))
+            self._route = probe.outward
+        if self._connections is not None:
+            self._connections.prepare(probe)
+        read_trace(self._trace)
+        # The kernel refuses what is no packet at all.
+        with suppress(OSError):
+            os.write(self._taps[probe.inward], probe.frame(self._marks[probe.mark]))
+        state: str | None = None
+        steps: list[Step] = []
+        found = read_trace(self._trace)
+        for traced in (each for each in found if each.packet == found[0].packet):
+            chain, number = self._numbers.get((traced.table, traced.handle or 0), (traced.chain, 0))
+            if traced.table != OWN_TABLE:
+                steps.append(Step(traced.table, chain, number, traced.verdict, traced.mark))
+            elif chain == "states" and number:
+                state = _STATES[number - 1].upper()
+        return state, steps
+
+    def _build(self, command: Sequence[str], text: str, names: Sequence[str]) -> None:
+        syscalls.unshare_net()
+        self._netns = self._keep(os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC))
+        write_sysctls(_SYSCTLS)
+        for name in names:
+            self._taps[name] = self._keep(os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+            request = struct.pack("16sH22x", name.encode(), _TAP_WITHOUT_HEADER)
+            fcntl.ioctl(self._taps[name], _TUNSETIFF, request)
+            # The device then ends with its namespace, for which nobody has to wait.
+            fcntl.ioctl(self._taps[name], _TUNSETPERSIST, 1)
+        mac = DEVICE_MAC.hex(":")
+        links = "".join(f"link set dev {name} address {mac} arp off up\n" for name in names)
+        _run(["ip", "-batch", "-"], links + "link set dev lo up\n")
+        loaded = _run(command, text, check=False)
+        if loaded.returncode != 0:
+            raise InputError(" ".join(loaded.stderr.split()) or f"exit code {loaded.returncode}")
+        _run(["nft", "-f", "-"], self._own_table())
+        if self._stateful:
+            write_sysctls(_TRACKED_SYSCTLS)
+        self._trace = open_trace()
+        self._opened.callback(self._trace.close)
+        self._connections = Connections() if self._stateful else None
+        if self._connections is not None:
+            self._opened.callback(self._connections.close)
+        self._number()
+
+    def _own_table(self) -> str:
+        """The chains that ask for traces, set marks, and show the state of each packet's connection."""
+        marks = ", ".join(
+            f"02:58:{kind}:00:{i >> 8:02x}:{i & 255:02x} : {mark}"
+            for mark, i in self._marks.items()
+            for kind in ("00", "01")
+        )
+        untracked = "ether saddr & ff:ff:ff:00:00:00 == 02:58:01:00:00:00 notrack"
+        # A verdict ends the chain, so that each chain has one message.
+        first = f"meta mark set ether saddr map {{ {marks} }} meta nftrace set 1 accept"
+        lines = [
+            f"table {OWN_TABLE} {{",
+            f"chain first {{ type filter hook prerouting priority {_FIRST}; policy accept;",
+            *([untracked] if self._stateful else []),
+            first,
+            f"}}; chain states {{ type filter hook forward priority {_FIRST}; policy accept;",
+            *([f"ct state {state} accept" for state in _STATES] if self._stateful else []),
+            "}; }",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _number(self) -> None:
+        """Note which rule each handle means."""
+        counts: dict[tuple[str, str], int] = {}
+        for rule in self._listed("rule", inside=True):
+            table, chain = f"{rule['family']} {rule['table']}", rule["chain"]
+            place = counts[table, chain] = counts.get((table, chain), 0) + 1
+            order = self._orders.get((table, chain))
+            number = place if order is None or place > len(order) else order[place - 1] + 1
+            self._numbers[table, rule["handle"]] = chain, number
+
+    def _listed(self, kind: str, *, inside: bool = False) -> list[Mapping[str, Any]]:
+        def listing() -> list[Mapping[str, Any]]:
+            done = _run(["nft", "-j", "-n", "list", "ruleset"], "")
+            return [each[kind] for each in json.loads(done.stdout)["nftables"] if kind in each]
+
+        return listing() if inside else self._inside(listing)
+
+    def _set_route(self, name: str) -> None:
+        _run(["ip", "-batch", "-"], f"route replace default dev {name}\nroute replace ::/0 dev {name}\n")
+
+    def _inside(self, action: Callable[[], T]) -> T:
+        def enter_and_act() -> T:
+            syscalls.set_net(self._netns)
+            return action()
+
+        return in_thread(enter_and_act)
+
+    def _keep(self, fd: int) -> int:
+        self._opened.callback(os.close, fd)
+        return fd
+
+
+def _run(command: Sequence[str], text: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
+    done: subprocess.CompletedProcess[str] = programs.run(
+        command,
+        input=text,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=programs.environment(LC_ALL="C"),
+    )
+    if check and done.returncode != 0:
+        raise LabError(f"{' '.join(command)}: {' '.join(done.stderr.split())}")
+    return done
