@@ -28,7 +28,8 @@ def printable(text: str) -> str:
     Tabs and line feeds stay: they are the layout of our own output. A byte that is not UTF-8 and
     that Python keeps as a lone surrogate is shown as this byte.
     """
-    return _UNPRINTABLE.sub(lambda match: _escaped(ord(match[0])), text)
+    # Python's own idea of what cannot be printed includes all of these.
+    return text if text.isprintable() else _UNPRINTABLE.sub(lambda match: _escaped(ord(match[0])), text)
 
 
 def json_printable(text: str) -> str:

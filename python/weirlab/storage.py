@@ -10,6 +10,15 @@ from typing import Final
 RUN_ID: Final = re.compile(r"\d{8}-\d{6}-([a-z][a-z0-9_]*)-[0-9a-f]{4}")
 """Date, time (UTC), kind and a random number."""
 
+SIMULATION: Final = "sim"
+"""Name of the lab in which nothing is measured, since its device is simulated."""
+
+
+def kind_of(run_id: str) -> str:
+    """The kind of run that its ID tells; empty for what is no ID."""
+    match = RUN_ID.fullmatch(run_id)
+    return match[1] if match else ""
+
 
 def default_root() -> Path:
     """``$XDG_DATA_HOME/weir``, by default ``~/.local/share/weir``."""
@@ -22,4 +31,5 @@ def run_ids(root: Path) -> list[str]:
     """The folders in ``root`` that are named like runs, in no order; raises ``OSError``."""
     if not root.exists():
         return []
-    return [entry.name for entry in root.iterdir() if RUN_ID.fullmatch(entry.name) and entry.is_dir()]
+    with os.scandir(root) as entries:
+        return [entry.name for entry in entries if RUN_ID.fullmatch(entry.name) and entry.is_dir()]

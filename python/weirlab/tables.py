@@ -62,6 +62,6 @@ class Table:
 
     def _numbers(self) -> Iterator[int]:
         for index in range(len(self.columns)):
-            known = [row[index] for row in self.rows if row[index]]
+            known = {row[index] for row in self.rows if row[index]}
             if known and all(map(_NUMBERS.fullmatch, known)):
                 yield index

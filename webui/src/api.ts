@@ -31,6 +31,16 @@ export interface RunLine {
   problem: string;
   conclusion: string;
 }
+/** A part of the list of runs. */
+export interface RunPage {
+  runs: RunLine[];
+  /** How many fit the search, and how many there are in all. */
+  found: number;
+  total: number;
+  /** What there is to choose from. */
+  kinds: string[];
+  statuses: string[];
+}
 export interface RunDetails {
   run_id: string;
   kind: string;

@@ -47,7 +47,7 @@ def lines(table: Table, columns: int | None, *, note: bool = True) -> list[str]:
     headings = [wrapped(each.heading, size) for each, size in _pairs(kept, widths)]
     # Wrapped lines may leave some of the width unused.
     widths = [
-        min(size, max(_widest(line for cell in cells for line in cell), 1))
+        min(size, max(_widest({line for cell in cells for line in cell}), 1))
         for size, cells in zip(widths, zip(headings, *body, strict=True), strict=True)
     ]
     deepest = max(map(len, headings), default=0)
@@ -65,6 +65,9 @@ def lines(table: Table, columns: int | None, *, note: bool = True) -> list[str]:
 
 def wrapped(text: str, columns: int) -> list[str]:
     """``text`` in lines of at most ``columns``, broken between words; 0 breaks nothing."""
+    # Most cells of a long table are short.
+    if text.isascii() and text.isprintable() and (not columns or len(text) <= columns):
+        return [text]
     found = []
     for part in text.expandtabs(4).split("\n"):
         if not columns or _width(part) <= columns:
@@ -90,8 +93,9 @@ class _Column:
         self.cells = [row[index] for row in table.rows]
         self.numeric = index in table.numeric
         self.rank = table.spare.index(self.heading) if self.heading in table.spare else None
-        whole = _widest(self.cells)
-        words = whole if self.numeric else _widest(word for cell in self.cells for word in _words(cell))
+        distinct = set(self.cells)
+        whole = _widest(distinct)
+        words = whole if self.numeric else _widest(word for cell in distinct for word in _words(cell))
         heading = _widest(_words(self.heading))
         self.natural = max(whole, _width(self.heading))
         self.least = max(words, heading)
@@ -150,6 +154,8 @@ def _noted(left_out: Sequence[str], columns: int) -> list[str]:
 
 
 def _padded(text: str, size: int, *, right: bool) -> str:
+    if text.isascii():
+        return text.rjust(size) if right else text.ljust(size)
     fill = " " * (size - _width(text))
     return fill + text if right else text + fill
 

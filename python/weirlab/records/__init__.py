@@ -28,6 +28,7 @@ from weirlab.records.result import (
 )
 from weirlab.records.spec import RuleSetup, TrialSpec
 from weirlab.records.trial import CallTable, HostSample, Observation, TrialRecord
+from weirlab.storage import SIMULATION
 
 __all__ = [
     "F64",
@@ -58,9 +59,6 @@ __all__ = [
 SLOWEST_UNPACED_PPS: Final = 500_000
 """The XDP sender is faster than this when it sends as fast as possible, unless something holds it up, such
 as memory that the host has yet to back."""
-
-SIMULATION: Final = "sim"
-"""Name of the lab in which nothing is measured, since its device is simulated."""
 
 _DEVICES: Final = {
     "ruleset": "your ruleset",

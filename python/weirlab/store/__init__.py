@@ -4,11 +4,17 @@ Start with ``Store.create`` or ``Store.open``. ``rows`` lists the tables' column
 converts a trial's specification to JSON and back.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from weirlab.storage import default_root
-from weirlab.store.catalogue import RunSummary, Store, how_recent
+from weirlab.store.catalogue import Store, how_recent
 from weirlab.store.manifest import Manifest, Status
-from weirlab.store.run import ExportFormat, Run
-from weirlab.store.writer import RunWriter
+from weirlab.store.summary import RunSummary
+
+if TYPE_CHECKING:
+    from weirlab.store.run import ExportFormat, Run
+    from weirlab.store.writer import RunWriter
 
 __all__ = [
     "ExportFormat",
@@ -21,3 +27,12 @@ __all__ = [
     "default_root",
     "how_recent",
 ]
+
+_LATER: Final = {"ExportFormat": "run", "Run": "run", "RunWriter": "writer"}
+"""These import Polars, which takes longer than listing all runs does."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"weirlab.store.{_LATER[name]}"), name)

@@ -6,13 +6,14 @@ import os
 import re
 import secrets
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab import interrupts
 from weirlab.documents import plain
@@ -20,38 +21,23 @@ from weirlab.errors import StoreError
 from weirlab.files import wait_for_lock
 from weirlab.interrupts import shielded
 from weirlab.quoting import quoted
-from weirlab.records import SIMULATION
-from weirlab.storage import RUN_ID, default_root, run_ids
-from weirlab.store.completeness import is_empty, problem
+from weirlab.storage import RUN_ID, default_root, kind_of, run_ids
+from weirlab.store.completeness import is_empty
 from weirlab.store.files import telling
+from weirlab.store.index import Entry, RunIndex
 from weirlab.store.manifest import Manifest, host, kernel, versions
-from weirlab.store.run import Run
-from weirlab.store.writer import RunWriter
+from weirlab.store.summary import RunSummary, stamp, summary
+
+if TYPE_CHECKING:
+    from weirlab.store.run import Run
+    from weirlab.store.writer import RunWriter
 
 _BEGUN: Final = ".new"
 """Suffix of a new run's folder until its manifest is written; the name also begins with a dot."""
 _NEWEST: Final = re.compile(r"last(?:~(\d{1,6}))?")
+_SECOND: Final = len("20261121-072500")
+"""The beginning of an ID that tells the time, to the second."""
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]*")
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """One line about a run. ``problem`` says why it cannot be used; empty if it can."""
-
-    run_id: str
-    kind: str
-    status: str
-    """As in the manifest, or ``corrupt``."""
-    created: str
-    host: str
-    name: str
-    """The scenario's ``name``, empty without one."""
-    trials: int | None
-    invalid: int | None
-    path: Path
-    problem: str = ""
-    simulated: bool = False
-    """The device was simulated: nothing in the run was measured."""
 
 
 def how_recent(run_id: str) -> int | None:
@@ -79,10 +65,13 @@ class Store:
         ``most_table_bytes`` is as for :class:`Run`.
         """
         self.root = default_root() if root is None else root
+        self._index = RunIndex(self.root)
+        self._entries: dict[str, Entry] | None = None
+        self._lock = threading.Lock()
         self._most_table_bytes = most_table_bytes
-        # This package has imported Polars.
-        interrupts.catch_again()
         self._now = now
+        # Polars may have been imported by now.
+        interrupts.catch_again()
 
     @shielded
     def create(
@@ -125,6 +114,8 @@ class Store:
 
     def resume(self, run_id: str) -> RunWriter:
         """Resume a run; takes what :meth:`open` takes. Refused while another process is writing it."""
+        from weirlab.store.writer import RunWriter
+
         return RunWriter(self.open(run_id).path, self._now)
 
     def open(self, run_id: str, *, kind: str | Sequence[str] | None = None) -> Run:
@@ -133,11 +124,16 @@ class Store:
         ``last`` is the newest run, ``last~1`` the one before it. With ``kind``, only runs of that kind, or of
         those kinds, count. Raises ``StoreError`` if no run or several runs match, or if the run is damaged.
         """
+        from weirlab.store.run import Run
+
+        # That has imported Polars.
+        interrupts.catch_again()
         kinds = (kind,) if isinstance(kind, str) else kind
-        names = [name for name in self._names() if kinds is None or _kind_of(name) in kinds]
+        names = [name for name in self._names() if kinds is None or kind_of(name) in kinds]
         recent = how_recent(run_id)
         if recent is not None:
-            fitting = [name for name in names if not is_empty(self.root / name)][recent : recent + 1]
+            whole = (name for name in self._ordered(names) if not is_empty(self.root / name))
+            fitting = list(islice(whole, recent, recent + 1))
         else:
             fitting = [name for name in names if name == run_id] or [
                 name for name in names if run_id and name.startswith(run_id)
@@ -149,7 +145,7 @@ class Store:
                 f"{wanted} in {self.root}; 'weir runs' lists what is there (--store DIR looks elsewhere)"
             )
         if len(fitting) > 1:
-            shown = ", ".join(fitting[:5]) + (", ..." if len(fitting) > 5 else "")
+            shown = ", ".join(islice(self._ordered(fitting), 5)) + (", ..." if len(fitting) > 5 else "")
             raise StoreError(
                 f"{quoted(run_id)} matches {len(fitting)} runs in {self.root}: {shown}; give more of the ID"
             )
@@ -159,22 +155,61 @@ class Store:
 
     def runs(self) -> list[RunSummary]:
         """All runs, newest first; damaged runs are listed with their problem."""
-        return [self._summary(name) for name in self._names()]
+        with self._lock:
+            names = self._names()
+            if self._entries is None:
+                self._entries = self._index.read()
+            self._renew(names)
+            found = [self._entries[name][1].now() for name in names]
+        return sorted(found, key=lambda one: (one.run_id[:_SECOND], one.created, one.run_id), reverse=True)
+
+    def _renew(self, names: Collection[str]) -> None:
+        """Read the runs again whose files have changed since they were read."""
+        assert self._entries is not None
+        if not names and not self._entries:
+            return
+        changed: dict[str, Entry] = {}
+        with telling(self.root, "read the store"):
+            fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for name in names:
+                # Before the files are read: if they change meanwhile, they are read again the next time.
+                now = stamp(fd, name)
+                known = self._entries.get(name)
+                if known is None or known[0] != now:
+                    found, lasting = summary(self.root / name)
+                    self._entries[name] = (now if lasting else "", found)
+                    if lasting:
+                        changed[name] = self._entries[name]
+        finally:
+            os.close(fd)
+        removed = self._entries.keys() - set(names)
+        for name in removed:
+            del self._entries[name]
+        if changed or removed:
+            self._index.write(changed, removed)
 
     def _names(self) -> list[str]:
-        """IDs, newest first."""
+        """IDs, in no order."""
         with telling(self.root, "read the store"):
-            found = run_ids(self.root)
-        same_second = Counter(name[:15] for name in found)
+            return run_ids(self.root)
 
-        def order(name: str) -> tuple[str, str, str]:
-            return name[:15], self._summary(name).created if same_second[name[:15]] > 1 else "", name
+    def _ordered(self, names: Iterable[str]) -> Iterator[str]:
+        """IDs, newest first. Those of the same second need a look at their manifests."""
 
-        return sorted(found, key=order, reverse=True)
+        def created(name: str) -> tuple[str, str]:
+            return summary(self.root / name)[0].created, name
+
+        for _, group in groupby(sorted(names, reverse=True), lambda name: name[:_SECOND]):
+            same = list(group)
+            yield from same if len(same) == 1 else sorted(same, key=created, reverse=True)
 
     def _begin(self, manifest: Manifest) -> RunWriter:
         """Begin the run, so that other processes see it with its manifest or not at all."""
         begun = self.root / f".{manifest.run_id}{_BEGUN}"
+        from weirlab.store.writer import RunWriter
+
+        interrupts.catch_again()
         with telling(begun, "make the folder"):
             begun.mkdir()
         try:
@@ -206,32 +241,3 @@ class Store:
             yield alone
         finally:
             os.close(fd)
-
-    def _summary(self, name: str) -> RunSummary:
-        path = self.root / name
-        try:
-            if is_empty(path):
-                raise StoreError(f"nothing was written into {path}, the folder of a run; delete it")
-            manifest = Manifest.load(path)
-            if manifest.status != "running" and (wrong := problem(path, manifest.trials)):
-                raise StoreError(wrong)
-        except StoreError as error:
-            return RunSummary(name, _kind_of(name), "corrupt", "", "", "", None, None, path, str(error))
-        title = manifest.scenario.get("name") or ""
-        return RunSummary(
-            run_id=name,
-            kind=manifest.kind,
-            status=manifest.status,
-            created=manifest.created,
-            host=manifest.host,
-            name=str(title),
-            trials=manifest.trials,
-            invalid=manifest.invalid,
-            path=path,
-            simulated=manifest.facts.get("lab") == SIMULATION,
-        )
-
-
-def _kind_of(name: str) -> str:
-    match = RUN_ID.fullmatch(name)
-    return match[1] if match else ""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from weirlab.errors import StoreError
 from weirlab.limits import MOST_MANIFEST_BYTES
 from weirlab.quoting import shortened
+from weirlab.storage import SIMULATION
 from weirlab.store import lock
 from weirlab.store.files import load_json, write_json
 
@@ -63,12 +62,21 @@ class Manifest:
 
         A run whose writer was killed counts as interrupted.
         """
-        path = run_path / MANIFEST_FILE
-        content = load_json(path, _remedy(path), limit=MOST_MANIFEST_BYTES)
-        manifest = cls._from_json(content, path)
+        manifest = cls.stored(run_path)
         if manifest.status == "running" and not lock.is_held(run_path):
             return replace(manifest, status="interrupted")
         return manifest
+
+    @classmethod
+    def stored(cls, run_path: Path) -> Manifest:
+        """As :meth:`load`, but a run whose writer was killed is still running."""
+        path = run_path / MANIFEST_FILE
+        return cls._from_json(load_json(path, _remedy(path), limit=MOST_MANIFEST_BYTES), path)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the device was simulated, so that nothing was measured on a real one."""
+        return self.facts.get("lab") == SIMULATION
 
     @classmethod
     def _from_json(cls, content: Any, path: Path) -> Manifest:
@@ -156,6 +164,10 @@ def _remedy(path: Path) -> str:
 
 def versions() -> dict[str, str]:
     """Versions of the Python packages that a result may depend on."""
+    # Imported here: lists of runs do not need them.
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
     found = {"python": platform.python_version()}
     for name in ("weirlab", "numpy", "polars", "scipy"):
         try:

@@ -14,7 +14,7 @@ from weirlab import files
 from weirlab.documents import typed
 from weirlab.errors import InputError, StoreError, WeirError
 from weirlab.limits import MOST_JSON_BYTES
-from weirlab.records import SIMULATION, Observation
+from weirlab.records import Observation
 from weirlab.store import states, tables
 from weirlab.store.completeness import shortage
 from weirlab.store.files import load_json, telling, write_json, write_with
@@ -156,8 +156,8 @@ class Run:
 
     @property
     def simulated(self) -> bool:
-        """Whether the device was simulated, so that nothing was measured on a real one."""
-        return self.manifest.facts.get("lab") == SIMULATION
+        """See :attr:`Manifest.simulated`."""
+        return self.manifest.simulated
 
     def _base(self) -> tuple[bool, bool]:
         """Whether the scenario's device tracks connections, and has cross traffic, throughout."""

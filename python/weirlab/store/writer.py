@@ -15,7 +15,7 @@ import polars as pl
 from weirlab.errors import StoreError
 from weirlab.interrupts import behind, shielded
 from weirlab.records import TrialRecord
-from weirlab.store import tables
+from weirlab.store import index, tables
 from weirlab.store.completeness import PARTS_DIR
 from weirlab.store.files import telling
 from weirlab.store.lock import WriterLock
@@ -146,6 +146,7 @@ class RunWriter:
             tables.compact(self.path)
         finally:
             self._lock.release()
+        index.note(self.path)
 
     def _count(self, index: int, attempt: int, valid: bool) -> None:
         self._attempts[index] = max(attempt, self._attempts.get(index, 0))

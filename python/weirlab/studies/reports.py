@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from weirlab import files
 from weirlab.errors import InputError
@@ -13,9 +12,8 @@ from weirlab.jobs.progress import Interrupted, Progress
 from weirlab.report.export import ReportOutcome, write_figures
 from weirlab.scenario.model import ReportSection
 from weirlab.store import Run, Store, how_recent
+from weirlab.store.summary import REPORT
 from weirlab.studies.registry import studies, study_of
-
-REPORT: Final = "report.html"
 
 
 def report(store: Store, run_id: str, *, out: Path | None = None, plots: Path | None = None) -> ReportOutcome:
@@ -43,12 +41,7 @@ def foresee(out: Path | None, plots: Path | None, wanted: ReportSection | None =
 
 
 def _reportable(store: Store, run_id: str) -> Run:
-    recent = how_recent(run_id)
-    if recent is None:
-        return store.open(run_id)
-    newest = [found.run_id for found in store.runs() if found.kind in reported()]
-    # If there are too few, the store says so.
-    return store.open(newest[recent] if recent < len(newest) else run_id, kind=reported())
+    return store.open(run_id, kind=None if how_recent(run_id) is None else reported())
 
 
 def reported() -> tuple[str, ...]:

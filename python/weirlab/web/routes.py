@@ -23,7 +23,7 @@ from weirlab.web.captures import arrays, child, receiving, telling
 from weirlab.web.captures.desk import Desk
 from weirlab.web.children import Children
 from weirlab.web.measurements import Kind, Measurement, Measurements
-from weirlab.web.runs import Shelf
+from weirlab.web.runs import Shelf, Wanted
 from weirlab.web.scenarios import asking
 from weirlab.web.scenarios.desk import Scenarios
 from weirlab.web.settings import Settings
@@ -34,6 +34,7 @@ from weirlab.web.transfers.desk import Transfers
 _NS = 1_000_000_000
 _MOST_S = 1e9
 """A part of a capture is looked at within some 30 years of its first packet."""
+_MOST_RUNS = 1_000_000_000
 From = Annotated[float, Query(alias="from", ge=-_MOST_S, le=_MOST_S)]
 To = Annotated[float, Query(alias="to", ge=-_MOST_S, le=_MOST_S)]
 
@@ -105,8 +106,16 @@ def _runs(parts: Parts) -> APIRouter:
     shelf = parts.shelf
 
     @router.get("")
-    def listed() -> dict[str, Any]:
-        return {"runs": shelf.list()}
+    def listed(
+        text: Annotated[str, Query(max_length=1000)] = "",
+        kind: Annotated[str, Query(max_length=100)] = "",
+        status: Annotated[str, Query(max_length=100)] = "",
+        since: Annotated[str, Query(max_length=10)] = "",
+        until: Annotated[str, Query(max_length=10)] = "",
+        first: Annotated[int, Query(ge=0, le=_MOST_RUNS)] = 0,
+        most: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> dict[str, Any]:
+        return shelf.page(Wanted(tuple(text.lower().split()), kind, status, since, until, first, most))
 
     @router.get("/{run_id}")
     def one(run_id: str) -> dict[str, Any]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import html
-import re
 import threading
 from concurrent.futures import Future
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 from weirlab import files, programs
@@ -15,22 +13,47 @@ from weirlab.errors import InputError, StoreError
 from weirlab.jobs.inventory import show
 from weirlab.store import Run, RunSummary, Store
 from weirlab.store.manifest import MANIFEST_FILE
+from weirlab.store.summary import REPORT, answer_of
 from weirlab.studies.commands import tables, wording
 from weirlab.studies.comparison import command as comparing
 from weirlab.studies.comparison.study import compare_runs
 from weirlab.studies.registry import study_of
-from weirlab.studies.reports import REPORT
 from weirlab.web.children import Children
 from weirlab.web.tables import for_page
 
-_ANSWER: Final = re.compile(r'<h1 id="answer-title">(.*?)</h1>', re.DOTALL)
-_HEAD_BYTES: Final = 200_000
-"""Bytes of a report that are searched: the answer comes before charts and scripts."""
 _MOST_TABLE_BYTES: Final = 250_000_000
 """Memory that a table may take in the service: 100,000 trials take some 150 MB."""
 _MOST_READERS: Final = 2
 """Most requests that read tables at once."""
 _MOST_REPORT_S: Final = 300.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The runs that a page of the list shows."""
+
+    words: tuple[str, ...] = ()
+    """Each occurs in the ID, the name, the kind, the state or the sentence; in lower case."""
+    kind: str = ""
+    status: str = ""
+    since: str = ""
+    """Days in ISO 8601, both included."""
+    until: str = ""
+    first: int = 0
+    """How many come before the page."""
+    most: int = 100
+
+    def includes(self, run: RunSummary) -> bool:
+        """Whether ``run`` is one of these, on this page or another."""
+        day = run.created[:10]
+        if (self.kind and run.kind != self.kind) or (self.status and run.status != self.status):
+            return False
+        if (self.since and day < self.since) or (self.until and day > self.until):
+            return False
+        if not self.words:
+            return True
+        text = f"{run.run_id} {run.name} {run.kind} {run.status} {_conclusion(run)}".lower()
+        return all(word in text for word in self.words)
 
 
 class Shelf:
@@ -40,11 +63,18 @@ class Shelf:
         self._store = Store(store.root, most_table_bytes=_MOST_TABLE_BYTES)
         self._reading = threading.BoundedSemaphore(_MOST_READERS)
         self._children = children
-        self._answers: dict[Path, tuple[int, str]] = {}
 
-    def list(self) -> list[dict[str, Any]]:
-        """All runs, newest first."""
-        return [self._line(run) for run in self._store.runs()]
+    def page(self, wanted: Wanted) -> dict[str, Any]:
+        """Lines about the ``wanted`` runs, newest first; how many there are of these, and in all."""
+        runs = self._store.runs()
+        found = [run for run in runs if wanted.includes(run)]
+        return {
+            "runs": [_line(run) for run in found[wanted.first : wanted.first + wanted.most]],
+            "found": len(found),
+            "total": len(runs),
+            "kinds": sorted({run.kind for run in runs} - {""}),
+            "statuses": sorted({run.status for run in runs}),
+        }
 
     def one(self, run_id: str) -> dict[str, Any]:
         """A run at a glance."""
@@ -56,7 +86,7 @@ class Shelf:
                 "kind": manifest.kind,
                 "name": str(manifest.scenario.get("name") or ""),
                 "simulated": run.simulated,
-                "conclusion": self._answer(run.path) or wording.run(outcome),
+                "conclusion": answer_of(run.path) or wording.run(outcome),
                 "tables": [for_page(each) for each in tables.run(outcome)],
                 "report": self._report_state(run),
             }
@@ -105,37 +135,6 @@ class Shelf:
         command = programs.own("weirlab", "--store", str(self._store.root), "report", run_id, "--json")
         self._children.ask(command, {}, most_s=_MOST_REPORT_S, environment={})
 
-    def _line(self, run: RunSummary) -> dict[str, Any]:
-        return {
-            "run_id": run.run_id,
-            "kind": run.kind,
-            "status": run.status,
-            "created": run.created,
-            "host": run.host,
-            "name": run.name,
-            "trials": run.trials,
-            "invalid": run.invalid,
-            "simulated": run.simulated,
-            "problem": run.problem,
-            "conclusion": run.problem or self._answer(run.path) or _in_short(run),
-        }
-
-    def _answer(self, path: Path) -> str:
-        """The sentence at the head of the run's report; empty if there is no report."""
-        report = path / REPORT
-        try:
-            stamp = report.lstat().st_mtime_ns
-            known = self._answers.get(report)
-            if known is not None and known[0] == stamp:
-                return known[1]
-            with files.open_regular(report) as file:
-                found = _ANSWER.search(file.read(_HEAD_BYTES).decode(errors="replace"))
-        except (OSError, StoreError):
-            return ""
-        text = " ".join(html.unescape(found[1]).split()) if found else ""
-        self._answers[report] = (stamp, text)
-        return text
-
     def _report_state(self, run: Run) -> str:
         """``ready``, ``possible`` or ``none``."""
         path = run.path / REPORT
@@ -148,6 +147,26 @@ class Shelf:
             return "possible" if study_of(run).has("page") else "none"
         except (InputError, StoreError):
             return "none"
+
+
+def _line(run: RunSummary) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "kind": run.kind,
+        "status": run.status,
+        "created": run.created,
+        "host": run.host,
+        "name": run.name,
+        "trials": run.trials,
+        "invalid": run.invalid,
+        "simulated": run.simulated,
+        "problem": run.problem,
+        "conclusion": _conclusion(run),
+    }
+
+
+def _conclusion(run: RunSummary) -> str:
+    return run.problem or run.answer or _in_short(run)
 
 
 def _in_short(run: RunSummary) -> str:

@@ -12,6 +12,7 @@ import pytest
 import weirlab.studies
 from weirlab.cli.program import failures
 from weirlab.cli.program.app import _summaries, commands_of, parts
+from weirlab.store import Store
 
 from ..conftest import Weir
 
@@ -124,6 +125,14 @@ def test_help_needs_none_of_the_heavy_packages() -> None:
         "hashlib", "secrets", "xml.etree.ElementTree", "asyncio", "markdown_it", "pygments", "rich.markdown",
     )  # fmt: skip
     assert imported((*heavy, "weirlab.cli.program.app"), "--help") == ["weirlab.cli.program.app"]
+
+
+def test_a_list_of_runs_needs_none_of_the_heavy_packages(tmp_path: Path) -> None:
+    with Store(tmp_path).create("trial", {}, {}):
+        pass
+    heavy = ("numpy", "polars", "scipy", "pydantic", "weirlab._engine", "importlib.metadata", "sqlite3")
+    for shown in ((), ("--json",), ("--kind", "trial")):
+        assert imported(heavy, "--store", str(tmp_path), "runs", *shown) == ["sqlite3"]
 
 
 def test_what_fits_nothing_needs_no_solver(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def listed(client: TestClient) -> dict[str, dict[str, Any]]:
 
 
 def test_an_empty_store_is_no_failure(client: TestClient) -> None:
-    assert client.get("/api/runs").json() == {"runs": []}
+    answer = client.get("/api/runs").json()
+    assert answer == {"runs": [], "found": 0, "total": 0, "kinds": [], "statuses": []}
 
 
 def test_every_run_is_listed_with_kind_state_and_a_sentence(client: TestClient, store: Store) -> None:
@@ -41,6 +42,31 @@ def test_every_run_is_listed_with_kind_state_and_a_sentence(client: TestClient, 
     run = listed(client)[run_id]
     assert (run["kind"], run["status"], run["name"]) == ("trial", "complete", "before")
     assert run["conclusion"] == "Trial, complete: 2 of 2 attempts valid."
+
+
+def test_the_list_comes_in_pages_and_is_searched_here(client: TestClient, store: Store) -> None:
+    ids = [trials(store, 20_000.0, name=f"run {number} of Ω") for number in range(5)]
+    with store.create("calibrate", {}, {}) as writer:
+        pass
+
+    def names(**query: object) -> list[str]:
+        return [run["run_id"] for run in client.get("/api/runs", params=query).json()["runs"]]
+
+    newest = [writer.run_id, *reversed(ids)]
+    assert names() == newest
+    assert names(most=2) + names(first=2, most=3) + names(first=5) == newest
+    assert names(kind="trial", most=1) == [ids[4]]
+    assert names(text="3 RUN ω") == [ids[3]]
+    assert names(text="complete", status="complete", kind="calibrate") == [writer.run_id]
+    assert names(text="nothing like that") == []
+    day = store.runs()[0].created[:10]
+    assert names(since=day, until=day) == newest
+    assert names(since="2999-01-01") == names(until="1999-12-31") == []
+    answer = client.get("/api/runs", params={"kind": "trial", "most": 2}).json()
+    assert (answer["found"], answer["total"]) == (5, 6)
+    assert (answer["kinds"], answer["statuses"]) == (["calibrate", "trial"], ["complete"])
+    for wrong in ({"most": 0}, {"most": 1001}, {"first": -1}, {"first": 10**30}, {"text": "x" * 1001}):
+        assert client.get("/api/runs", params=wrong).status_code == 400
 
 
 def test_a_damaged_run_is_listed_with_what_is_wrong(client: TestClient, store: Store) -> None:

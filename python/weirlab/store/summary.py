@@ -1,0 +1,139 @@
+"""What a list says of a run, read from its folder. Nothing here imports Polars; see :mod:`completeness`."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab import files
+from weirlab.errors import StoreError
+from weirlab.quoting import printable, shortened
+from weirlab.storage import kind_of
+from weirlab.store import lock
+from weirlab.store.completeness import TRIALS, is_empty, problem
+from weirlab.store.manifest import MANIFEST_FILE, Manifest
+
+REPORT: Final = "report.html"
+"""The report in the folder of its run."""
+CORRUPT: Final = "corrupt"
+RUNNING: Final = "running"
+
+_ANSWER: Final = re.compile(r'<h1 id="answer-title">(.*?)</h1>', re.DOTALL)
+_HEAD_BYTES: Final = 200_000
+"""Bytes of a report that are searched: the answer comes before charts and scripts."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One line about a run. ``problem`` says why it cannot be used; empty if it can."""
+
+    run_id: str
+    kind: str
+    status: str
+    """As in the manifest, or ``corrupt``."""
+    created: str
+    host: str
+    name: str
+    """The scenario's ``name``, empty without one."""
+    trials: int | None
+    invalid: int | None
+    store: Path
+    problem: str = ""
+    simulated: bool = False
+    """The device was simulated: nothing in the run was measured."""
+    answer: str = ""
+    """The sentence at the head of its report; empty without a report."""
+
+    @property
+    def path(self) -> Path:
+        """The folder of the run."""
+        return self.store / self.run_id
+
+    def to_json(self) -> dict[str, Any]:
+        """The document: all of this, with the folder of the run in place of the store's."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {("path" if name == "store" else name): value for name, value in found.items()} | {
+            "path": self.path
+        }
+
+    def now(self) -> RunSummary:
+        """This summary, with the state of a run whose writer was killed since then."""
+        if self.status == RUNNING and not lock.is_held(self.path):
+            return replace(self, status="interrupted")
+        return self
+
+
+def stamp(store_fd: int, run_id: str) -> str:
+    """The state of the files that a summary depends on; it changes whenever one of them does.
+
+    ``store_fd`` is a descriptor of the store's folder. Files that are added, replaced or removed change the
+    time of the run's folder; the manifest and the table of trials may also be changed in place. Times are
+    those of the last change of the inode (ctime), which cannot be set.
+    """
+    # The folder of a run may be a link.
+    return " ".join(
+        (
+            _state(store_fd, run_id, True),
+            _state(store_fd, f"{run_id}/{MANIFEST_FILE}", False),
+            _state(store_fd, f"{run_id}/{TRIALS}.parquet", False),
+        )
+    )
+
+
+def _state(store_fd: int, path: str, follow: bool) -> str:
+    try:
+        about = os.stat(path, dir_fd=store_fd, follow_symlinks=follow)
+    except OSError:
+        return ""
+    return f"{about.st_ino:x}-{about.st_size:x}-{about.st_ctime_ns:x}"
+
+
+def summary(path: Path) -> tuple[RunSummary, bool]:
+    """The summary of the run in the folder ``path``, and whether it stays true as long as its files do.
+
+    An error of the disk, or a missing right, may be gone the next time or for another user.
+    """
+    root = path.parent
+    try:
+        if is_empty(path):
+            raise StoreError(f"nothing was written into {path}, the folder of a run; delete it")
+        manifest = Manifest.stored(path)
+        if manifest.status != RUNNING and (wrong := problem(path, manifest.trials)):
+            raise StoreError(wrong)
+    except StoreError as error:
+        kind, lasting = kind_of(path.name), not isinstance(error.__cause__, OSError)
+        return RunSummary(path.name, kind, CORRUPT, "", "", "", None, None, root, str(error)), lasting
+    return (
+        RunSummary(
+            run_id=path.name,
+            kind=_text(manifest.kind),
+            status=manifest.status,
+            created=_text(manifest.created),
+            host=_text(manifest.host),
+            name=_text(manifest.scenario.get("name") or ""),
+            trials=manifest.trials,
+            invalid=manifest.invalid,
+            store=root,
+            simulated=manifest.simulated,
+            answer=answer_of(path),
+        ),
+        True,
+    )
+
+
+def _text(value: Any) -> str:
+    return shortened(printable(str(value)))
+
+
+def answer_of(run_path: Path) -> str:
+    """The sentence at the head of the run's report; empty without one."""
+    try:
+        with files.open_regular(run_path / REPORT) as file:
+            found = _ANSWER.search(file.read(_HEAD_BYTES).decode(errors="replace"))
+    except (OSError, StoreError):
+        return ""
+    return _text(" ".join(html.unescape(found[1]).split())) if found else ""
