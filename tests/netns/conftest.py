@@ -29,7 +29,9 @@ ALONE = {
 KILLING = "test_whatever_ends_the_owner"
 """Begins the names of tests that kill a lab's owner and clean up after it: nobody else may do that first."""
 
-VOICE = {"test_voice", "test_voice_gateways", "test_voice_mistakes", "test_voice_numbers"}
+VOICE = {
+    "test_voice", "test_voice_agreement", "test_voice_gateways", "test_voice_mistakes", "test_voice_numbers",
+}  # fmt: skip
 """Files of voice networks of their own, which wait for most of their time: they run beside all others."""
 
 BESIDE = {

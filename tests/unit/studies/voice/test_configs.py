@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import InputError
+from weirlab.studies.voice.checking import check
 from weirlab.studies.voice.configs import configs, put
 from weirlab.studies.voice.routing import Network
 
@@ -22,6 +23,14 @@ from .plans import network, ready_network
 
 GOLDEN = Path(__file__).parent / "golden"
 ABOUT = {"plan": "small"}
+
+
+SIP_URI = "service: E2U+sip, uri: 'sip:\\1@example.net'}]"
+
+
+def regexp(text: str) -> str:
+    """The record of ``SIP_URI`` with a regexp."""
+    return f"service: E2U+sip, regexp: '{text}'}}]"
 
 
 def made(net: Network) -> dict[str, str]:
@@ -103,6 +112,35 @@ def test_a_line_that_calls_is_known_to_its_gateway_which_waits_for_its_last_digi
     assert "exten => _420.,1,Log(" in files["gw/extensions.conf"]
 
 
+def test_a_whole_number_of_a_line_meets_its_own_bar_route_and_rule() -> None:
+    """A pattern with ``.`` stands for longer numbers only."""
+    net = network(
+        ("protocols: [sip, h323], address: 192.0.2.3", "protocols: [sip, h323, mgcp], address: 192.0.2.3"),
+        ("  pbx: {", LINES.replace("home: gw", "organisation: two, home: gw")),
+        ("  two: {title: Two}", '  two: {title: Two, barred: ["+420222000007"]}'),
+        ('sip, prefix: "+", to: gk}', 'mgcp, prefix: "+420222000009", to: desk}'),
+        (
+            "gw: {kind: gateway,",
+            "gw: {kind: gateway, rewrite: [{match: '^112(.*)$', replace: '+420112\\1'}],",
+        ),
+    )
+    text = made(net)["gw/extensions.conf"]
+    for pattern in ("_420222000007", "_420222000009", "_112"):
+        assert f"exten => {pattern},1," in text
+        assert f"exten => {pattern}.,1," in text
+
+
+def test_a_rule_that_leaves_nothing_of_a_whole_number_is_not_applied_to_it() -> None:
+    net = network(
+        ("protocols: [sip, h323], address: 192.0.2.3", "protocols: [sip, h323, mgcp], address: 192.0.2.3"),
+        ("  pbx: {", LINES),
+        ("gw: {kind: gateway,", "gw: {kind: gateway, rewrite: [{match: '^00(.*)$', replace: '+\\1'}],"),
+    )
+    text = made(net)["gw/extensions.conf"].partition("[from-mgcp]")[2]
+    assert "exten => _00.,1,Goto(${EXTEN:2},1)" in text
+    assert "exten => _00,1," not in text
+
+
 def test_a_line_with_two_call_agents_is_refused_with_its_line() -> None:
     more = "  other: {kind: gateway, protocols: [sip, mgcp], address: 192.0.2.8}\n" + LINES
     net = network(
@@ -112,6 +150,7 @@ def test_a_line_with_two_call_agents_is_refused_with_its_line() -> None:
     )
     with pytest.raises(InputError, match=r"plan\.yaml:\d+: fax would have the call agents gw, other"):
         made(net)
+    assert any(each.code == "two call agents" for each in check(net))
 
 
 def test_gatekeepers_know_whom_to_ask_and_who_may_ask() -> None:
@@ -252,7 +291,7 @@ def test_a_proxy_counts_the_calls_of_organisations_with_a_limit_and_of_no_other(
         (
             "gw: {kind: gateway,",
             "gw: {kind: gateway, trees: [public],",
-            "is an Asterisk gateway, which cannot query trees",
+            "an Asterisk gateway cannot query trees",
         ),
         (
             '{at: gw, arriving: sip, prefix: "+", to: gk}',
@@ -279,11 +318,38 @@ def test_a_proxy_counts_the_calls_of_organisations_with_a_limit_and_of_no_other(
             "service: E2U+voice:tel, uri: 'tel:+\\1'}]",
             "Kamailio does not",
         ),
+        (SIP_URI, "service: 'E2U+pstn:sip', uri: 'sip:\\1@example.net'}]", "Kamailio does not follow"),
+        (SIP_URI, "service: 'E2U+sip+h323', uri: 'sip:\\1@example.net'}]", "Kamailio does not follow"),
+        (SIP_URI, "service: E2U+sip, uri: 'sips:\\1@example.net'}]", "sips: needs TLS"),
+        (SIP_URI, regexp(r"/^\+(.*)$/sip:\1@example.net/"), "Kamailio knows no delimiter but !"),
+        (SIP_URI, regexp(r"!^\+(.*)$!sip:\1@example.net;a=\!!"), "Kamailio knows no escaped"),
+        (
+            SIP_URI,
+            regexp(r"!^\+(.)(.)(.)(.)(.)(.)(.*)$!sip:\1@example.net!"),
+            "Kamailio takes up to 6 groups",
+        ),
+        (SIP_URI, regexp(r"!^\+(.)(.)(.)(.)(.)(.*)$!sip:\6@example.net!"), "Kamailio takes the groups"),
+        (SIP_URI, regexp(r"!^\+(49)?(.*)$!sip:\1\2@example.net!"), "Kamailio cannot insert"),
+        (
+            "gk: {kind: gatekeeper,",
+            "gk: {kind: gatekeeper, rewrite: [{match: '^00(.*)$', replace: '+\\1'}],",
+            "gatekeepers do not rewrite",
+        ),
+        (
+            'prefix: "+420", to: pbx}',
+            'prefix: "+420", strip: 4, to: pbx}',
+            "GNU Gatekeeper rewrites prefixes",
+        ),
     ],
 )
 def test_what_an_engine_cannot_do_is_refused_with_its_line(old: str, new: str, reason: str) -> None:
-    with pytest.raises(InputError, match=r"^plan\.yaml:\d+: .*" + reason.replace("^", r"\^")):
-        made(network((old, new)))
+    wrong = network((old, new))
+    with pytest.raises(InputError, match=r"^plan\.yaml:\d+: .*" + reason.replace("^", r"\^")) as refused:
+        made(wrong)
+    # The check says so, too, of the same line.
+    place, _, _ = str(refused.value).partition(": ")
+    found = [each for each in check(wrong) if each.severity == "error" and each.place == place]
+    assert found, [*map(str, check(wrong))]
 
 
 @pytest.mark.parametrize("name", ["carriers", "cesnet", "federation"])

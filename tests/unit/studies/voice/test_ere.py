@@ -22,8 +22,8 @@ class _Span(ctypes.Structure):
     _fields_ = (("start", ctypes.c_int), ("end", ctypes.c_int))
 
 
-def system_match(pattern: str, text: str, groups: int, flags: int = 0) -> tuple[str, ...] | None:
-    """What the C library's regexec(3) matches, and its groups: engines use it."""
+def system_match(pattern: str, text: str, groups: int, flags: int = 0) -> tuple[str | None, ...] | None:
+    """What the C library's regexec(3) matches, and its groups (None if unused): engines use it."""
     compiled = ctypes.create_string_buffer(512)
     if _LIBRARY.regcomp(compiled, pattern.encode(), _REG_EXTENDED | flags):
         raise ValueError(pattern)
@@ -31,7 +31,7 @@ def system_match(pattern: str, text: str, groups: int, flags: int = 0) -> tuple[
     try:
         if _LIBRARY.regexec(compiled, text.encode(), groups + 1, spans, 0):
             return None
-        return tuple(text[span.start : span.end] if span.start >= 0 else "" for span in spans)
+        return tuple(text[span.start : span.end] if span.start >= 0 else None for span in spans)
     finally:
         _LIBRARY.regfree(compiled)
 
@@ -132,7 +132,7 @@ def test_a_text_that_is_no_number_for_its_length_is_not_matched() -> None:
     assert Pattern("^.*$").match("1" * 65) is None
 
 
-def answer(pattern: Pattern, text: str) -> tuple[tuple[str, ...] | None, frozenset[str] | None]:
+def answer(pattern: Pattern, text: str) -> tuple[tuple[str | None, ...] | None, frozenset[str] | None]:
     """What is said of ``text``, or which digits must be known first."""
     try:
         return pattern.match(text), None
@@ -159,7 +159,7 @@ def test_what_is_said_of_a_tail_holds_for_every_number_with_it(
         assert not needed & others
         return
     for tail in tails:
-        expected = None if said is None else tuple(part.replace(TAIL + told, tail) for part in said)
+        expected = None if said is None else tuple(part and part.replace(TAIL + told, tail) for part in said)
         assert compiled.match(f"+{known}{tail}") == expected
 
 
@@ -234,3 +234,21 @@ def test_an_expression_that_looks_further_asks_for_the_digits_that_matter() -> N
     with pytest.raises(NeedsDigits) as asked:
         Pattern(r"^\+4201(.*)$").match(f"+420{TAIL}")
     assert asked.value.digits == {"1"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "number", "unused"),
+    [
+        (r"!^\+(49)?(.*)$!sip:\1\2@x!", "+420", [1]),
+        (r"!^\+(42)?(.*)$!sip:\1\2@x!", "+420", []),
+        (r"!^\+(49)?(.*)$!sip:\2@x!", "+420", []),
+        (r"!^\+(49)?(.*)$!sip:\1\2@x!", f"+4{TAIL}", [1]),
+        (r"!^\+(4(9)|4(2))(.*)$!sip:\2\3\4@x!", "+420", [2]),
+        (r"!^\+(4(9)|4(2))(.*)$!sip:\1\4@x!", f"+{TAIL}", []),
+        (r"!^\+(.*)$!sip:\1@x!", f"+{TAIL}", []),
+    ],
+)
+def test_references_to_groups_that_take_no_part_are_told(
+    expression: str, number: str, unused: list[int]
+) -> None:
+    assert Substitution.parse(expression).unused(number) == unused

@@ -130,16 +130,111 @@ def test_an_organisation_that_does_not_admit_the_caller_refuses() -> None:
     assert words.end(first.end) == "two does not admit calls of one at desk"
 
 
-def test_a_tel_uri_is_decided_again() -> None:
+H323_PHONE = (
+    "protocols: [sip], address: 192.0.2.1, codecs: [alaw], organisation: one, home: core}",
+    "protocols: [h323], address: 192.0.2.1, codecs: [ulaw], home: gk}",
+)
+GK_ASKS = ("host: gk.example.net}", "host: gk.example.net, trees: [public]}")
+
+
+def tel(uri: str) -> Network:
+    """A gatekeeper that asks a tree, whose record for +4201112... is a tel URI."""
+    return network(
+        H323_PHONE,
+        GK_ASKS,
+        ('{at: gk, prefix: "+420", to: pbx}', '{at: gk, prefix: "+420222", to: pbx}'),
+        ("service: E2U+sip, uri: 'sip:\\1@example.net'}]", f"service: E2U+pstn:tel, uri: '{uri}'}}]"),
+    )
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "tel:+420222000000",
+        "tel:+420-222-000.000",
+        "tel:+420111234567;npdi;rn=+420222000000",
+        "tel:+420111234567;RN=+420222000000;npdi",
+    ],
+)
+def test_a_gatekeeper_decides_a_tel_uri_again_by_its_routing_number(uri: str) -> None:
+    way = planned(tel(uri), "+420111234567")
+    assert way.engines == ("phone", "gk", "pbx")
+    assert [s.facts["number"] for s in way.steps if s.what == "leg"][-1] == "+420222000000"
+
+
+def test_a_number_that_was_looked_up_is_not_looked_up_again() -> None:
+    way = planned(tel("tel:\\1;npdi"), "+420111234567")
+    assert way.end.kind == "no route"
+    assert way.end.facts["trees"] == ()
+    assert planned(tel("tel:\\1"), "+420111234567").end.kind == "loop"
+
+
+def test_a_proxy_passes_over_a_record_that_it_cannot_follow() -> None:
     net = network(
         (
             "service: E2U+sip, uri: 'sip:\\1@example.net'}]",
             "service: E2U+voice:tel, uri: 'tel:+420222000000'}]",
         )
     )
-    way = planned(net, "+420111234567")
-    assert " ".join(way.engines) == "phone core desk"
-    assert "rerouted" in [s.what for s in way.steps]
+    way = next(calls(net, "+420111234567"))
+    assert way.answer == 404
+    (passed,) = [step for step in way.steps if step.what == "unusable record"]
+    assert "Kamailio does not follow E2U+voice:tel" in words.step(passed)
+
+
+def test_the_transport_that_a_uri_requires_decides_between_service_points() -> None:
+    def end(uri: str, services: str) -> str:
+        net = network(
+            ("uri: 'sip:\\1@example.net'}]", f"uri: '{uri}'}}]"),
+            (
+                "services: [{service: sip, transport: udp, priority: 10, weight: 5, port: 5060, "
+                "target: desk.example.net}]",
+                f"services: [{services}]",
+            ),
+            (
+                "trees:\n",
+                "  bell: {kind: endpoint, protocols: [sip], address: 192.0.2.9, host: bell.example.net, "
+                "transport: tcp, codecs: [alaw]}\ntrees:\n",
+            ),
+        )
+        return next(calls(net, "+420111234567")).engines[-1]
+
+    both = "{target: desk.example.net}, {transport: tcp, priority: 1, target: bell.example.net}"
+    assert end(r"sip:\1@example.net", both) == "desk"
+    assert end(r"sip:\1@example.net;transport=tcp", both) == "bell"
+    assert end(r"sip:\1@example.net;user=phone;transport=TCP", both) == "bell"
+    assert end(r"sip:\1@example.net;transport=udp", both) == "desk"
+    assert end(r"sip:\1@example.net", "{transport: tcp, target: bell.example.net}") == "bell"
+
+
+def test_the_document_has_the_number_that_each_leg_sends() -> None:
+    net = network(("to: [desk, gw]}", 'to: [desk, gw], strip: 3, prepend: "+421"}'))
+    steps = words.document(net.book, next(calls(net, "+420222000000")))["steps"]
+    assert [each["number"] for each in steps if each["what"] == "leg"] == ["+420222000000", "+421222000000"]
+
+
+def test_a_route_that_leaves_no_digits_ends_the_call() -> None:
+    net = network(("to: [desk, gw]}", "to: [desk, gw], strip: 12}"))
+    way = next(calls(net, "+420222000000"))
+    assert (way.end.kind, way.answer) == ("no digits", 484)
+    assert next(calls(net, "+4202220000009")).end.kind == "answered"
+
+
+def test_numbers_of_more_than_15_digits_are_not_looked_up() -> None:
+    way = next(calls(network(), "+4201112345678901"))
+    assert (way.end.kind, way.end.facts["trees"]) == ("no route", ())
+
+
+def test_a_call_may_come_again_to_a_proxy_with_another_number() -> None:
+    net = network(
+        ("  gk: {kind: gatekeeper,", "  side: {kind: proxy, address: 192.0.2.8}\n  gk: {kind: gatekeeper,"),
+        (
+            '  - {at: core, prefix: "+420222", to: [desk, gw]}',
+            '  - {at: core, prefix: "+420222", to: [desk, gw]}\n  - {at: core, prefix: "+420333", to: side}\n'
+            '  - {at: side, prefix: "+420333", strip: 6, prepend: "420222", to: core}',
+        ),
+    )
+    assert next(calls(net, "+420333000000")).engines == ("phone", "core", "side", "core", "desk")
 
 
 def test_a_uri_outside_the_plan_leaves_it() -> None:

@@ -239,6 +239,36 @@ def test_an_import_tells_holes_and_what_it_leaves_out(tmp_path: Path) -> None:
     assert found.holes == 2
 
 
+def test_an_import_says_what_else_a_zone_has(tmp_path: Path) -> None:
+    path = tmp_path / "old.zone"
+    path.write_text(
+        "$ORIGIN 0.2.4.e164.arpa.\n$TTL 300\n@ IN SOA ns.x. h.x. 1 2 3 4 5\n@ IN NS ns.x.\n"
+        '1.2 IN NAPTR 10 10 "u" "E2U+sip" "!^.*$!sip:a@x.net!" .\n'
+        "3.2 IN CNAME 1.2\n4.2 IN NS ns.y.\n4.2 IN NS ns.z.\n5 IN DNAME 6.0.2.4.e164.arpa.\n"
+        '7 IN TXT "free"\n'
+    )
+    found = imported.read(path, "public", "e164.arpa")
+    assert len(found.entries) == 1
+    assert found.left_out == (
+        "3.2.0.2.4.e164.arpa: an alias (CNAME) for 1.2.0.2.4.e164.arpa; repeat the records of that name",
+        "4.2.0.2.4.e164.arpa: delegated to ns.y, ns.z (NS); import the zone from there",
+        "5.0.2.4.e164.arpa: numbers below it are in 6.0.2.4.e164.arpa (DNAME); import that zone, too",
+        "7.0.2.4.e164.arpa: a record of type TXT, which a plan does not have",
+    )
+
+
+def test_a_zone_file_whose_backslashes_are_not_doubled_is_refused_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.zone"
+    head = "$ORIGIN 0.2.4.e164.arpa.\n$TTL 300\n@ IN SOA ns.x. h.x. 1 2 3 4 5\n"
+    path.write_text(head + '1 IN NAPTR 10 10 "u" "E2U+sip" "!^\\\\+(.*)$!sip:\\1@x.net!" .\n')
+    with pytest.raises(InputError, match=r"bad\.zone:4: a single backslash in front of a digit"):
+        imported.read(path, "public", "e164.arpa")
+    path.write_text(head + '1 IN NAPTR 10 10 "u" "E2U+sip" "!^\\+.*$!sip:a@x.net!" .\n')
+    (left_out,) = imported.read(path, "public", "e164.arpa").left_out
+    assert left_out.startswith("1.0.2.4.e164.arpa: its regexp '!^+.*$!sip:a@x.net!' is not valid")
+    assert left_out.endswith("each backslash of a regexp is doubled")
+
+
 def test_an_import_without_dnspython_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

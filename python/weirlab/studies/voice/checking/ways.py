@@ -18,6 +18,7 @@ _PROPOSALS = {
     "no protocol": "send the call to an engine that speaks the protocol, or through a gateway first",
     "no codec": "give both a common codec, or send the call through a gateway that translates between them",
     "no route": "add a route there, or send the calls elsewhere",
+    "no digits": "strip fewer digits, or put others in front with prepend",
     "no number": "make rewrite, strip and prepend produce an international number",
 }
 

@@ -19,6 +19,15 @@ _WAIT = " same => n,Wait(2)"
 """chan_ooh323 sends cause 111 instead of any other before it has sent Call Proceeding."""
 
 
+def patterns(begin: str, arriving: Protocol) -> list[str]:
+    """Patterns of the dial plan for all numbers that begin with ``begin``, itself included.
+
+    An MGCP telephone dials digit by digit, and a number is complete when no further digit comes: only a ``.``
+    makes Asterisk wait for further digits, but it stands for one at least.
+    """
+    return [begin, f"{begin}."] if arriving == "mgcp" else [f"{begin}!"]
+
+
 def permissions(network: Network, name: str, caller: Engine) -> dict[str, bool]:
     """May an endpoint call numbers, by prefix without +? Only its home asks; empty means yes."""
     if caller.home != name or caller.organisation is None:
@@ -69,12 +78,11 @@ def has_rules(network: Network, name: str) -> bool:
 
 
 def contexts(
-    network: Network, name: str, arriving: Protocol, plus: str, more: str, rewriting: list[str]
+    network: Network, name: str, arriving: Protocol, plus: str, rewriting: list[str]
 ) -> Iterator[str]:
     """The contexts of organisations with rules, for calls that arrive by a protocol.
 
-    ``plus`` is how numbers begin there, ``more`` what stands for further digits; ``rewriting`` are the lines
-    that make numbers international.
+    ``plus`` is how numbers begin there; ``rewriting`` are the lines that make numbers international.
     """
     told = set()
     for other, caller in network.plan.engines.items():
@@ -93,14 +101,15 @@ def contexts(
             yield f"include => from-{arriving}"
             del rules[""]
         for prefix, may in sorted(rules.items()):
-            pattern = f"exten => _{plus}{prefix or 'X'}{more},1,"
             waits = [_WAIT] if arriving == "h323" else []
-            if not may:
-                yield f"{pattern}Log(NOTICE,REJECTED num=${{EXTEN}} barred for {caller.organisation})"
+            for pattern in patterns(f"{plus}{prefix or 'X'}", arriving):
+                begin = f"exten => _{pattern},1,"
+                if may:
+                    yield from _passing(network, name, caller, begin, f"from-{arriving}", waits)
+                    continue
+                yield f"{begin}Log(NOTICE,REJECTED num=${{EXTEN}} barred for {caller.organisation})"
                 yield from waits
                 yield f" same => n,Hangup({_REJECTED})"
-                continue
-            yield from _passing(network, name, caller, pattern, f"from-{arriving}", waits)
 
 
 def _passing(

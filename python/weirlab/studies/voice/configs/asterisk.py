@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from weirlab.studies.voice.configs import admission, parts
+from weirlab.studies.voice.configs.admission import patterns
 from weirlab.studies.voice.plan.model import Engine, Route
 from weirlab.studies.voice.plan.values import Protocol
-from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.routing import Network, profiles
 
 MODULES = (
     "res_timing_timerfd", "res_sorcery_config", "res_sorcery_memory", "res_sorcery_astdb", "res_pjproject",
@@ -25,6 +26,8 @@ LOG: Final = "messages.log"
 CALL_AGENT_PORT: Final = 2727
 """Port of an MGCP call agent (RFC 3435, 3.6)."""
 
+_INCOMPLETE: Final = 28
+"""Cause (Q.850): invalid number format; 484 in SIP."""
 _NEEDS: dict[str, Protocol] = {"chan_ooh323": "h323", "chan_mgcp": "mgcp"}
 _FAILED = '$["${DIALSTATUS}" != "CHANUNAVAIL" & "${DIALSTATUS}" != "CONGESTION"]'
 
@@ -32,9 +35,8 @@ _FAILED = '$["${DIALSTATUS}" != "CHANUNAVAIL" & "${DIALSTATUS}" != "CONGESTION"]
 def files(network: Network, name: str, root: str) -> dict[str, str]:
     """The files of one instance, whose folder is ``root``."""
     engine = network.plan.engines[name]
-    if engine.trees:
-        what = f"{name} is an Asterisk gateway, which cannot query trees; let the proxy or gatekeeper do it"
-        raise parts.refuse(network, ("engines", name, "trees"), what)
+    if limit := profiles.tree_limit(engine):
+        raise parts.refuse(network, ("engines", name, "trees"), limit)
     where = parts.place(network, "engines", name)
     head = f"; Gateway {name} of plan {network.plan.plan} ({where}), made by weir voice"
     found = {
@@ -141,25 +143,32 @@ def _dial_plan(network: Network, name: str) -> Iterator[str]:
         yield f"[from-{arriving}]"
         # A SIP caller's number has its +, those of H.323 and MGCP are digits.
         plus = "+" if arriving == "sip" else ""
-        # An MGCP telephone dials digit by digit: a number is complete when no further digit comes.
-        more = "." if arriving == "mgcp" else "!"
-        rewriting = [*_rewriting(network, name, plus, more)]
+        rewriting = [*_rewriting(network, name, plus, arriving)]
         yield from rewriting
         for index, route in parts.routes(network, name, arriving):
             yield f"; {parts.place(network, 'routes', index)}"
             pattern = f"{plus}{route.prefix[1:]}" + ("" if len(route.prefix) > 1 else "X")
             dials = [_dial(network, engine, each, route, len(plus), index) for each in route.to]
             told = f"ROUTE num=${{EXTEN}} via=static target={'|'.join(route.to)}"
-            yield f"exten => _{pattern}{more},1,Log(NOTICE,{told})"
-            yield f" same => n,{dials[0]}"
-            for dial in dials[1:]:
-                yield f" same => n,GotoIf({_FAILED}?done)"
-                yield f" same => n,{dial}"
-            yield " same => n(done),Hangup()"
-        yield from admission.contexts(network, name, arriving, plus, more, rewriting)
+            for each in patterns(pattern, arriving):
+                yield f"exten => _{each},1,Log(NOTICE,{told})"
+                yield from _incomplete(route, len(plus))
+                yield f" same => n{'(left)' if route.strip else ''},{dials[0]}"
+                for dial in dials[1:]:
+                    yield f" same => n,GotoIf({_FAILED}?done)"
+                    yield f" same => n,{dial}"
+                yield " same => n(done),Hangup()"
+        yield from admission.contexts(network, name, arriving, plus, rewriting)
     callers = network.plan.engines.values()
     if any(each.kind == "endpoint" and not network.admits(engine, each.organisation) for each in callers):
         yield from admission.refusing()
+
+
+def _incomplete(route: Route, plus: int) -> Iterator[str]:
+    """Lines that end a call of which stripping leaves no digits."""
+    if route.strip and not route.prepend.removeprefix("+"):
+        yield f' same => n,GotoIf($["${{EXTEN:{plus + route.strip}}}" != ""]?left)'
+        yield f" same => n,Hangup({_INCOMPLETE})"
 
 
 def _dial(network: Network, engine: Engine, target: str, route: Route, plus: int, index: int) -> str:
@@ -181,17 +190,17 @@ def _dial(network: Network, engine: Engine, target: str, route: Route, plus: int
             raise parts.refuse(network, ("routes", index), what)
 
 
-def _rewriting(network: Network, name: str, plus: str, more: str) -> Iterator[str]:
+def _rewriting(network: Network, name: str, plus: str, arriving: Protocol) -> Iterator[str]:
     for i, rule in enumerate(network.plan.engines[name].rewrite):
         location = ("engines", name, "rewrite", i)
-        shape = parts.simple(rule)
-        if shape is None or not shape[0] or shape[0].startswith("+"):
-            what = (
-                r"the dial plan of an Asterisk takes rules such as ^00(.*)$ to +\1 only; write it so, or "
-                r"let the "
-                "proxy rewrite"
-            )
-            raise parts.refuse(network, location, what)
+        shape = profiles.simple(rule)
+        if limit := profiles.rewrite_limit(network.plan.engines[name], rule):
+            raise parts.refuse(network, location, limit)
+        assert shape is not None
         goes, comes = shape
         yield f"; {parts.place(network, *location)}"
-        yield f"exten => _{goes}{more},1,Goto({plus}{comes.removeprefix('+')}${{EXTEN:{len(goes)}}},1)"
+        new = f"{plus}{comes.removeprefix('+')}"
+        for pattern in patterns(goes, arriving):
+            # Nothing may be left: Goto would stay where it is.
+            if new or pattern.endswith((".", "!")):
+                yield f"exten => _{pattern},1,Goto({new}${{EXTEN:{len(goes)}}},1)"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from weirlab.studies.voice.configs import admission, parts
-from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.routing import Network, profiles
 
 RAS_PORT: Final = 1719
 """Port for requests to gatekeepers (H.225.0, Appendix IV)."""
@@ -15,6 +15,10 @@ RAS_PORT: Final = 1719
 
 def files(network: Network, name: str, root: str) -> dict[str, str]:
     """``gatekeeper.json`` and ``gnugk.ini``."""
+    engine = network.plan.engines[name]
+    for i, rule in enumerate(engine.rewrite):
+        if limit := profiles.rewrite_limit(engine, rule):
+            raise parts.refuse(network, ("engines", name, "rewrite", i), limit)
     return {
         "gatekeeper.json": json.dumps(_table(network, name), indent=2) + "\n",
         "gnugk.ini": "\n".join(_gnugk(network, name)) + "\n",
@@ -110,9 +114,8 @@ def _gnugk(network: Network, name: str) -> Iterator[str]:
             prefixes.setdefault(target, []).append(listed)
             if route.strip or route.prepend:
                 digits = route.prefix[1:]
-                if route.strip > len(digits):
-                    what = "GNU Gatekeeper rewrites prefixes: it cannot strip more digits than the prefix has"
-                    raise parts.refuse(network, ("routes", index), what)
+                if limit := profiles.strip_limit(engine, route):
+                    raise parts.refuse(network, ("routes", index), limit)
                 new = route.prepend.removeprefix("+") + digits[route.strip :]
                 rewrites.setdefault(target, []).append(f"out={digits}={new}")
     yield from _neighbours(network, neighbours, prefixes)

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from weirlab.studies.voice.configs import counting, parts
-from weirlab.studies.voice.routing import Network
-from weirlab.studies.voice.routing.names import leads_to
+from weirlab.studies.voice.routing import Network, profiles
 
 MODULES = (
     "tm", "tmx", "sl", "rr", "pv", "maxfwd", "textops", "siputils", "xlog", "enum", "ipops", "db_text",
     "mtree", "jsonrpcs", "ctl",
 )  # fmt: skip
-
-SERVICES = ("e2u+sip", "e2u+h323")
-"""ENUM services that the script follows."""
 
 FALL_BACK = "(404|408|482|483|488|5[0-9][0-9])"
 """Answers after which the next target is tried; a busy or declining callee has answered."""
@@ -58,6 +54,7 @@ route[PREFIXES] {
   }
   $avp(tried) = 0;
   xlog("L_NOTICE", "ROUTE num=$var(num) via=static target=$avp(targets)\\n");
+  if ($rU == "+") { sl_send_reply("484", "Address Incomplete"); exit; }
   route(NEXT);
 }
 
@@ -80,7 +77,7 @@ FORWARDED  if (t_check_status("FALL_BACK")) route(NEXT);
 
 DIGITS = """\
 route[TREES] {
-  if (!($rU =~ "^\\+[0-9]{2,15}$")) return;
+  if (!($rU =~ "^\\+[0-9]{1,15}$")) return;
   $var(digits) = "";
   $var(i) = 1;
   while ($var(i) < $(rU{s.len})) {
@@ -287,22 +284,18 @@ def _admission(network: Network, name: str) -> Iterator[str]:
 def _rewriting(network: Network, name: str) -> Iterator[str]:
     yield "# Numbers as they are dialled to international ones; the first rule that matches."
     yield "route[REWRITE] {"
+    # Invalid rules are refused with their place.
     rules = zip(network.plan.engines[name].rewrite, network.rewrites[name], strict=True)
-    for i, (rule, substitution) in enumerate(rules):
+    for i, (rule, _) in enumerate(rules):
         location = ("engines", name, "rewrite", i)
-        shape = parts.simple(rule)
+        if limit := profiles.rewrite_limit(network.plan.engines[name], rule):
+            raise parts.refuse(network, location, limit)
+        shape = profiles.simple(rule)
         if shape is not None:
             goes, comes = shape
             pattern = goes.replace("+", "\\+")
             change = f'$rU = "{comes}" + $(rU{{s.substr,{len(goes)},0}});'
         else:
-            if not substitution.pattern.anchored or set('/"{}$') & set(
-                rule.match.removesuffix("$") + rule.replace
-            ):
-                what = (
-                    'Kamailio takes rules that begin with ^, end with $ and hold none of / " { }; write it so'
-                )
-                raise parts.refuse(network, location, what)
             pattern = rule.match
             change = f"$rU = $(rU{{re.subst,/{rule.match}/{rule.replace}/}});"
         yield f"  # {parts.place(network, *location)}"
@@ -334,11 +327,10 @@ def _trees(network: Network, name: str, forwarded: str) -> Iterator[str]:
     plan = network.plan
     engine = plan.engines[name]
     for i, entry in enumerate(plan.enum):
-        for j, record in enumerate(entry.naptr):
-            foreign = record.service.lower() not in SERVICES and leads_to(record.service) is not None
-            if entry.tree in engine.trees and foreign:
-                what = f"Kamailio does not follow {record.service}; write the URI of an engine"
-                raise parts.refuse(network, ("enum", i, "naptr", j), what)
+        if name in network.askers[entry.tree]:
+            for j, record in enumerate(entry.naptr):
+                if limit := profiles.record_limit(engine, entry, record):
+                    raise parts.refuse(network, ("enum", i, "naptr", j), limit)
     gateway = parts.sip_uri(network, engine.hand_over["h323"]) if "h323" in engine.hand_over else ""
     yield "# Trees of ENUM, in the order in which they are asked."
     asked = [

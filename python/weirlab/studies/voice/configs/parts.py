@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from weirlab.errors import InputError
 from weirlab.scenario.document import Location
-from weirlab.studies.voice.plan.model import Engine, Rewrite, Route
+from weirlab.studies.voice.plan.model import Engine, Route
 from weirlab.studies.voice.plan.values import Protocol
 from weirlab.studies.voice.routing import Network
-
-_SHAPE = re.compile(r"\^((?:[0-9]|\\\+)*)\(\.\*\)\$")
-_RESULT = re.compile(r"(\+?[0-9]*)\\1")
 
 
 def place(network: Network, *location: int | str) -> str:
@@ -51,14 +47,6 @@ def leaving(engine: Engine, target: Engine, route: Route) -> Protocol | None:
     """The outgoing protocol of a route."""
     common = [each for each in target.speaks if each in engine.speaks and route.by in (None, each)]
     return common[0] if common else None
-
-
-def simple(rule: Rewrite) -> tuple[str, str] | None:
-    r"""A rule of the form ``^00(.*)$`` to ``+\1`` as the old and the new prefix; None for another form."""
-    match, result = _SHAPE.fullmatch(rule.match), _RESULT.fullmatch(rule.replace)
-    if match is None or result is None:
-        return None
-    return match[1].replace("\\", ""), result[1]
 
 
 def sip_uri(network: Network, name: str) -> str:
@@ -110,17 +98,22 @@ def targets(network: Network, name: str) -> list[str]:
 def call_agent(network: Network, name: str) -> str | None:
     """The gateway that controls an MGCP endpoint: its home, or the one with routes to it; None for others.
 
-    Raises ``InputError`` if there are several: an endpoint obeys one call agent (RFC 3435, 2.1.4).
+    Raises ``InputError`` if there are several.
     """
-    engine = network.plan.engines[name]
-    if engine.kind != "endpoint" or "mgcp" not in engine.speaks:
-        return None
-    near = dict.fromkeys((*filter(None, (engine.home,)), *feeders(network, name)))
-    found = [other for other in near if "mgcp" in network.plan.engines[other].speaks]
+    found = call_agents(network, name)
     if len(found) > 1:
         what = f"{name} would have the call agents {', '.join(found)}, but obeys one; keep one route to it"
         raise refuse(network, ("engines", name), what)
     return found[0] if found else None
+
+
+def call_agents(network: Network, name: str) -> list[str]:
+    """Gateways that would control an MGCP endpoint, which obeys only one (RFC 3435, 2.1.4)."""
+    engine = network.plan.engines[name]
+    if engine.kind != "endpoint" or "mgcp" not in engine.speaks:
+        return []
+    near = dict.fromkeys((*filter(None, (engine.home,)), *feeders(network, name)))
+    return [other for other in near if "mgcp" in network.plan.engines[other].speaks]
 
 
 def gatekeeper(network: Network, name: str) -> str | None:

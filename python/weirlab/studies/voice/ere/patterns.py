@@ -8,6 +8,7 @@ first. This makes comparisons of whole plans exact.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final
@@ -44,14 +45,19 @@ class Pattern:
         self._plain = _plain(self._tree)
         self.anchored = _is_anchored(self._tree)
         self._starts = all(_starts(branch) for branch in self._tree.branches)
-        self._known: dict[str, tuple[str, ...] | NeedsDigits | None] = {}
+        self._known: dict[str, tuple[str | None, ...] | NeedsDigits | None] = {}
+
+    @cached_property
+    def optional_groups(self) -> frozenset[int]:
+        """Groups that need not take part in a match: optional ones, and those in one of several branches."""
+        return frozenset(_optional(self._tree, optional=False))
 
     @cached_property
     def _program(self) -> Program:
         return Program(self._tree, self.groups, self._accepts)
 
-    def match(self, text: str) -> tuple[str, ...] | None:
-        """The match and its groups (empty where unused), or None; a text that is too long does not match.
+    def match(self, text: str) -> tuple[str | None, ...] | None:
+        """The match and its groups (None if unused), or None; a text that is too long does not match.
 
         Raises
         ------
@@ -72,12 +78,12 @@ class Pattern:
             raise NeedsDigits(found.digits)
         return found
 
-    def _found(self, text: str) -> tuple[str, ...] | NeedsDigits | None:
+    def _found(self, text: str) -> tuple[str | None, ...] | NeedsDigits | None:
         if TAIL in text:
             return self._match_open(text)
         return self._program.match(text, range(1) if self._starts else range(len(text) + 1))
 
-    def _match_plain(self, plain: _Plain, known: str, tail: str = "") -> tuple[str, ...] | None:
+    def _match_plain(self, plain: _Plain, known: str, tail: str = "") -> tuple[str | None, ...] | None:
         """The match in ``known``, which a ``tail`` may follow that only the repetition takes."""
         end = len(plain.atoms)
         if len(known) < end or not all(map(self._accepts, plain.atoms, known)):
@@ -95,7 +101,7 @@ class Pattern:
         text = known[:end] + taken
         return (text, *(text[low:high] for low, high in plain.groups))
 
-    def _match_open(self, text: str) -> tuple[str, ...] | NeedsDigits | None:
+    def _match_open(self, text: str) -> tuple[str | None, ...] | NeedsDigits | None:
         known, sign, others = text.partition(TAIL)
         if not self._begins(known):
             return None
@@ -194,6 +200,17 @@ class _PlainReader:
         self._atoms += [node.inner] * (node.low - 1)
         self._repeat = node
         return node.high is None and node.inner.accepts_digits
+
+
+def _optional(tree: Alternatives, *, optional: bool) -> Iterator[int]:
+    optional = optional or len(tree.branches) > 1
+    for node in (each for branch in tree.branches for each in branch):
+        repeat = node if isinstance(node, Repeat) else None
+        group = node if repeat is None else repeat.inner
+        if isinstance(group, Group):
+            may_lack = optional or (repeat is not None and repeat.low == 0)
+            yield from [group.number] if may_lack else []
+            yield from _optional(group.inner, optional=may_lack)
 
 
 def _starts(branch: tuple[Node, ...]) -> bool:

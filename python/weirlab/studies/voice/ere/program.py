@@ -61,16 +61,19 @@ class Program:
         match = self._add(_Instruction(_Kind.MATCH))
         self._begin = self._alternatives(tree, match)
 
-    def match(self, text: str, starts: range) -> tuple[str, ...] | None:
+    def match(self, text: str, starts: range) -> tuple[str | None, ...] | None:
         """The match that begins at the first possible one of ``starts``, and what each group matched.
 
-        Groups that are not used are empty.
+        None for groups that take no part.
         """
         entered: set[_State] = set()
         for start in starts:
             if ends := [place for kind, place in self._walk(text, start, entered) if kind is _Kind.MATCH]:
                 places = self._places(text, start, max(ends))
-                return tuple(text[low:high] for low, high in zip(places[::2], places[1::2], strict=True))
+                return tuple(
+                    text[low:high] if low >= 0 else None
+                    for low, high in zip(places[::2], places[1::2], strict=True)
+                )
         return None
 
     def begins(self, text: str) -> bool:

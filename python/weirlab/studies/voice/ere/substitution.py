@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from weirlab.quoting import quoted
-from weirlab.studies.voice.ere.patterns import Pattern, compiled
+from weirlab.studies.voice.ere.patterns import NeedsDigits, Pattern, compiled
 from weirlab.studies.voice.ere.syntax import BadExpression
 
 _FORBIDDEN: Final = "0123456789i\\"
@@ -40,6 +40,23 @@ class Substitution:
             raise BadExpression(problem)
         return cls(compiled(match, False), replace)
 
+    @property
+    def references(self) -> list[int]:
+        """The groups that the replacement refers to, in its order."""
+        signs = re.findall(r"\\(.)", self.replacement)
+        return [int(sign) for sign in signs if sign != "\\"]
+
+    def unused(self, text: str) -> list[int]:
+        """The references to groups that take no part in the match of ``text``; ``text`` may have a tail.
+
+        With a tail, the digits may decide which groups take part: those that need not.
+        """
+        try:
+            parts = self.pattern.match(text)
+        except NeedsDigits:
+            return [each for each in self.references if each in self.pattern.optional_groups]
+        return [] if parts is None else [each for each in self.references if parts[each] is None]
+
     def apply(self, text: str) -> str | None:
         """What ``text`` becomes, or None if it does not match; ``NeedsDigits`` as in ``Pattern.match``."""
         parts = self.pattern.match(text)
@@ -61,8 +78,8 @@ def replacement_problem(replacement: str, groups: int) -> str:
     return ""
 
 
-def _inserted(sign: str, parts: tuple[str, ...]) -> str:
-    return sign if sign == "\\" else parts[int(sign)]
+def _inserted(sign: str, parts: tuple[str | None, ...]) -> str:
+    return sign if sign == "\\" else parts[int(sign)] or ""
 
 
 @lru_cache(maxsize=4096)

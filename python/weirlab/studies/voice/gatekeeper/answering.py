@@ -176,8 +176,12 @@ class Gatekeeper:
             return ras.LocationReject(asked.number, "notRegistered")
         return ras.LocationConfirm(asked.number, found.place, self.table.ras)
 
-    async def _find(self, digits: str, hops: int, callers: tuple[str, ...], now_s: float) -> Found | str:
+    async def _find(
+        self, digits: str, hops: int, callers: tuple[str, ...], now_s: float, *, dipped: bool = False
+    ) -> Found | str:
         """Resolve a number by a route, otherwise by the trees; neighbours may ask ``hops`` more.
+
+        A number that a tree gave as that of a ported one is not asked for again (``dipped``, RFC 4694, 4.2).
 
         Returns the reason of an AdmissionReject if the number leads nowhere.
         """
@@ -186,6 +190,8 @@ class Gatekeeper:
             names = "|".join(target.engine for target in route.targets)
             self._tell(f"ROUTE num={digits} via=static target={names}")
             leaving = route.leaving(digits)
+            if not leaving:
+                return "incompleteAddress"
             why = NOWHERE
             for target in self._preferred(route.targets, now_s):
                 place: Address | str | None = target.place
@@ -195,8 +201,14 @@ class Gatekeeper:
                     return Found(place, leaving)
                 why = BARRED if place == BARRED else why
             return why
-        for tree in self.table.trees:
+        for tree in () if dipped else self.table.trees:
             for uri in usable(await self._records(digits, tree.suffix), digits, self.table.hand_over):
+                if uri.scheme == "tel":
+                    number = uri.routing_number or uri.number
+                    if number is not None and hops > 0:
+                        self._tell(f"ROUTE num={digits} via={tree.tree} target={uri.text}")
+                        return await self._find(number[1:], hops - 1, callers, now_s, dipped=uri.is_dipped)
+                    continue
                 reached = await self._reached(uri)
                 if reached is not None:
                     self._tell(f"ROUTE num={digits} via={tree.tree} target={uri.text}")
@@ -217,9 +229,9 @@ class Gatekeeper:
 
 
 def usable(records: Sequence[Record], digits: str, hand_over: Mapping[str, Target]) -> list[Uri]:
-    """The URIs of records for H.323, or for protocols that gateways take, by order and preference."""
+    """The URIs of records for H.323, for protocols of gateways, or of other numbers, in their order."""
     found = []
-    spoken = {"h323", *hand_over}
+    spoken = {"h323", "tel", *hand_over}
     for record in sorted(records, key=lambda each: (each.order, each.preference)):
         wanted = leads_to(record.service)
         if wanted not in spoken or record.replacement:

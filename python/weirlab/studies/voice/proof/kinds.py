@@ -30,6 +30,7 @@ _ENDS: Final = {
     "barred": "barred number (403)",
     "no route": "number that leads nowhere (404)",
     "no number": "no international number (484)",
+    "no digits": "no digits left (484)",
     "no codec": "no common codec (488)",
     "loop": "loop (482)",
     "too many calls": "call limit (503)",

@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from weirlab.studies.voice.proof.planned import Planned
+from weirlab.studies.voice.proof.wire import mgcp
 from weirlab.studies.voice.proof.wire.packets import Place
 from weirlab.studies.voice.proof.wire.signalling import Leg
 from weirlab.studies.voice.routing import Network
 
 _ROUTE: Final = re.compile(r"\bROUTE num=(?P<number>\S*) via=(?P<via>\S+)(?: target=(?P<target>\S+))?")
+
+
+_REJECTED: Final = re.compile(r"\bREJECTED num=\S+ (?:barred|not admitted)\b")
+_FORBIDDEN: Final = 403
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,8 @@ class Taken:
     """The first codec of the offer that the answer to the caller accepts."""
     accepted: tuple[str, ...] = ()
     """All codecs that the answer accepts."""
+    by_tone: bool = False
+    """Did the caller only hear a tone? It is the same one for every refusal (RFC 3660), busy excepted."""
 
     @property
     def end(self) -> str | None:
@@ -58,25 +65,53 @@ def taken(network: Network, planned: Planned, found: Sequence[Leg], logs: Mappin
         raise Nothing
     chain = [begun]
     while True:
-        here, passed = names[chain[-1]][1], {names[leg][0] for leg in chain}
-        further = [leg for leg in found if names[leg][0] == here and leg.at_ns >= chain[-1].at_ns]
-        if not further or here in passed:
+        further = _onward(found, names, chain[-1])
+        if not further:
             break
         good = [leg for leg in further if 200 <= leg.answer < 300]
         # Without an answer, the last one tried.
         chain.append(min(good, key=lambda leg: leg.answered_ns) if good else further[-1])
     engines = (planned.caller, *(names[leg][1] for leg in chain))
     tried = [leg for leg in found if leg not in chain]
+    by_tone = begun.call_id.startswith(mgcp.CALL) and begun.answer == mgcp.NO_REASON
     return Taken(
         engines=engines,
         tried=tuple(f"{' > '.join(names[leg])}: {leg.answer or 'no answer'}" for leg in tried),
         # Logs also have the other calls, and do not say which line belongs to which call.
         decisions={} if planned.test.meanwhile else _decisions(logs, engines),
-        answer=begun.answer,
+        answer=_FORBIDDEN if by_tone and _says_forbidden(logs.get(engines[1], "")) else begun.answer,
+        by_tone=by_tone,
         setup_ns=begun.answered_ns - begun.at_ns if begun.answer == 200 else None,
         codec=begun.codec if begun.answer == 200 else None,
         accepted=begun.codecs if begun.answer == 200 else (),
     )
+
+
+def _says_forbidden(log: str) -> bool:
+    """Does the log of an engine say that it refused the call by a rule?"""
+    return _REJECTED.search(log) is not None
+
+
+def _onward(found: Sequence[Leg], names: Mapping[Leg, tuple[str, str]], arrived: Leg) -> list[Leg]:
+    """The legs by which the call went on from where ``arrived`` brought it.
+
+    It may have come there several times, with other numbers (a spiral, RFC 3261, 16.3). A leg belongs to the
+    last arrival before it that had not been answered.
+    """
+    here = names[arrived][1]
+    arrivals = [leg for leg in found if names[leg][1] == here]
+    onward = []
+    for leg in found:
+        if names[leg][0] != here or leg.at_ns < arrived.at_ns or leg is arrived:
+            continue
+        open_ones = [
+            each
+            for each in arrivals
+            if each.at_ns <= leg.at_ns and (not each.answer or each.answered_ns >= leg.at_ns)
+        ]
+        if len(arrivals) == 1 or (open_ones and max(open_ones, key=lambda each: each.at_ns) is arrived):
+            onward.append(leg)
+    return onward
 
 
 def named(network: Network, place: Place) -> str:
@@ -104,7 +139,12 @@ def differences(planned: Planned, found: Taken) -> list[str]:
     """The differences between a call and the plan, as phrases."""
     test, way = planned.test, planned.way
     differs = []
-    if found.answer != planned.answer:
+    if found.answer != planned.answer and not (
+        found.by_tone
+        and found.answer == mgcp.NO_REASON
+        and planned.answer >= 400
+        and planned.answer != mgcp.BUSY
+    ):
         differs.append(f"answer {found.answer or 'none'} instead of {planned.answer}")
     if found.engines != way.engines:
         differs.append(f"way {' > '.join(found.engines)} instead of {' > '.join(way.engines)}")

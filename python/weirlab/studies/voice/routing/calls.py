@@ -11,6 +11,7 @@ from weirlab.studies.voice.ere import TAIL, BadExpression, NeedsDigits, Substitu
 from weirlab.studies.voice.plan.model import Engine, Entry, Naptr, Route
 from weirlab.studies.voice.plan.numbers import owner_name
 from weirlab.studies.voice.plan.values import Protocol
+from weirlab.studies.voice.routing import profiles
 from weirlab.studies.voice.routing.names import SCHEMES, Uri, leads_to
 from weirlab.studies.voice.routing.network import Network
 from weirlab.studies.voice.routing.way import End, EndKind, Step, Way, What
@@ -38,6 +39,8 @@ class Arrival(NamedTuple):
     """Codecs offered to the previous engine."""
     meanwhile: int = 0
     """Calls that the caller already has."""
+    dipped: bool = False
+    """Has a tree said where a ported number is routed? Then no tree is asked again."""
 
     def then(self, *steps: Step) -> Arrival:
         """With further steps."""
@@ -123,10 +126,15 @@ def _forwarded(network: Network, arrival: Arrival, number: str) -> Iterator[Way]
 
 
 def _rewritten(network: Network, arrival: Arrival) -> Arrival:
+    engine = network.plan.engines[arrival.engine]
     for index, rule in enumerate(network.rewrites[arrival.engine]):
         after = rule.apply(arrival.number)
         if after is not None:
-            place = ("engines", arrival.engine, "rewrite", index)
+            place: Location = ("engines", arrival.engine, "rewrite", index)
+            if limit := profiles.rewrite_limit(engine, engine.rewrite[index]):
+                facts = {"rule": rule.pattern.text, "why": limit}
+                arrival = arrival.then(arrival.step("unusable rule", place, **facts))
+                continue
             changed = arrival._replace(number=after)
             return changed.then(
                 changed.step("rewritten", place, before=arrival.number, rule=rule.pattern.text)
@@ -143,11 +151,15 @@ def _decided(network: Network, arrival: Arrival, engine: Engine) -> Iterator[Way
         place: Location = ("routes", found[1])
         arrival = arrival.then(arrival.step("prefix", place, prefix=route.prefix, to=route.to))
         leaving = _changed(arrival.number, route)
+        if leaving == "+":
+            yield arrival.end("no digits", place, strip=route.strip)
+            return
         for rank, target in enumerate(route.to):
             yield from _leg(network, arrival, target, leaving, route.by, (*place, "to", rank))
         return
     arrival = arrival.then(arrival.step("no prefix"))
-    for name in engine.trees:
+    trees = engine.trees if profiles.asks_trees(engine, digits) and not arrival.dipped else ()
+    for name in trees:
         index = network.trees[name].lookup(digits)
         asked = owner_name(digits, network.plan.trees[name].suffix) if TAIL not in digits else ""
         if index is None:
@@ -161,7 +173,7 @@ def _decided(network: Network, arrival: Arrival, engine: Engine) -> Iterator[Way
             for way in ways:
                 yield from way
             return
-    yield arrival.end("no route", trees=engine.trees)
+    yield arrival.end("no route", trees=trees)
 
 
 def _changed(number: str, route: Route) -> str:
@@ -207,7 +219,7 @@ def _by_records(
         try:
             text = Substitution.parse(record.expression).apply(arrival.number)
             uri = Uri.parse(text) if text is not None else None
-            why = _unusable(engine, record, text, uri)
+            why = _unusable(engine, entry, record, text, uri)
         except BadExpression as wrong:
             text, uri, why = None, None, f"its regexp is not valid: {wrong}"
         if why or uri is None:
@@ -225,13 +237,15 @@ def in_order(entry: Entry) -> list[tuple[int, Naptr]]:
     return sorted(enumerate(entry.naptr), key=lambda each: (each[1].order, each[1].preference))
 
 
-def _unusable(engine: Engine, record: Naptr, text: str | None, uri: Uri | None) -> str:
+def _unusable(engine: Engine, entry: Entry, record: Naptr, text: str | None, uri: Uri | None) -> str:
     """Why ``engine`` cannot use a record; empty if it can."""
     if text is None:
         return "its regexp does not match the number"
     wanted = leads_to(record.service)
     if wanted is None:
         return "no engine here understands its service"
+    if limit := profiles.record_limit(engine, entry, record):
+        return limit
     if uri is None or SCHEMES.get(uri.scheme) != wanted:
         return f"{text} is no URI for its service"
     if wanted != "tel" and wanted not in engine.speaks and wanted not in engine.hand_over:
@@ -243,9 +257,14 @@ def _follow(network: Network, arrival: Arrival, engine: Engine, uri: Uri, place:
     """The ways to the URI of a record."""
     wanted: Protocol | Literal["tel"] = SCHEMES[uri.scheme]
     if wanted == "tel":
-        number = uri.number or uri.user
-        changed = arrival._replace(number=number)
-        yield from arrivals(network, changed.then(changed.step("rerouted", place, uri=uri.text)))
+        number = uri.routing_number or uri.number or uri.user
+        # A query for a ported number is not repeated (RFC 4694, 4.2).
+        changed = arrival._replace(number=number, dipped=arrival.dipped or uri.is_dipped)
+        rerouted = changed.then(changed.step("rerouted", place, uri=uri.text))
+        if arrival.dipped or not uri.is_dipped:
+            yield from arrivals(network, rerouted)
+        else:
+            yield from _decided(network, rerouted, engine)
         return
     if wanted not in engine.speaks:
         gateway = engine.hand_over[wanted]
@@ -253,7 +272,7 @@ def _follow(network: Network, arrival: Arrival, engine: Engine, uri: Uri, place:
         told = arrival.then(arrival.step("handed over", handed, to=gateway, protocol=wanted))
         yield from _leg(network, told, gateway, arrival.number, None, handed)
         return
-    targets = network.names.resolve(uri.host, wanted, uri.port)
+    targets = network.names.resolve(uri.host, wanted, uri.port, uri.transport)
     if not targets:
         if network.names.domain_of(uri.host) is None:
             yield arrival.end("external", place, uri=uri.text, host=uri.host)

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from weirlab.scenario.document import Location
 from weirlab.studies.voice.ere import TAIL
 from weirlab.studies.voice.plan.model import NumberingPlan, Service
-from weirlab.studies.voice.plan.values import Protocol, is_address
+from weirlab.studies.voice.plan.values import Protocol, Transport, is_address
 
 SERVICES: Final[dict[str, Protocol | Literal["tel"]]] = {
     "sip": "sip", "h323": "h323", "voice:tel": "tel", "pstn:tel": "tel", "tel": "tel", "pstn:sip": "sip",
@@ -22,6 +22,7 @@ SCHEMES: Final[dict[str, Protocol | Literal["tel"]]] = {
     "sip": "sip", "sips": "sip", "h323": "h323", "tel": "tel",
 }  # fmt: skip
 
+_SEPARATORS: Final = str.maketrans("", "", "-.()")
 _SERVICE = re.compile(r"E2U((?:\+[A-Z0-9-]+(?::[A-Z0-9-]+)*)+)", re.IGNORECASE)
 _URI = re.compile(
     rf"(?P<scheme>[a-z0-9+.-]+):(?:(?:(?P<user>[^@]*)@)?(?P<host>[^@:;\[\]{TAIL}]+|\[[0-9a-f:.]+\])"
@@ -40,25 +41,49 @@ class Uri:
     port: int | None
     text: str
     """The whole URI."""
+    transport: Transport | None = None
+    """What its parameter ``transport`` requires (RFC 3261, 19.1.1); None for none, or one not known here."""
 
     @classmethod
     def parse(cls, text: str) -> Uri | None:
         """The parts of ``text``; None if it is not a URI of this form. For tel, the number is the user."""
         if text[:4].lower() == "tel:":
-            return cls("tel", text[4:].partition(";")[0], "", None, text)
+            return cls("tel", text[4:], "", None, text)
         match = _URI.fullmatch(text)
         if match is None:
             return None
         port = int(match["port"]) if match["port"] else None
-        return cls(
-            match["scheme"].lower(), match["user"] or "", match["host"].strip("[]").lower(), port, text
-        )
+        asked = _parameters(match["rest"] or "").get("transport", "").lower()
+        transport: Transport | None = "tcp" if asked == "tcp" else "udp" if asked == "udp" else None
+        host = match["host"].strip("[]").lower()
+        return cls(match["scheme"].lower(), match["user"] or "", host, port, text, transport)
 
     @property
     def number(self) -> str | None:
         """The user part as an international number; None if it is something else."""
-        digits = self.user.partition(";")[0].removeprefix("+")
-        return f"+{digits}" if digits and re.fullmatch(rf"[0-9]*(?:{TAIL}[0-9]*)?", digits) else None
+        return _number(self.user.partition(";")[0])
+
+    @property
+    def routing_number(self) -> str | None:
+        """Where a ported number is routed (``rn``, RFC 4694); None if the URI does not say."""
+        return _number(_parameters(self.user).get("rn", ""))
+
+    @property
+    def is_dipped(self) -> bool:
+        """Has somebody looked up whether the number is ported (``npdi``, RFC 4694)?"""
+        return "npdi" in _parameters(self.user)
+
+
+def _number(text: str) -> str | None:
+    # RFC 3966, 5.1.1: separators for people.
+    digits = text.removeprefix("+").translate(_SEPARATORS)
+    return f"+{digits}" if digits and re.fullmatch(rf"[0-9]*(?:{TAIL}[0-9]*)?", digits) else None
+
+
+def _parameters(text: str) -> dict[str, str]:
+    """The parameters behind the first semicolon, by their names in small letters."""
+    pairs = (each.partition("=") for each in text.split(";")[1:])
+    return {name.strip().lower(): value for name, _, value in pairs}
 
 
 def enumservices(service: str) -> tuple[str, ...] | None:
@@ -97,7 +122,7 @@ class Names:
         self.addresses: dict[str, str] = {}
         for domain in plan.domains.values():
             self.addresses.update(domain.hosts)
-        self._resolved: dict[tuple[str, Protocol, int | None], list[Target]] = {}
+        self._resolved: dict[tuple[str, Protocol, int | None, Transport | None], list[Target]] = {}
         self._engines: dict[str, list[str]] = {}
         for name, engine in plan.engines.items():
             if engine.address is not None:
@@ -117,34 +142,40 @@ class Names:
         """Is ``host``, or a domain above it, listed as outside the plan?"""
         return any(host == domain or host.endswith(f".{domain}") for domain in self.plan.external)
 
-    def resolve(self, host: str, protocol: Protocol, port: int | None) -> list[Target]:
+    def resolve(
+        self, host: str, protocol: Protocol, port: int | None, transport: Transport | None = None
+    ) -> list[Target]:
         """Where ``host`` leads, the preferred target first; empty if the plan has no address for it.
 
-        SRV records are used only if the URI names no port (RFC 3263, 4.2).
+        SRV records are used only if the URI names no port (RFC 3263, 4.2): those of the ``transport`` that it
+        requires (4.1), otherwise of UDP, or if there are none, of TCP.
         """
-        key = (host, protocol, port)
+        key = (host, protocol, port, transport)
         if key not in self._resolved:
-            self._resolved[key] = self._resolve(host, protocol, port)
+            self._resolved[key] = self._resolve(*key)
         return self._resolved[key]
 
-    def _resolve(self, host: str, protocol: Protocol, port: int | None) -> list[Target]:
+    def _resolve(
+        self, host: str, protocol: Protocol, port: int | None, transport: Transport | None
+    ) -> list[Target]:
         if is_address(host):
             return [Target("address", host, host, port, self._engine(host, protocol, port))]
-        found = [*self._by_srv(host, protocol)] if port is None else []
+        found = [*self._by_srv(host, protocol, transport)] if port is None else []
         if not found and (address := self.addresses.get(host)) is not None:
             found = [Target("A", host, address, port, self._engine(address, protocol, port, host))]
         return found
 
-    def _by_srv(self, host: str, protocol: Protocol) -> Iterator[Target]:
+    def _by_srv(self, host: str, protocol: Protocol, transport: Transport | None) -> Iterator[Target]:
         domain = self.plan.domains.get(host)
         listed = [*enumerate(domain.services)] if domain else []
         fitting = [(i, service) for i, service in listed if serves(service, protocol)]
-        # One host over UDP and TCP is one target.
-        seen: set[tuple[str, int]] = set()
+        if protocol == "sip":
+            offered = {service.transport for _, service in fitting}
+            used = transport or ("udp" if "udp" in offered else "tcp")
+            fitting = [(i, service) for i, service in fitting if service.transport == used]
         for i, service in sorted(fitting, key=lambda each: (each[1].priority, -each[1].weight, each[0])):
             address = self.addresses.get(service.target)
-            if address is not None and (service.target, service.port) not in seen:
-                seen.add((service.target, service.port))
+            if address is not None:
                 engine = self._engine(address, protocol, service.port, service.target)
                 place: Location = ("domains", host, "services", i)
                 yield Target("SRV", service.target, address, service.port, engine, place)

@@ -27,6 +27,7 @@ _MADE_OF: Final = {
     "towards_ranges": {"ranges"},
     "trees": {"trees", "enum"},
     "referred": {"enum"},
+    "askers": {"trees", "enum", "engines"},
     "gatekeepers": {"routes", "engines"},
 }
 """Indexes over many pieces, and the parts of the plan from which they are made."""
@@ -138,6 +139,17 @@ class Network:
         return frozenset(
             record.refer for entry in self.plan.enum for record in entry.naptr if record.refer is not None
         )
+
+    @cached_property
+    def askers(self) -> dict[str, frozenset[str]]:
+        """By tree: the engines that query it, also because a record of another tree refers to it."""
+        found = {tree: {name for name, each in self.plan.engines.items() if tree in each.trees}
+                 for tree in self.plan.trees}  # fmt: skip
+        for entry in self.plan.enum:
+            for record in entry.naptr:
+                if record.refer is not None:
+                    found[record.refer] |= found[entry.tree]
+        return {tree: frozenset(names) for tree, names in found.items()}
 
     @cached_property
     def ranges(self) -> Prefixes[int]:

@@ -10,17 +10,19 @@ from weirlab.scenario.document import Location
 
 What = Literal[
     "dialled", "rewritten", "prefix", "no prefix", "tree", "no entry", "record", "unusable record",
+    "unusable rule",
     "referred", "handed over", "rerouted", "resolved", "translated", "leg", "forwarded",
 ]  # fmt: skip
 
 EndKind = Literal[
     "answered", "external", "no route", "loop", "not admitted", "barred", "no protocol", "no codec",
-    "no address", "no number", "too many calls",
+    "no address", "no number", "no digits", "too many calls",
 ]  # fmt: skip
 
 ANSWERS: Final[Mapping[EndKind, int]] = {
     "answered": 200, "external": 200, "no route": 404, "loop": 482, "not admitted": 403, "barred": 403,
-    "no protocol": 503, "no codec": 488, "no address": 503, "no number": 484, "too many calls": 503,
+    "no protocol": 503, "no codec": 488, "no address": 503, "no number": 484, "no digits": 484,
+    "too many calls": 503,
 }  # fmt: skip
 """The final answer to a SIP caller (RFC 3261, 21)."""
 

@@ -19,6 +19,8 @@ def step(each: Step) -> str:
             return f"dials {each.number}; its calls go to {facts['home']}"
         case "rewritten":
             return f"rewrites {facts['before']} to {each.number} by {facts['rule']}"
+        case "unusable rule":
+            return f"passes over the rule {facts['rule']}: {facts['why']}"
         case "prefix":
             others = f", then {', '.join(facts['to'][1:])}" if len(facts["to"]) > 1 else ""
             if facts["prefix"] == "+":
@@ -85,6 +87,8 @@ def end(each: End) -> str:
         case "no route":
             asked = f" and no tree ({', '.join(facts['trees'])}) knows the number" if facts["trees"] else ""
             return f"{each.engine} has no route for it{asked}"
+        case "no digits":
+            return f"{each.engine} strips {facts['strip']} digits: nothing is left of the number"
         case "loop":
             return f"goes round in a loop: {', '.join(facts['engines'])}"
         case "not admitted":
@@ -147,8 +151,8 @@ def document(book: Book, way: Way) -> dict[str, Any]:
                 "what": each.what,
                 "text": step(each),
                 "place": place(book, each.place),
-                **_plain(each.facts),
                 "number": each.number,
+                **_plain(each.facts),
             }
             for each in way.steps
         ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 
 from weirlab import extras, files, limits
 from weirlab.errors import InputError
-from weirlab.quoting import printable
+from weirlab.quoting import printable, quoted
+from weirlab.studies.voice.ere import BadExpression, Substitution
 from weirlab.studies.voice.plan.model import Entry, Naptr, Tree
 from weirlab.studies.voice.plan.numbers import digits_below
 from weirlab.studies.voice.routing.enum import EnumTree
@@ -73,9 +75,22 @@ def read(path: Path, tree: str, suffix: str, origin: str | None = None) -> Impor
     try:
         zone = dns.zone.from_text(text, origin=origin, relativize=False, check_origin=False)
     except (dns.exception.DNSException, ValueError, KeyError) as error:
+        if line := _single_backslash(text):
+            raise InputError(
+                f"{files.shown(path)}:{line}: a single backslash in front of a digit; a zone file has each "
+                r"backslash of a regexp twice: write \\1"
+            ) from None
         told = str(error) or type(error).__name__
         raise InputError(f"{files.shown(path)}: not a zone file: {told}; see --origin") from None
     return _imported(zone, tree, suffix)
+
+
+def _single_backslash(text: str) -> int | None:
+    r"""The first line with ``\1`` where the zone file should have ``\\1``; ``\049`` is a character."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.search(r"(?<!\\)(?:\\\\)*\\[0-9](?![0-9]{2})", line):
+            return number
+    return None
 
 
 def transferred(server: str, port: int, origin: str, tree: str, suffix: str) -> Imported:
@@ -119,8 +134,33 @@ def _imported(zone: Any, tree: str, suffix: str) -> Imported:
             left_out.append(f"{name}: {found}")
         else:
             entries.append(found)
+    left_out += _others(zone)
     index = EnumTree(Tree(suffix=suffix, fill_holes=False), enumerate(entries))
     return Imported(tuple(entries), tuple(left_out), len([*index.holes()]))
+
+
+_USUAL = ("SOA", "DNSKEY", "RRSIG", "NSEC", "NSEC3", "NSEC3PARAM", "CDS", "CDNSKEY", "ZONEMD")
+"""Records that a zone has for itself, and that a plan's zones get anew."""
+
+
+def _others(zone: Any) -> list[str]:
+    """What a plan cannot hold of a zone besides NAPTR records, and why."""
+    import dns.rdatatype
+
+    reasons = {
+        "CNAME": "an alias (CNAME) for {}; repeat the records of that name",
+        "DNAME": "numbers below it are in {} (DNAME); import that zone, too",
+        "NS": "delegated to {} (NS); import the zone from there",
+    }
+    found = []
+    for name, rdataset in zone.iterate_rdatasets():
+        kind = dns.rdatatype.to_text(rdataset.rdtype)
+        if kind == "NAPTR" or kind in _USUAL or (kind == "NS" and name == zone.origin):
+            continue
+        targets = ", ".join(sorted(each.to_text().rstrip(".") for each in rdataset))
+        why = reasons.get(kind, f"a record of type {kind}, which a plan does not have").format(targets)
+        found.append(f"{name.to_text(omit_final_dot=True)}: {why}")
+    return sorted(found)
 
 
 def _naptr(zone: Any) -> Iterator[tuple[str, Any]]:
@@ -143,6 +183,11 @@ def _entry(name: str, rdataset: Any, tree: str, suffix: str) -> Entry | str:
         )
         if flags.lower() != "u" or record.replacement.to_text() != ".":
             return "a record that does not end with a URI (its flag is not u)"
+        try:
+            Substitution.parse(regexp)
+        except BadExpression as wrong:
+            doubled = "" if "\\" in regexp else "; in a zone file, each backslash of a regexp is doubled"
+            return f"its regexp {quoted(regexp)} is not valid: {wrong}{doubled}"
         records.append(
             Naptr(order=record.order, preference=record.preference, service=service, regexp=regexp)
         )

@@ -269,6 +269,25 @@ def test_a_record_for_another_protocol_is_followed_if_a_gateway_takes_it() -> No
     assert answer(made, admission("421555")) == ras.AdmissionConfirm(7, 1280, GATEWAY)
 
 
+@pytest.mark.parametrize("uri", ["tel:+420222000001", "tel:+421555;npdi;rn=+420222000001"])
+def test_a_record_of_another_number_is_decided_again(uri: str) -> None:
+    others = Others({"421555 e164.arpa": (Record(1, 1, "E2U+pstn:tel", f"!^.*$!{uri}!"),)})
+    made = keeper(others, ("gk: {kind: gatekeeper,", "gk: {kind: gatekeeper, trees: [public],"))
+    maps = ras.AdmissionRequest(7, "192.0.2.3:1720", "421555", False, 1280, None, True)
+    assert answer(made, maps) == ras.AdmissionConfirm(7, 1280, PBX, "420222000001")
+
+
+def test_records_that_refer_to_each_other_come_to_an_end() -> None:
+    records = {
+        "421555 e164.arpa": (Record(1, 1, "E2U+voice:tel", "!^.*$!tel:+421666!"),),
+        "421666 e164.arpa": (Record(1, 1, "E2U+voice:tel", "!^.*$!tel:+421555!"),),
+        "421777 e164.arpa": (Record(1, 1, "E2U+pstn:tel", "!^.*$!tel:+421777;npdi!"),),
+    }
+    made = keeper(Others(records), ("gk: {kind: gatekeeper,", "gk: {kind: gatekeeper, trees: [public],"))
+    for number in ("421555", "421777"):
+        assert answer(made, admission(number)) == ras.AdmissionReject(7, "calledPartyNotRegistered")
+
+
 def two_gatekeepers(others: Others) -> Gatekeeper:
     table = Table.of(json.loads(configs(ready_network("translations"), "/x")["gk-west/gatekeeper.json"]))
     made = Gatekeeper(table, others.naptr, others.places, others.ask, others.said.append)

@@ -18,6 +18,7 @@ from weirlab.studies.voice.proof.planned import Planned, planned
 from weirlab.studies.voice.proof.wire import calls, h323, mgcp
 from weirlab.studies.voice.proof.wire.h323 import Ras, Signal
 from weirlab.studies.voice.proof.wire.packets import Place
+from weirlab.studies.voice.proof.wire.signalling import Leg
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.telephone import h245
 from weirlab.studies.voice.telephone.h245 import Channel
@@ -95,6 +96,25 @@ def test_a_caller_on_a_line_has_dialled_all_digits_and_is_answered_when_its_call
     # The first answer of all calls that its call agent made; the gatekeeper's leg has that of the call.
     assert begun.answered_ns == connect.at_ns
     assert to_office.answered_ns < connect.at_ns
+
+
+@pytest.mark.parametrize(
+    ("log", "answer", "same"),
+    [
+        ("NOTICE: REJECTED num=420900 barred for west\n", 403, True),
+        ("NOTICE: REJECTED num=420900 not admitted\n", 403, True),
+        ("", 503, True),
+        ("NOTICE: ROUTE num=420900 via=static target=desk\n", 503, True),
+    ],
+)
+def test_a_refused_line_hears_a_tone_and_the_log_says_whether_it_is_a_rule(
+    log: str, answer: int, same: bool
+) -> None:
+    net, wanted = call("translations", "+420301000002")
+    fax, gateway = Place("10.95.0.60", 2427), Place("10.95.0.41", 2727)
+    leg = Leg(1, fax, gateway, f"{mgcp.CALL}7", f"{mgcp.CALL}7", "420900", (), mgcp.NO_REASON, 2)
+    found = ways.taken(net, replace(wanted, caller="fax"), [leg], {"gw-west": log})
+    assert (found.answer, found.by_tone) == (answer, same)
 
 
 def signal(at: int, kind: int, *, back: bool = False, cause: int = 0) -> Signal:

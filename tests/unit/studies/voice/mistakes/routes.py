@@ -130,11 +130,10 @@ ROUTES = (
         "gw registers with gk, so Asterisk asks gk about every H.323 call",
     ),
     Planted(
-        "no number",
+        "no digits",
         "to: [desk, gw]}",
         "to: [desk, gw], strip: 15}",
         "to: [desk, gw]",
-        "a call to +420222500000 at core: gw does not get an international number, so it cannot route the "
-        "call",
+        "a call to +420222500000 at core: core strips 15 digits: nothing is left of the number",
     ),
 )

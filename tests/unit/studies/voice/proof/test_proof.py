@@ -127,6 +127,32 @@ def test_a_loop_ends_the_way() -> None:
     assert ways.taken(net, wanted, legs, {}).engines == ("phone", "core", "branch", "core")
 
 
+def test_a_call_that_comes_again_with_another_number_is_followed_to_its_end() -> None:
+    net, wanted = call(NUMBER)
+
+    def between(source: str, target: str, at: int, answered: int, answer: int = 200) -> Leg:
+        return replace(leg(source, target, at, answer), answered_ns=answered)
+
+    spiral = [
+        between("phone", "core", 0, 90),
+        between("core", "branch", 10, 80),
+        between("branch", "core", 20, 70),
+        between("core", "desk", 30, 60),
+    ]
+    assert ways.taken(net, wanted, spiral, {}).engines == ("phone", "core", "branch", "core", "desk")
+    refused = [replace(each, answer=486) for each in spiral]
+    assert ways.taken(net, wanted, refused, {}).engines == ("phone", "core", "branch", "core", "desk")
+    # The first visit's next target, after the second visit has failed.
+    failed = [
+        between("phone", "core", 0, 90),
+        between("core", "branch", 10, 50, 503),
+        between("branch", "core", 20, 40, 503),
+        between("core", "desk", 25, 35, 503),
+        between("core", "voicemail", 60, 80),
+    ]
+    assert ways.taken(net, wanted, failed, {}).engines == ("phone", "core", "voicemail")
+
+
 def test_a_caller_that_sends_nothing_is_no_result() -> None:
     net, wanted = call(NUMBER)
     with pytest.raises(ways.Nothing):

@@ -16,7 +16,12 @@ _START: Final = re.compile(
     r"(?:(?P<verb>[A-Z]{4}) (?P<number>\d{1,9}) (?P<endpoint>\S+) MGCP 1\.0"
     r"|(?P<code>\d{3}) (?P<answered>\d{1,9})(?: (?P<reason>.*))?)$"
 )
-_TROUBLE: Final = {"bz": 486, "cg": 503, "ro": 503}
+CALL: Final = "MGCP "
+"""How the identifiers of calls begin that a line makes or gets."""
+BUSY: Final = 486
+NO_REASON: Final = 503
+"""The SIP answer for a tone that tells only that there is no call."""
+_TROUBLE: Final = {"bz": BUSY, "cg": NO_REASON, "ro": NO_REASON}
 """SIP answers for the tones of a caller (RFC 3660)."""
 _BUSY: Final = (401, 402)
 """The telephone is off the hook, or on it (RFC 3435, 2.4)."""
@@ -103,7 +108,7 @@ def _to_lines(listed: Sequence[Command]) -> Iterator[Leg]:
             continue
         sent.add((each.source, each.number))
         later = listed[at + 1 :]
-        leg = Leg(each.at_ns, each.source, each.target, f"MGCP {each.number}", f"MGCP {each.number}", "")
+        leg = Leg(each.at_ns, each.source, each.target, f"{CALL}{each.number}", f"{CALL}{each.number}", "")
         numbers = {each.number}
         for other in later:
             if other.source == each.source and other.target == each.target and other.verb:
@@ -141,7 +146,9 @@ def _from_lines(listed: Sequence[Command]) -> Iterator[Leg]:
             if known is None or known[0].number != each.number:
                 dialled[each.source.address] = (each, (known[1] if known else "") + digit[1])
     for address, (last, number) in dialled.items():
-        leg = Leg(last.at_ns, last.source, last.target, f"MGCP {last.number}", f"MGCP {last.number}", number)
+        leg = Leg(
+            last.at_ns, last.source, last.target, f"{CALL}{last.number}", f"{CALL}{last.number}", number
+        )
         for each in listed:
             tone = re.search(r"\b(bz|cg|ro)\b", each.lines.get("S", ""))
             if each.at_ns > last.at_ns and each.verb == "RQNT" and each.target.address == address and tone:

@@ -1,0 +1,116 @@
+"""What checks, routes and engines must agree on: whole numbers of MGCP lines, spirals, transports of URIs."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from weirlab.studies.voice.checking import check
+from weirlab.studies.voice.lab import VoiceLab, chroot, engines
+from weirlab.studies.voice.plan import loads
+from weirlab.studies.voice.proof.calling import made
+from weirlab.studies.voice.proof.planned import planned
+from weirlab.studies.voice.proof.rows import AS_PLANNED
+from weirlab.studies.voice.routing import Network
+
+pytestmark = pytest.mark.netns
+
+DAY = date(2026, 11, 28)
+SPEECH_S = 0.5
+
+SIP = """\
+plan: agreement
+caller: phone
+dns: {primary: ns.lime.example, contact: hostmaster@lime.example}
+organisations: {op: {title: Operator}}
+ranges: [{prefix: "+421", owner: op}]
+engines:
+  phone: {kind: endpoint, protocols: [sip], address: 10.97.0.20, organisation: op, codecs: [ulaw], home: core}
+  core: {kind: proxy, address: 10.97.0.10, host: core.lime.example, organisation: op, trees: [public]}
+  branch: {kind: proxy, address: 10.97.0.11, organisation: op}
+  desk: {kind: endpoint, protocols: [sip], address: 10.97.0.31, host: desk.lime.example, organisation: op,
+    codecs: [ulaw]}
+  bell: {kind: endpoint, protocols: [sip], address: 10.97.0.33, host: bell.lime.example, organisation: op,
+    codecs: [ulaw], transport: tcp}
+trees: {public: {suffix: e164.arpa, zone: 1.2.4.e164.arpa}}
+enum:
+  - {tree: public, number: "+421700000001", naptr: [{service: E2U+sip, uri: 'sip:\\1@lemon.example'}]}
+  - tree: public
+    number: "+421700000002"
+    naptr: [{service: E2U+sip, uri: 'sip:\\1@lemon.example;transport=tcp'}]
+  - tree: public
+    number: "+421700000003"
+    naptr: [{service: E2U+sip, regexp: '!^\\+(4|42)(1|17)(0*)(3)$!sip:\\1\\2\\3\\4@desk.lime.example!'}]
+domains:
+  lime.example: {hosts: {ns.lime.example: 10.97.0.53}}
+  lemon.example:
+    services:
+      - {priority: 20, target: desk.lime.example}
+      - {priority: 1, transport: tcp, target: bell.lime.example}
+routes:
+  - {at: core, prefix: "+421500", to: branch}
+  - {at: branch, prefix: "+421500", strip: 6, prepend: "421600", to: core}
+  - {at: core, prefix: "+421600", to: desk}
+  - {at: core, prefix: "+421800", strip: 12, to: desk}
+tests:
+  - {number: "+421700000001", via: public, ends_at: desk}
+  - {number: "+421700000002", via: public, ends_at: bell}
+  - {number: "+421700000003", via: public, ends_at: desk}
+  - {number: "+421500000004", via: static, ends_at: desk}
+  - {number: "+421800000005", answer: 484}
+  - {number: "+4218000000051", via: static, ends_at: desk}
+"""
+
+LINES = """\
+plan: lines
+caller: cell
+organisations: {op: {title: Operator, barred: ["+421900", "+421300000007"]}}
+ranges: [{prefix: "+421", owner: op, digits: 12}, {prefix: "+421112", owner: op, digits: 6}]
+engines:
+  gate:
+    kind: gateway
+    protocols: [sip, mgcp]
+    address: 10.97.1.41
+    organisation: op
+    codecs: [ulaw]
+    rewrite: [{match: '^112(.*)$', replace: '+421112\\1'}]
+  cell: {kind: endpoint, protocols: [mgcp], address: 10.97.1.60, organisation: op, codecs: [ulaw], home: gate}
+  desk: {kind: endpoint, protocols: [sip], address: 10.97.1.31, organisation: op, codecs: [ulaw], home: gate}
+  shop: {kind: endpoint, protocols: [sip], address: 10.97.1.32, organisation: op, codecs: [ulaw]}
+routes:
+  - {at: gate, prefix: "+4213", to: desk}
+  - {at: gate, prefix: "+421300000009", to: shop}
+  - {at: gate, prefix: "+421112", to: shop}
+tests:
+  - {number: "+421300000007", answer: 403, note: a whole number is barred}
+  - {number: "+421300000007", caller: desk, answer: 403}
+  - {number: "+421300000008", via: static, ends_at: desk}
+  - {number: "+421300000009", via: static, ends_at: shop, note: a whole number has a route}
+  - {number: "112", via: static, ends_at: shop, note: a rule rewrites a whole number}
+"""
+
+
+def proved(text: str) -> list[tuple[str, str, str]]:
+    """Number, verdict and reason of every call."""
+    net = Network(loads(text, "plan.yaml"), DAY)
+    assert [each for each in check(net) if each.severity == "error"] == [], "the check finds nothing"
+    with VoiceLab(net, SPEECH_S) as lab:
+        rows = [made(lab, each)[0] for each in planned(net, fall_back=False)]
+    return [(row.number, row.verdict, row.why) for row in rows]
+
+
+def test_spirals_transports_groups_and_stripped_digits_go_as_planned() -> None:
+    if missing := engines.lacking([*engines.PACKAGES]):
+        pytest.skip(missing)
+    found = proved(SIP)
+    assert [each for each in found if each[1:] != (AS_PLANNED, "")] == []
+    assert len(found) == 6
+
+
+def test_whole_numbers_that_a_line_dials_meet_their_own_bars_routes_and_rules() -> None:
+    if missing := engines.lacking([*engines.PACKAGES]) or chroot.missing():
+        pytest.skip(missing)
+    found = proved(LINES)
+    assert [each for each in found if each[1:] != (AS_PLANNED, "")] == []
+    assert len(found) == 5
