@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from weirlab.errors import InputError
@@ -15,7 +16,8 @@ from weirlab.lab.base import TestBed
 from weirlab.records import emulation_in_words
 from weirlab.scenario import NO_DEVICE, Dut, Lab
 from weirlab.traffic.calls.spec import Calls
-from weirlab.traffic.sizes import SizeMix, largest_bytes
+from weirlab.traffic.flows import describe_headers, min_frame_bytes
+from weirlab.traffic.sizes import SizeMix, largest_bytes, validate
 from weirlab.traffic.spec import Flows
 
 BUSY_LOAD: Final = 0.5
@@ -105,13 +107,17 @@ def open_bed(
     from weirlab.lab.netns import NetnsLab
 
     driver = make(dut.name, dut.file, inputs)
+    sizes = tuple(sizes)
     for mix in sizes:
         check_fit(driver, largest_bytes(mix), flows.ip)
     for kind in () if calls is None else calls.classes:
         check_fit(driver, kind.stream.frame_bytes, kind.stream.ip)
     aimed = driver.aim(dut.match, flows, calls) if isinstance(driver, Ruleset) else None
     if aimed is not None:
-        progress.note(aimed.sentence)
+        progress.note(aimed.note)
+        sent = replace(flows, l4=aimed.l4, ip=aimed.ip)
+        for mix in sizes:
+            validate(mix, min_frame_bytes(sent), describe_headers(sent))
     with NetnsLab(driver, backend=lab.backend, aimed=aimed) as bed:
         if emulated := emulation_in_words(bed.facts):
             progress.note(emulated)

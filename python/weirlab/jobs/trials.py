@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,14 +12,17 @@ from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.progress import attempts_told, kept
 from weirlab.jobs.work import Work
+from weirlab.lab.base import Aiming
 from weirlab.measure import Entry, Hooks, run_trial
 from weirlab.measure.sequence import describe_spec
 from weirlab.measure.terms import SINGLE
-from weirlab.records import TrialRecord, TrialSpec, device_in_words
+from weirlab.records import RulesMet, TrialRecord, TrialSpec, device_in_words
 from weirlab.scenario import Dut, Lab
 from weirlab.store.codec import spec_to_json
 from weirlab.store.rows import CPU_ROLES, CPU_STATES, trial_row
+from weirlab.traffic.flows import min_frame_bytes
 from weirlab.traffic.schedule import compile_plan
+from weirlab.traffic.sizes import Constant, smallest_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -97,6 +101,31 @@ def queue_packets(delay_p50_ns: float, forwarding_pps: float) -> float:
     return delay_p50_ns * 1e-9 * forwarding_pps
 
 
+def rules_met(row: Mapping[str, Any]) -> RulesMet | None:
+    """Which of the user's own rules packets met, from a row of ``trials``; None if they were not counted."""
+    counted_in = row.get("rules_counted_in")
+    if counted_in not in ("device", "copy"):
+        return None
+    values = {name: row[name] for name in ("rules_expected", "rules_met", "rules_matched")}
+    known = {name: None if value is None or math.isnan(value) else value for name, value in values.items()}
+    return RulesMet(known["rules_expected"], known["rules_met"], known["rules_matched"], counted_in)
+
+
+def contradicted(trials: pl.DataFrame) -> str:
+    """In how many valid trials counters contradict what was expected of the user's own rules, as a sentence;
+    empty if in none."""
+    columns = ["rules_expected", "rules_met", "rules_matched", "rules_counted_in"]
+    rows = trials.filter("valid").select(columns).iter_rows(named=True)
+    found = [met.contradiction for row in rows if (met := rules_met(row)) is not None]
+    against = [each for each in found if each]
+    if not against:
+        return ""
+    return (
+        f"The counters of the rules contradict what Weir expected in {len(against)} of {len(found)} trials: "
+        f"{against[0]}."
+    )
+
+
 def counted(trials: pl.DataFrame) -> dict[str, Any]:
     """The row in a run's ``trials`` of the attempt that counts, as :attr:`TrialOutcome.record`."""
     last = trials.sort("index", "attempt").group_by("index", maintain_order=True).last()
@@ -106,11 +135,19 @@ def counted(trials: pl.DataFrame) -> dict[str, Any]:
 
 
 def trial(
-    work: Work, lab: Lab, dut: Dut, spec: TrialSpec, *, attempts: int, repetitions: int = 1
+    work: Work,
+    lab: Lab,
+    dut: Dut,
+    spec: TrialSpec,
+    *,
+    attempts: int,
+    repetitions: int = 1,
+    any_size: bool = False,
 ) -> TrialOutcome:
     """Carry out ``spec`` until an attempt is valid, at most ``attempts`` times, and keep all of them.
 
-    Do this ``repetitions`` times, one after the other.
+    Do this ``repetitions`` times, one after the other. ``any_size``: frames may be longer than ``spec`` says,
+    if those that the user's rules take need more room.
 
     Raises
     ------
@@ -119,8 +156,12 @@ def trial(
     """
     store, progress = work.store, work.progress
     compile_plan(spec.traffic, spec.rules.places)  # Impossible traffic is refused before anything is built.
-    sizes = (spec.traffic.sizes,)
+    sizes = () if any_size else (spec.traffic.sizes,)
     with testbeds.open_bed(lab, dut, progress, spec.traffic.flows, sizes=sizes, inputs=work.inputs) as bed:
+        if any_size and isinstance(bed, Aiming):
+            least = min_frame_bytes(bed.as_sent(spec.traffic).flows)
+            if least > smallest_bytes(spec.traffic.sizes):
+                spec = replace(spec, traffic=replace(spec.traffic, sizes=Constant(least)))
         bed.set_rules(spec.rules)  # If it refuses them, there is nothing to keep.
         bed.set_cross_traffic(spec.cross_traffic)
         in_use = in_force(store, bed)

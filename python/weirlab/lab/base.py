@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from weirlab.lab.inside.view import InsideView
-from weirlab.records import EngineResult, HostSample, RuleSetup
+from weirlab.records import EngineResult, HostSample, RuleSetup, RulesMet
 from weirlab.traffic.spec import Traffic
 
 if TYPE_CHECKING:
@@ -94,6 +94,17 @@ class Settling(Protocol):
 
         Raises ``LabError`` if it does not finish.
         """
+
+
+@runtime_checkable
+class Aiming(Protocol):
+    """A test bed whose traffic is made to match the user's own rules, if its device has such."""
+
+    def as_sent(self, traffic: Traffic) -> Traffic:
+        """``traffic`` with the protocol and the IP version that the rules take."""
+
+    def rules_met(self, counters: Mapping[str, int]) -> RulesMet | None:
+        """Of a trial that changed the device's counters by ``counters``; None without such rules."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -19,7 +18,7 @@ from weirlab.lab import wiring
 from weirlab.lab.base import DutDriver, Site
 from weirlab.lab.cores import Cores
 from weirlab.lab.crossing import Crossing, Ends, answers_follow, directions
-from weirlab.lab.dut.aiming import Aimed
+from weirlab.lab.dut.aiming import Aimed, networks
 from weirlab.lab.dut.fitting import check_fit
 from weirlab.lab.inside.sampler import PERIOD_NS, Sampler
 from weirlab.lab.inside.view import InsideView, Sample, view
@@ -30,7 +29,7 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import explained
 from weirlab.lab.management.session import Session
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
-from weirlab.records import EngineResult, RuleSetup
+from weirlab.records import EngineResult, RuleSetup, RulesMet
 from weirlab.traffic.plan import Plan
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Traffic
@@ -106,12 +105,20 @@ class NetnsLab(NamespaceBed):
             "napi": f"threaded, bound to CPU {self._cores.dut}",
             **({"slice_ns": self._slice_ns} if self._slice_ns else {}),
             **{f"dut_{name}": value for name, value in self._driver.facts().items()},
-            **({} if self._aimed is None else {"test_traffic": self._aimed.sentence}),
+            **({} if self._aimed is None else {"test_traffic": self._aimed.note}),
         }
 
     def counters(self) -> dict[str, int]:
         read = {**super().counters(), **self._driver.counters()}
         return {name: value - self._uncounted[name] for name, value in read.items()}
+
+    def as_sent(self, traffic: Traffic) -> Traffic:
+        if self._aimed is None or traffic.calls is not None:
+            return traffic
+        return replace(traffic, flows=replace(traffic.flows, l4=self._aimed.l4, ip=self._aimed.ip))
+
+    def rules_met(self, counters: Mapping[str, int]) -> RulesMet | None:
+        return None if self._aimed is None else self._aimed.rules_met(counters)
 
     def set_rules(self, rules: RuleSetup) -> None:
         if rules == self._rules:
@@ -181,9 +188,8 @@ class NetnsLab(NamespaceBed):
         self._check_room_for_states(traffic)
         if (aimed := self._aimed) is None:
             return super().run(traffic)
-        flows = replace(traffic.flows, l4=aimed.l4, ip=aimed.ip)
         try:
-            plan = compile_plan(replace(traffic, flows=flows), self._places, aimed.endpoints)
+            plan = compile_plan(self.as_sent(traffic), self._places, aimed.endpoints)
         except InputError as error:
             raise InputError(f"{error} ({aimed.sentence})") from error
         return self.play(plan)
@@ -302,12 +308,7 @@ class NetnsLab(NamespaceBed):
     def _networks(self) -> tuple[Sequence[str], Sequence[str]]:
         """The networks behind the device's two ports."""
         endpoints = None if self._aimed is None else self._aimed.endpoints
-        senders: Sequence[str] = wiring.SENDERS
-        receivers: Sequence[str] = wiring.RECEIVERS
-        if endpoints is not None:
-            senders, receivers = networks(endpoints.source), networks(endpoints.destination)
-        # Rules may send packets on to any address.
-        return senders, [*receivers, *wiring.ANYWHERE] if self._driver.translates else receivers
+        return networks(endpoints, translates=self._driver.translates)
 
     @property
     def _inside(self) -> tuple[str, str]:
@@ -367,12 +368,6 @@ class PlainPair(NamespaceBed):
     def _build(self) -> None:
         receiver_cpu = self._cores.dut if self._apart else None
         self._threads = wiring.build_plain(self._netns["tx"], self._netns["rx"], receiver_cpu)
-
-
-def networks(addresses: tuple[str, str]) -> list[str]:
-    """The networks that make up the addresses from the first to the last."""
-    first, last = (ipaddress.ip_address(address) for address in addresses)
-    return [str(each) for each in ipaddress.summarize_address_range(first, last)]
 
 
 def connections(traffic: Traffic) -> int:

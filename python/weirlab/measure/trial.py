@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from weirlab.errors import TrialError
 from weirlab.interrupts import shielded
-from weirlab.lab.base import Settling, TestBed
+from weirlab.lab.base import Aiming, Settling, TestBed
 from weirlab.measure.terms import SINGLE, Terms
 from weirlab.measure.validity import sift
 from weirlab.records import EngineResult, HostSample, TrialRecord, TrialSpec, device_in_words
@@ -168,7 +168,7 @@ def _attempt(
         index=entry.index,
         attempt=attempt,
         started_at=started_at,
-        spec=spec,
+        spec=replace(spec, traffic=bed.as_sent(spec.traffic)) if isinstance(bed, Aiming) else spec,
         lab=bed.lab,
         dut=bed.dut,
         offered_pps=offered,
@@ -178,6 +178,7 @@ def _attempt(
         invalid=sifted.invalid,
         disturbed=sifted.disturbed,
         role=entry.role,
+        rules_met=bed.rules_met(counters) if isinstance(bed, Aiming) else None,
     )
 
 

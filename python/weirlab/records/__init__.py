@@ -27,7 +27,7 @@ from weirlab.records.result import (
     counts_alone,
 )
 from weirlab.records.spec import RuleSetup, TrialSpec
-from weirlab.records.trial import CallTable, HostSample, Observation, TrialRecord
+from weirlab.records.trial import CallTable, HostSample, Observation, RulesMet, TrialRecord
 from weirlab.storage import SIMULATION
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "Observation",
     "PacketLog",
     "RuleSetup",
+    "RulesMet",
     "Series",
     "Span",
     "TrialRecord",

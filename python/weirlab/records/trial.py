@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from weirlab.quantities import percent
 from weirlab.records.result import F64, U64, Disturbed, EngineResult
 from weirlab.records.spec import TrialSpec
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+MET_TOLERANCE: Final = 0.5
+MET_SHARE: Final = 0.01
+"""How far the rules that packets met may be from what was expected: stray packets are counted, too."""
+MATCHED_RATIO: Final = 0.99
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,38 @@ class CallTable:
 
 
 @dataclass(frozen=True)
+class RulesMet:
+    """How many of the user's own rules packets met, by the kernel's counters, beside what Weir expected."""
+
+    expected: float | None
+    """Rules with which each packet is compared, derived from the rules; None for packets of many kinds."""
+    met: float | None
+    """Rules with which a packet was compared on average; None if they could not be counted."""
+    matched_ratio: float | None
+    """Share of the packets that met their verdict at the rule that they were to meet; None if not counted."""
+    counted_in: Literal["device", "copy"]
+    """Where ``met`` was counted: in the device during the trial, or with a few packets in a copy of its
+    rules. ``matched_ratio`` is counted in the device if the rule has a counter there."""
+
+    @property
+    def contradiction(self) -> str:
+        """What the counters say against the expectation, as a clause; empty if they do not."""
+        parts = []
+        if self.matched_ratio is not None and self.matched_ratio < self._least_matched:
+            parts.append(f"{percent(self.matched_ratio)} of the packets met the rule that all were to meet")
+        if self.met is not None and self.expected is not None:
+            off = abs(self.met - self.expected)
+            if off > max(MET_TOLERANCE, MET_SHARE * self.expected):
+                parts.append(f"a packet met {self.met:,.1f} rules, not {self.expected:,.0f}")
+        return " and ".join(parts)
+
+    @property
+    def _least_matched(self) -> float:
+        # Packets of calls are of several kinds, and go both ways.
+        return MATCHED_RATIO if self.expected is not None else 0.0
+
+
+@dataclass(frozen=True)
 class HostSample:
     """What the host did during a trial.
 
@@ -115,6 +154,8 @@ class TrialRecord:
     """What callers heard, if calls were sent."""
     disturbed: Disturbed | None = None
     """The result including left-out bins, if there are any."""
+    rules_met: RulesMet | None = None
+    """Of the user's own rules."""
     tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     """Rows for this trial in a study's own tables, by table; kept together with it."""
 

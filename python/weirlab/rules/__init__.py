@@ -4,7 +4,7 @@ which packets pass. Pure."""
 from __future__ import annotations
 
 from weirlab.rules.advice import Advice, ChainAdvice, Move, advise
-from weirlab.rules.aiming import Aim, aim, verify
+from weirlab.rules.aiming import Aim, aim, aims, verify
 from weirlab.rules.chains import Chain, Rule, Ruleset, as_written
 from weirlab.rules.iptables import iptables_path, reordered
 from weirlab.rules.nft import nftables_path
@@ -21,6 +21,7 @@ __all__ = [
     "Walk",
     "advise",
     "aim",
+    "aims",
     "as_written",
     "iptables_path",
     "nftables_path",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -57,11 +57,16 @@ class Aim:
 
 
 def aim(path: Sequence[Ruleset], wishes: Sequence[Wish], name: str | None, source: str) -> Aim:
-    """Find packets that meet their verdict at a rule of ``path``.
+    """The first of :func:`aims`."""
+    return next(aims(path, wishes, name, source))
 
-    Without ``name``, that is the accepting rule with most packets on its counter that test packets can reach.
-    If nothing was counted, it is the rule that accepts the usual packets, else the first accepting rule that
-    test packets can reach. A rule that certainly matches comes before one that may or may not match.
+
+def aims(path: Sequence[Ruleset], wishes: Sequence[Wish], name: str | None, source: str) -> Iterator[Aim]:
+    """Packets that meet their verdict at a rule of ``path``, the best first; at least one.
+
+    Without ``name``, the best rule is the accepting one with most packets on its counter that test packets
+    can reach. If nothing was counted, it is the rule that accepts the usual packets, else the first accepting
+    rule that test packets can reach. A rule that certainly matches comes before one that may not.
 
     Parameters
     ----------
@@ -83,20 +88,30 @@ def aim(path: Sequence[Ruleset], wishes: Sequence[Wish], name: str | None, sourc
     wishes = [(_with_names(path, possible), _with_names(path, usual)) for possible, usual in wishes]
     if name is not None:
         wanted = find(path, name)
-        for doubt, wish in itertools.product(Doubt, wishes):
-            if found := _reach(walker, wish, wanted, doubt):
-                return found
-        raise InputError(f"{source}: {wanted} ({text(wanted)}) {why(walker, wishes, wanted)}")
+        found = (_reach(walker, wish, wanted, doubt) for doubt, wish in itertools.product(Doubt, wishes))
+        yield from _some(found, lambda: f"{source}: {wanted} ({text(wanted)}) {why(walker, wishes, wanted)}")
+        return
     candidates = _accepting(path)
-    if any(place.packets for place in candidates):
-        found = _busiest(walker, wishes, candidates)
-    else:
-        found = _first(walker, wishes, candidates)
-    if found is not None:
-        return found
-    reasons = [f"{place} ({text(place)}) {why(walker, wishes, place)}" for place in candidates[:MAX_REASONS]]
-    ends = f"it ends at the {last(walker, wishes[0][0])}"
-    raise InputError(f"{source}: no rule accepts test traffic: {'; '.join([*reasons, ends])}")
+    search = _busiest if any(place.packets for place in candidates) else _first
+
+    def refusal() -> str:
+        listed = candidates[:MAX_REASONS]
+        reasons = [f"{place} ({text(place)}) {why(walker, wishes, place)}" for place in listed]
+        ends = f"it ends at the {last(walker, wishes[0][0])}"
+        return f"{source}: no rule accepts test traffic: {'; '.join([*reasons, ends])}"
+
+    yield from _some(search(walker, wishes, candidates), refusal)
+
+
+def _some(found: Iterable[Aim | None], refusal: Callable[[], str]) -> Iterator[Aim]:
+    """Those that are not None; ``InputError`` if there are none."""
+    some = False
+    for each in found:
+        if each is not None:
+            some = True
+            yield each
+    if not some:
+        raise InputError(refusal())
 
 
 def verify(path: Sequence[Ruleset], packets: Packets, what: str, source: str) -> Packets:
@@ -118,34 +133,33 @@ def _accepting(path: Sequence[Ruleset]) -> list[Place]:
     return sorted((place for place in places(path) if place.accepts), key=lambda place: -place.packets)
 
 
-def _busiest(walker: Walker, wishes: Sequence[Wish], candidates: Sequence[Place]) -> Aim | None:
-    """Packets for the rule that counted most of all that they can reach, whatever its protocol."""
+def _busiest(walker: Walker, wishes: Sequence[Wish], candidates: Sequence[Place]) -> Iterator[Aim | None]:
+    """Packets for the rules that counted most, whatever their protocol."""
     busiest = candidates[0]
     for doubt, wanted, wish in itertools.product(Doubt, candidates[:MAX_TRIED], wishes):
         if found := _reach(walker, wish, wanted, doubt):
             if wanted.is_at(busiest):
-                return replace(found, reason="the rule that counted most packets")
-            return replace(found, reason=_passed_over(walker, wishes, busiest, doubt))
+                yield replace(found, reason="the rule that counted most packets")
+            else:
+                yield replace(found, reason=_passed_over(walker, wishes, busiest, doubt))
     for doubt, wish in itertools.product(Doubt, wishes):
         if found := _reach(walker, wish, None, doubt):
-            return replace(found, reason=_passed_over(walker, wishes, busiest, doubt))
-    return None
+            yield replace(found, reason=_passed_over(walker, wishes, busiest, doubt))
 
 
-def _first(walker: Walker, wishes: Sequence[Wish], candidates: Sequence[Place]) -> Aim | None:
-    """The usual packets if they are accepted; else those for the first rule that they can reach."""
+def _first(walker: Walker, wishes: Sequence[Wish], candidates: Sequence[Place]) -> Iterator[Aim | None]:
+    """The usual packets if they are accepted; then those for the first rules that they can reach."""
     uncounted = "no rule that accepts has counted packets"
     for wish in wishes:
         if found := _usual(walker, wish):
-            return replace(found, reason=f"{uncounted}; this one accepts the usual test traffic")
+            yield replace(found, reason=f"{uncounted}; this one accepts the usual test traffic")
     first = f"{uncounted}; this is the first that test traffic reaches"
     for doubt, wish, wanted in itertools.product(Doubt, wishes, candidates[:MAX_TRIED]):
         if found := _reach(walker, wish, wanted, doubt):
-            return replace(found, reason=first)
+            yield replace(found, reason=first)
     for doubt, wish in itertools.product(Doubt, wishes):
         if found := _reach(walker, wish, None, doubt):
-            return replace(found, reason=first)
-    return None
+            yield replace(found, reason=first)
 
 
 def _passed_over(walker: Walker, wishes: Sequence[Wish], busiest: Place, doubt: Doubt) -> str:

@@ -17,7 +17,7 @@ FORMS: Final = (
 
 _PLACE: Final = re.compile(r"(?:(?P<chain>[^\s:]+)[\s:]+(?:rule\s+)?)?(?P<number>\d+)")
 _SHOWN: Final = 3
-_COUNTERS: Final = re.compile(r"\bcounter( packets \d+ bytes \d+)? ?")
+_COUNTERS: Final = re.compile(r"\bcounter(?: packets \d+ bytes \d+| name \S+)? ?")
 
 
 def places(path: Sequence[Ruleset]) -> list[Place]:

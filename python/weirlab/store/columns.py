@@ -178,6 +178,15 @@ class TrialRow:
     """Factor by which that changed during the attempt; 1 or more."""
     management_s: float
     """CPU time of the management session; null without one."""
+    rules_expected: float
+    """Of your own rules, those with which Weir expected each packet to be compared; null for calls."""
+    rules_met: float
+    """Of your own rules, those with which a packet was compared on average, by counters."""
+    rules_matched: float
+    """Share of the packets that met their verdict at the rule that they were to meet, by counters."""
+    rules_counted_in: str
+    """Where `rules_met` was counted: in the `device`, or with a few packets in a `copy` of its rules; empty
+    if nowhere. `rules_matched` is counted in the device if the rule has a counter there."""
     left_out_s: float
     """Recorded time that does not count because the host disturbed it."""
     left_out: str

@@ -128,6 +128,10 @@ _VALUES: Final[dict[str, Callable[[TrialRecord], Any]]] = {
     "handover_ns": lambda r: r.host.handover_ns,
     "handover_change": lambda r: r.host.handover_change,
     "management_s": lambda r: r.host.management_s,
+    "rules_expected": lambda r: r.rules_met and r.rules_met.expected,
+    "rules_met": lambda r: r.rules_met and r.rules_met.met,
+    "rules_matched": lambda r: r.rules_met and r.rules_met.matched_ratio,
+    "rules_counted_in": lambda r: r.rules_met.counted_in if r.rules_met else "",
     "left_out_s": lambda r: r.result.left_out_s,
     "left_out": lambda r: json.dumps([[span.begin_ns, span.end_ns, span.why] for span in r.result.left_out]),
     "disturbed_sent": lambda r: r.disturbed and r.disturbed.sent,
@@ -148,6 +152,7 @@ ADDED: Final[Mapping[str, pl.Expr]] = {
     "mean_position": pl.col("position").cast(FLOAT),
     "places": pl.lit(""),
     "cross_traffic": pl.lit(False),
+    "rules_counted_in": pl.lit(""),
     "left_out_s": pl.lit(0.0),
     "left_out": pl.lit("[]"),
 }

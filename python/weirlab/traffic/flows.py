@@ -100,31 +100,41 @@ def table(flows: Flows, places: Places = (), endpoints: Endpoints | None = None)
     )
 
 
-def _between(flows: Flows, endpoints: Endpoints) -> FlowAddresses:
-    """Flows between ``endpoints``: source addresses count up, then source ports, destinations and ports."""
-    first_port, last_port = endpoints.source_port
-    first_to, last_to = endpoints.destination_port
-    sizes = (
+def room(endpoints: Endpoints) -> int:
+    """How many different flows there can be between ``endpoints``."""
+    return math.prod(_sizes(endpoints))
+
+
+def _sizes(endpoints: Endpoints) -> tuple[int, int, int, int]:
+    """The number of source addresses, source ports, destination addresses and destination ports."""
+    (first_port, last_port), (first_to, last_to) = endpoints.source_port, endpoints.destination_port
+    return (
         hosts_between(endpoints.source),
         last_port - first_port + 1,
         hosts_between(endpoints.destination),
         last_to - first_to + 1,
     )
-    room = math.prod(sizes)
-    if flows.count > room:
+
+
+def _between(flows: Flows, endpoints: Endpoints) -> FlowAddresses:
+    """Flows between ``endpoints``: source addresses count up, then source ports, destinations and ports."""
+    sizes = _sizes(endpoints)
+    most = math.prod(sizes)
+    if flows.count > most:
         raise InputError(
-            f"{flows.count:,} flows requested, but the rule that they must match has room for only {room:,} "
+            f"{flows.count:,} flows requested, but the rule that they must match has room for only {most:,} "
             "different pairs of addresses and ports; use fewer flows, or another rule"
         )
     if flows.order == "advance":
         key = np.arange(flows.count, dtype=np.int64)
     else:
-        key = _distinct(flows.count, room, np.random.default_rng(flows.seed))
+        key = _distinct(flows.count, most, np.random.default_rng(flows.seed))
     digits = []
     for size in sizes:
         key, digit = np.divmod(key, size)
         digits.append(digit)
     src, port, dst, to = digits
+    first_port, first_to = endpoints.source_port[0], endpoints.destination_port[0]
     return FlowAddresses(
         src_ip=host_addresses("src", src, flows.ip, endpoints),
         dst_ip=host_addresses("dst", dst, flows.ip, endpoints),

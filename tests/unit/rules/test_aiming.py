@@ -182,7 +182,7 @@ def test_a_rule_that_may_or_may_not_match_is_told() -> None:
     )
     found = aimed(iptables_path(text), "my.rules", None, Flows())
     assert found.rule == "FORWARD rule 2"
-    assert "whether it also matches FORWARD rule 1 is not known" in found.sentence
+    assert "whether it also matches FORWARD rule 1 is not known" in found.doubt
 
 
 def test_flows_keep_to_the_rule_and_are_all_different(branch: Callable[[str | None], Aimed]) -> None:
@@ -302,13 +302,13 @@ def test_the_interfaces_are_among_those_that_a_rule_lists(
 def test_a_rule_that_certainly_matches_comes_before_one_that_may_not(nft: NftPath) -> None:
     found = target(nft(forward("ct status dnat accept", 'iifname "lan" oifname "wan" accept')))
     assert found.rule == "forward rule 2 of table inet filter"
-    assert "not certain" not in found.sentence
+    assert "not certain" not in found.doubt
 
 
 def test_without_a_certain_rule_the_doubt_is_reported(nft: NftPath) -> None:
     found = target(nft(forward("ct status dnat accept")))
     assert found.rule == "forward rule 1 of table inet filter"
-    assert "whether it does is not certain" in found.sentence
+    assert "whether it does is not certain" in found.doubt
 
 
 def test_a_busier_rule_that_is_uncertain_is_passed_over_with_the_reason() -> None:

@@ -56,6 +56,11 @@ class SizeOptions:
         str | None, typer.Option("--sizes", help="Size mix: imix, 64:7,594:4,1518:1, poisson:64-200.")
     ] = None
 
+    @property
+    def unspecified(self) -> bool:
+        """Whether neither option is given."""
+        return self.frame is None and self.sizes is None
+
     def mix(self) -> SizeMix:
         """The chosen frame sizes; 64 bytes by default."""
         return reading.size_mix(self.frame, self.sizes)

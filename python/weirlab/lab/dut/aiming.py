@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from weirlab.errors import InputError
 from weirlab.lab import wiring
 from weirlab.lab.dut.rules import FAMILIES
-from weirlab.rules import Aim, Ruleset, aim, matching, verify
+from weirlab.records import RulesMet
+from weirlab.rules import Aim, Ruleset, aim, aims, matching, verify
 from weirlab.rules.matching import Range, Ranges
 from weirlab.rules.naming import text
 from weirlab.rules.packets import FIELDS, Packets, reversed_packets
@@ -39,6 +41,12 @@ _LAB: Final[dict[Ip, tuple[str, ...]]] = {
 }
 """Networks of the device's own interfaces, which no flow may use."""
 _ANY_PORT: Final[Range] = (1, 65535)
+PACKETS: Final = "rules_packets"
+COMPARED: Final = "rules_compared"
+MATCHED: Final = "rule_matched"
+"""Counters of a device with the user's rules: packets, their comparisons with rules, and those that met their
+verdict at the rule that they were to meet."""
+
 _AS_NETWORK: Final = 4
 """From this many addresses up, the first and last stay unused: they may be network and broadcast address."""
 
@@ -50,6 +58,9 @@ class Aimed:
     place: Place
     """The rule that accepts or drops it."""
     sentence: str
+    """What is sent, to which rule, and why."""
+    doubt: str
+    """What is not certain about it, as further clauses of the sentence."""
     l4: Layer4
     ip: Ip
     endpoints: Endpoints | None
@@ -58,7 +69,16 @@ class Aimed:
     """Name of the device's interface towards the sender, and of the one towards the receiver."""
     outward: str
     compared: int
-    """Rules with which each packet is compared, in all base chains on its way."""
+    """Rules with which each packet is compared, in all base chains on its way; of calls, the speech of the
+    callers."""
+    calls: bool = False
+    checked: RulesMet | None = None
+    """What a few such packets met in a copy of the rules."""
+
+    @property
+    def note(self) -> str:
+        """All that is to be said about it."""
+        return self.sentence + self.doubt
 
     @property
     def rule(self) -> str:
@@ -70,12 +90,38 @@ class Aimed:
         """Whether the rule drops the traffic."""
         return self.place.drops
 
+    @property
+    def expected(self) -> float | None:
+        """Rules with which each packet is compared; None for calls, which have packets of several kinds."""
+        return None if self.calls else float(self.compared)
+
+    def rules_met(self, counters: Mapping[str, int]) -> RulesMet | None:
+        """What the packets met by which the device's counters changed so."""
+        matched = counters.get(MATCHED)
+        if packets := counters.get(PACKETS, 0):
+            return RulesMet(
+                self.expected, counters[COMPARED] / packets, (matched or 0) / packets, counted_in="device"
+            )
+        if self.checked is None or matched is None:
+            return self.checked
+        received = counters["in_rx_packets"] + (counters["out_rx_packets"] if self.calls else 0)
+        if not received:
+            return self.checked
+        return replace(self.checked, matched_ratio=min(matched / received, 1.0))
+
 
 def aimed(
     path: Sequence[Ruleset], source: str, match: str | None, flows: Flows, calls: Calls | None = None
 ) -> Aimed:
+    """The first of :func:`candidates`."""
+    return next(candidates(path, source, match, flows, calls))
+
+
+def candidates(
+    path: Sequence[Ruleset], source: str, match: str | None, flows: Flows, calls: Calls | None = None
+) -> Iterator[Aimed]:
     """Traffic that meets its verdict at the rule of ``path`` that ``match`` names, as close to ``flows`` as
-    possible, and of an IP version that the rules are for.
+    possible, and of an IP version that the rules are for; the best first.
 
     For ``calls``, every kind of packet has to pass, in both directions if both sides talk.
 
@@ -92,11 +138,28 @@ def aimed(
         )
     families = families_of(path)
     if calls is not None:
-        return _for_calls(path, source, match, calls, families)
+        yield _for_calls(path, source, match, calls, families)
+        return
     kinds = dict.fromkeys([(flows.l4, flows.ip), *((l4, ip) for ip in FAMILIES for l4 in _PROTOCOLS)])
     wishes = [(_possible(l4, ip), _usual(l4, ip)) for l4, ip in kinds if ip in families]
     remark = "" if flows.ip in families else f"IPv{families[0]}, since no rule is for IPv{flows.ip}"
-    return _described(aim(path, wishes, match, source), remark)
+    yield from (_described(found, remark) for found in aims(path, wishes, match, source))
+
+
+def networks(endpoints: Endpoints | None, *, translates: bool) -> tuple[Sequence[str], Sequence[str]]:
+    """The networks behind the device's two ports, for traffic between ``endpoints``."""
+    senders: Sequence[str] = wiring.SENDERS
+    receivers: Sequence[str] = wiring.RECEIVERS
+    if endpoints is not None:
+        senders, receivers = _networks(endpoints.source), _networks(endpoints.destination)
+    # Rules that translate may send packets on to any address.
+    return senders, [*receivers, *wiring.ANYWHERE] if translates else receivers
+
+
+def _networks(addresses: tuple[str, str]) -> list[str]:
+    """Those that make up the addresses from the first to the last."""
+    first, last = (ipaddress.ip_address(address) for address in addresses)
+    return [str(each) for each in ipaddress.summarize_address_range(first, last)]
 
 
 def families_of(path: Sequence[Ruleset]) -> tuple[Ip, ...]:
@@ -134,7 +197,7 @@ def _for_calls(
             here = verify(path, answer, f"{what} from those called", source)
             there = replace(there, source=here.destination, destination=here.source)
         some = replace(some, source=there.source, destination=there.destination)
-    return _described(replace(found, packets=some))
+    return replace(_described(replace(found, packets=some)), calls=True)
 
 
 def _call_ports(calls: Calls) -> list[tuple[str, Range]]:
@@ -171,14 +234,26 @@ def _described(found: Aim, remark: str = "") -> Aimed:
         )
     for words in (found.reason, remark):
         sentence += f"; {words}" if words else ""
-    certain = [place for place in found.doubts if not place.is_at(found.place)]
-    if certain:
-        sentence += f"; whether it also matches {', '.join(map(str, certain))} is not known"
-    if len(certain) < len(found.doubts):
-        sentence += "; whether it does is not certain, since the rule matches on more than Weir understands"
     return Aimed(
-        found.place, sentence, l4, ip, None if as_usual else endpoints, inward, outward, found.compared
+        found.place,
+        sentence,
+        _doubt(found),
+        l4,
+        ip,
+        None if as_usual else endpoints,
+        inward,
+        outward,
+        found.compared,
     )
+
+
+def _doubt(found: Aim) -> str:
+    """Which rules may or may not match, as further clauses."""
+    others = [place for place in found.doubts if not place.is_at(found.place)]
+    words = f"; whether it also matches {', '.join(map(str, others))} is not known" if others else ""
+    if len(others) < len(found.doubts):
+        words += "; whether it does is not certain, since the rule matches on more than Weir understands"
+    return words
 
 
 def _possible(l4: Layer4, ip: Ip) -> Packets:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,11 +12,19 @@ from weirlab.errors import InputError
 from weirlab.files import Inputs
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import nftables, tool
-from weirlab.lab.dut.aiming import Aimed, aimed
+from weirlab.lab.dut.aiming import COMPARED, MATCHED, PACKETS, Aimed, candidates
 from weirlab.lab.dut.iptables import restore_command
 from weirlab.lab.dut.rules import Family, check_single
+from weirlab.lab.dut.rulesets.dryrun import Copy, aim_checked
 from weirlab.lab.dut.rulesets.source import RulesetSource, save_command, variant
+from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.replica import make_placeholders
 from weirlab.records import RuleSetup
+from weirlab.rules import Ruleset as Rules
+from weirlab.rules import iptables_path
+from weirlab.rules.encounters import Encounters, from_arrivals, from_matches
+from weirlab.rules.nft import counting, first_counters, interfaces, rule_counters
+from weirlab.rules.passing import Place
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.spec import Flows
 
@@ -50,6 +58,10 @@ class Ruleset(Driver):
             self.family = self._only_family()
         self._command = self._choose_command()
         self.translates = _TRANSLATION.search(self.text) is not None
+        self._place: Place | None = None
+        """The rule that test traffic meets."""
+        self._netns: str | None = None
+        """The device's namespace, as soon as it has the rules."""
 
     def check(self) -> list[str]:
         if self.format == "nft":
@@ -59,6 +71,8 @@ class Ruleset(Driver):
     def apply(self, site: Site, rules: RuleSetup) -> None:
         check_single(rules, self.name)
         nft = self.format == "nft"
+        if nft:
+            Namespace(site.netns).call(lambda: make_placeholders(interfaces(self.text)))
         tool.load(
             site.netns,
             self._command,
@@ -67,6 +81,7 @@ class Ruleset(Driver):
             prefix=nftables.FLUSH if nft else "",
             refused=InputError,
         )
+        self._netns = site.netns
 
     def aim(self, match: str | None, flows: Flows, calls: Calls | None = None) -> Aimed | None:
         """Find test traffic that the rules accept, from the rules alone, before anything is sent.
@@ -81,10 +96,60 @@ class Ruleset(Driver):
         """
         if (path := self.source.resolved_path()) is None:
             return None
-        found = aimed(path, str(self.path), match, flows, calls)
+        found = aim_checked(
+            self._copy(path), candidates(path, str(self.path), match, flows, calls), flows, calls
+        )
         if found.drops:
             raise InputError(f"{self.path}: {found.rule} drops test traffic, so that none would arrive")
+        self._place = found.place
         return found
+
+    def counters(self) -> Mapping[str, int]:
+        if self._netns is None or (place := self._place) is None:
+            return {}
+        return Namespace(self._netns).call(lambda: self._counters(place))
+
+    def _counters(self, place: Place) -> dict[str, int]:
+        """What the rules have counted in the calling thread's namespace since they were loaded."""
+        if self.format == "nft":
+            if place.rule is None:
+                return {}
+            family, table = place.table.split(" ", 1)
+            done = tool.run(["nft", "-j", "list", "chain", family, table, place.chain], "")
+            counts = rule_counters(done.stdout) if done.returncode == 0 else []
+            packets = counts[place.rule.number - 1] if len(counts) >= place.rule.number else None
+            return {} if packets is None else {MATCHED: packets}
+        if (found := self._encounters()) is None:
+            return {}
+        return {
+            PACKETS: round(found.packets),
+            COMPARED: round(found.comparisons),
+            MATCHED: round(found.at(place)),
+        }
+
+    def _encounters(self) -> Encounters | None:
+        """Which rules in the format of iptables-save packets met in the calling thread's namespace."""
+        done = tool.run(save_command(self._command), "")
+        if done.returncode != 0:
+            return None
+        return from_matches(iptables_path(done.stdout, str(self.path)))
+
+    def _copy(self, path: Sequence[Rules]) -> Copy:
+        """How to load the rules once more and see which of them packets meet."""
+        if self.format == "iptables-save":
+            return Copy(self._command, self.text, (), self._encounters, translates=self.translates)
+
+        def read() -> Encounters | None:
+            done = tool.run(("nft", "-j", "list", "ruleset"), "")
+            return from_arrivals(path, first_counters(done.stdout)) if done.returncode == 0 else None
+
+        return Copy(
+            nftables.COMMAND,
+            counting(self.source.listing.text),
+            interfaces(self.text),
+            read,
+            translates=self.translates,
+        )
 
     def listing(self) -> list[str]:
         if self.format == "nft":

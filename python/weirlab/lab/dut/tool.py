@@ -46,7 +46,7 @@ def load(
     Raises ``refused``, with the tool's message and the line, if the tool refuses: ``InputError`` if the user
     wrote the rules, ``LabError`` if Weir did.
     """
-    done = Namespace(netns).call(lambda: _run(command, prefix + text))
+    done = Namespace(netns).call(lambda: run(command, prefix + text))
     if done.returncode != 0:
         raise refused(refusal(command[0], done.stderr or done.stdout, text, source))
 
@@ -60,9 +60,9 @@ def relisted(command: Sequence[str], text: str, listing: Sequence[str], *, prefi
 
     def attempt() -> str | None:
         syscalls.unshare_net()
-        if _run(command, prefix + text).returncode != 0:
+        if run(command, prefix + text).returncode != 0:
             return None
-        listed = _run(listing, "")
+        listed = run(listing, "")
         return listed.stdout if listed.returncode == 0 else None
 
     try:
@@ -78,7 +78,7 @@ def probe(package: str, command: Sequence[str], text: str) -> list[str]:
 
     def attempt() -> subprocess.CompletedProcess[str]:
         syscalls.unshare_net()
-        return _run(command, text)
+        return run(command, text)
 
     try:
         done = in_thread(attempt)
@@ -111,7 +111,8 @@ def refusal(tool: str, message: str, text: str, source: str) -> str:
     return f"{place}: refused by {tool}: {said}{quoted}"
 
 
-def _run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
+def run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
+    """Run ``command`` in the calling thread's namespace with ``text`` as its standard input."""
     return programs.run(
         command,
         input=text,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from weirlab.rules.nft.listing import nftables_path
+from weirlab.rules.nft.listing import first_counters, nftables_path, rule_counters
 from weirlab.rules.nft.written import (
+    counting,
     interfaces,
     named_chains,
     reordered_text,
@@ -11,4 +12,14 @@ from weirlab.rules.nft.written import (
     written_places,
 )
 
-__all__ = ["interfaces", "named_chains", "nftables_path", "reordered_text", "rule_texts", "written_places"]
+__all__ = [
+    "counting",
+    "first_counters",
+    "interfaces",
+    "named_chains",
+    "nftables_path",
+    "reordered_text",
+    "rule_counters",
+    "rule_texts",
+    "written_places",
+]

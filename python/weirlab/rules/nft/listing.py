@@ -68,6 +68,37 @@ def nftables_path(
     return sorted(found, key=lambda each: (HOOKS.index(each.hook), each.priority))
 
 
+def first_counters(text: str) -> dict[ChainKey, list[int]]:
+    """What the counter says with which each rule begins, by table and chain; chains with other rules are left
+    out."""
+    found: dict[ChainKey, list[int]] = {}
+    others: set[ChainKey] = set()
+    for kind, each in _objects(text, "the listing"):
+        key = f"{each.get('family')} {each.get('table')}", str(each.get("chain"))
+        match kind, each.get("expr"):
+            case "rule", [{"counter": {"packets": int(packets)}}, *_]:
+                found.setdefault(key, []).append(packets)
+            case "rule", _:
+                others.add(key)
+    return {key: counts for key, counts in found.items() if key not in others}
+
+
+def rule_counters(text: str) -> list[int | None]:
+    """Packets by the counter of each rule in the output of ``nft -j list chain``; None if it has none."""
+    return [
+        next((packets for statement in each["expr"] if (packets := _packets(statement)) is not None), None)
+        for kind, each in _objects(text, "the listing")
+        if kind == "rule" and isinstance(each.get("expr"), list)
+    ]
+
+
+def _packets(statement: object) -> int | None:
+    match statement:
+        case {"counter": {"packets": int(packets)}}:
+            return packets
+    return None
+
+
 def _tables(text: str, where: str) -> list[_Table]:
     found: dict[tuple[str, str], _Table] = {}
     dormant: set[tuple[str, str]] = set()

@@ -17,6 +17,7 @@ _HANDLE: Final = re.compile(r"#\s*handle\s+(\d+)\s*$")
 _PROPERTIES: Final = frozenset({"type", "policy", "comment", "flags", "device", "devices"})
 """First words of statements in a chain that are no rules."""
 _FAMILIES: Final = frozenset({"ip", "ip6", "inet", "arp", "bridge", "netdev"})
+_LISTED_CHAIN: Final = re.compile(r"^\tchain .*?^\t(?P<end>\})", re.S | re.M)
 _NAMELESS: Final = re.compile(r'"[^"]*"|\b(?:jump|goto)\s+(?P<block>\{)')
 
 
@@ -103,6 +104,21 @@ def named_chains(text: str) -> str:
                 break
         else:
             return text
+
+
+def counting(text: str) -> str:
+    """The output of ``nft list ruleset`` with a counter at the beginning of each rule, and one at the end of
+    each chain: they count how many packets come to each rule, and how many pass them all.
+
+    All chains need a name, see :func:`named_chains`.
+    """
+    marks = [(each.start, "counter ") for each in _statements(text)]
+    marks += [(match.start("end"), "\tcounter\n\t") for match in _LISTED_CHAIN.finditer(text)]
+    parts, at = [], 0
+    for place, words in sorted(marks):
+        parts += [text[at:place], words]
+        at = place
+    return "".join([*parts, text[at:]])
 
 
 def _unused(name: str, text: str) -> str:

@@ -154,6 +154,7 @@ def trial(
             TrialSpec(sent, device.rule_setup(sent.steps), cross_traffic=device.cross_traffic),
             attempts=plan.max_attempts or 3,
             repetitions=plan.repetitions or 1,
+            any_size=traffic.sizes.unspecified,
         )
         gates.finish(
             session,

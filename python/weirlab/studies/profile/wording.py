@@ -39,7 +39,7 @@ def said(run: Run) -> tuple[str, ...]:
 
 def trial(found: Mapping[str, Any], attempts: int) -> str:
     """What one trial showed, from the row of ``trials`` for the attempt that counts."""
-    from weirlab.jobs.trials import queue_packets
+    from weirlab.jobs.trials import rules_met
 
     if not found["valid"]:
         return f"Invalid after {plural(attempts, 'attempt')}: {found['invalid']}."
@@ -48,16 +48,25 @@ def trial(found: Mapping[str, Any], attempts: int) -> str:
         setting += f" with {rules(found['position'])}"
     if "," in found["places"]:
         setting += f", matching at {found['places']},"
+    met = rules_met(found)
+    against = f" But {met.contradiction}." if met is not None and met.contradiction else ""
+    return f"{setting} {_forwarded(found)}{against}"
+
+
+def _forwarded(found: Mapping[str, Any]) -> str:
+    """What became of the load of a valid trial."""
+    from weirlab.jobs.trials import queue_packets
+
     if found["received"] == 0:
         return (
-            f"{setting} forwarded nothing of {rate(found['achieved_pps'])}: it lost every packet, although "
-            "it forwards packets at a lower load."
+            f"forwarded nothing of {rate(found['achieved_pps'])}: it lost every packet, although it forwards "
+            "packets at a lower load."
         )
     p50, p99 = (duration(found[name]) for name in ("delay_p50_ns", "delay_p99_ns"))
     if found["lost"] == 0:
-        return f"{setting} forwarded all of {rate(found['achieved_pps'])}; median delay {p50}, p99 {p99}."
+        return f"forwarded all of {rate(found['achieved_pps'])}; median delay {p50}, p99 {p99}."
     return (
-        f"{setting} forwarded {rate(found['forwarding_pps'])} of {rate(found['achieved_pps'])} "
+        f"forwarded {rate(found['forwarding_pps'])} of {rate(found['achieved_pps'])} "
         f"({percent(found['loss_ratio'])} lost); median delay {p50}, p99 {p99}, "
         f"about {queue_packets(found['delay_p50_ns'], found['forwarding_pps']):.0f} packets in the device."
     )
