@@ -126,11 +126,11 @@ def resume_profile(
             return measured(bed, scenario, writer, progress)
 
 
-def to_measure(scenario: Scenario) -> measuring.Profile:
-    """The plan of ``scenario`` in the terms of ``weirlab.measure``."""
+def to_measure(scenario: Scenario, bed: TestBed | None = None) -> measuring.Profile:
+    """The plan of ``scenario`` in the terms of ``weirlab.measure``; for ``bed``, if it is there already."""
     what, traffic = scenario.profile, scenario.traffic
     return measuring.Profile(
-        positions=what.positions,
+        positions=what.positions if bed is None else testbeds.positions(bed, what.positions),
         sizes=tuple(parse_sizes(text) for text in what.sizes),
         load_shares=what.load_shares,
         load_stride=what.load_stride or (LOAD_STRIDE if what.load_shares == LOAD_SHARES else 1),
@@ -235,11 +235,13 @@ def measured(
     if scenario.profile.adaptive is not None:
         from weirlab.measure import adaptive
 
-        wanted = None if writer.has(adaptive.ADAPTIVE) else _adaptive(scenario, to_measure(scenario))
+        wanted = None if writer.has(adaptive.ADAPTIVE) else _adaptive(scenario, to_measure(scenario, bed))
         chosen = adaptive.measure(bed, wanted, writer, told, terms=terms)
         outcome = chosen.outcome
     else:
-        outcome = measuring.measure(bed, None if begun else to_measure(scenario), writer, told, terms=terms)
+        outcome = measuring.measure(
+            bed, None if begun else to_measure(scenario, bed), writer, told, terms=terms
+        )
     machine.give_up(writer.run, outcome, KIND)
     return ProfileOutcome(writer.run, outcome, chosen, machine.judged(writer.run, resume))
 

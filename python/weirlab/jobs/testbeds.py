@@ -12,8 +12,8 @@ from weirlab.errors import InputError
 from weirlab.files import NO_FILES, Inputs
 from weirlab.interrupts import shielded
 from weirlab.jobs.progress import Progress
-from weirlab.lab.base import TestBed
-from weirlab.records import emulation_in_words
+from weirlab.lab.base import Aiming, TestBed
+from weirlab.records import RuleSetup, emulation_in_words
 from weirlab.scenario import NO_DEVICE, Dut, Lab
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.flows import describe_headers, min_frame_bytes
@@ -132,6 +132,19 @@ def open_cable(lab: Lab) -> Iterator[TestBed]:
 
     with PlainPair(backend=lab.backend) as pair:
         yield pair
+
+
+def positions(bed: TestBed, wanted: tuple[int, ...]) -> tuple[int, ...]:
+    """Matching positions of trials in ``bed``: ``wanted``, or the number of the user's own rules that packets
+    meet."""
+    own = bed.position if isinstance(bed, Aiming) else None
+    return wanted if own is None else (own,)
+
+
+def rule_setup(bed: TestBed, wanted: RuleSetup) -> RuleSetup:
+    """``wanted`` with the number of the user's own rules that packets meet, if ``bed`` has such."""
+    (position,) = positions(bed, (wanted.position,))
+    return replace(wanted, position=position)
 
 
 def facts(bed: TestBed, command: str = "") -> dict[str, Any]:

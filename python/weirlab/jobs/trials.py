@@ -162,6 +162,7 @@ def trial(
             least = min_frame_bytes(bed.as_sent(spec.traffic).flows)
             if least > smallest_bytes(spec.traffic.sizes):
                 spec = replace(spec, traffic=replace(spec.traffic, sizes=Constant(least)))
+        spec = replace(spec, rules=testbeds.rule_setup(bed, spec.rules))
         bed.set_rules(spec.rules)  # If it refuses them, there is nothing to keep.
         bed.set_cross_traffic(spec.cross_traffic)
         in_use = in_force(store, bed)

@@ -100,6 +100,10 @@ class Settling(Protocol):
 class Aiming(Protocol):
     """A test bed whose traffic is made to match the user's own rules, if its device has such."""
 
+    @property
+    def position(self) -> int | None:
+        """How many of the user's own rules each packet meets; None if that is not known, or without such."""
+
     def as_sent(self, traffic: Traffic) -> Traffic:
         """``traffic`` with the protocol and the IP version that the rules take."""
 

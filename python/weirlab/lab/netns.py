@@ -112,6 +112,13 @@ class NetnsLab(NamespaceBed):
         read = {**super().counters(), **self._driver.counters()}
         return {name: value - self._uncounted[name] for name, value in read.items()}
 
+    @property
+    def position(self) -> int | None:
+        if self._aimed is None:
+            return None
+        met = self._aimed.checked.met if self._aimed.checked is not None else None
+        return self._aimed.compared if met is None else round(met)
+
     def as_sent(self, traffic: Traffic) -> Traffic:
         if self._aimed is None or traffic.calls is not None:
             return traffic

@@ -91,7 +91,8 @@ class RulesMet:
     def contradiction(self) -> str:
         """What the counters say against the expectation, as a clause; empty if they do not."""
         parts = []
-        if self.matched_ratio is not None and self.matched_ratio < self._least_matched:
+        if self._missed:
+            assert self.matched_ratio is not None
             parts.append(f"{percent(self.matched_ratio)} of the packets met the rule that all were to meet")
         if self.met is not None and self.expected is not None:
             off = abs(self.met - self.expected)
@@ -100,9 +101,11 @@ class RulesMet:
         return " and ".join(parts)
 
     @property
-    def _least_matched(self) -> float:
+    def _missed(self) -> bool:
+        if self.matched_ratio is None:
+            return False
         # Packets of calls are of several kinds, and go both ways.
-        return MATCHED_RATIO if self.expected is not None else 0.0
+        return self.matched_ratio == 0 if self.expected is None else self.matched_ratio < MATCHED_RATIO
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weirlab.cli.quantities import count, rate, rules
+from weirlab.cli.quantities import count, percent, rate, rules
 from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.model.effects import Effect
+    from weirlab.records import TrialRecord
 
 
 def thresholds(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
@@ -62,3 +63,18 @@ def effects(found: Sequence[Effect]) -> list[Table]:
     ]
     caption = "With over without, at the same loads"
     return [Table(caption, columns, rows, spare=("Trials", "Loads"), details=True)]
+
+
+def rules_met(record: TrialRecord) -> list[tuple[str, str]]:
+    """Which of the user's own rules packets met, beside what was expected."""
+    found = record.rules_met
+    if found is None:
+        return []
+    where = "in the device" if found.counted_in == "device" else "with a few packets in a copy of the rules"
+    rows = []
+    if found.met is not None:
+        expected = "" if found.expected is None else f"; {found.expected:,.0f} expected"
+        rows.append(("rules met", f"{found.met:,.1f} per packet{expected} (counted {where})"))
+    if found.matched_ratio is not None:
+        rows.append(("met the rule aimed at", f"{percent(found.matched_ratio)} of the packets"))
+    return rows

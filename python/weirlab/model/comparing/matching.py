@@ -33,6 +33,10 @@ LOAD: Final = "asked load"
 """Key of the load, for trials that are only compared at the same load."""
 
 
+OWN_RULES: Final = -1.0
+"""Position of the places of a device with rules of its own: how many of them packets meet may differ."""
+
+
 @dataclass(frozen=True, order=True)
 class Place:
     """A setting of the device and the traffic, including the load if that was specified."""
@@ -61,8 +65,9 @@ class Place:
     @property
     def text(self) -> str:
         """``400 rules, 64 B, random arrivals``."""
+        rules = "1 rule" if self.position == 1 else f"{self.position:,.6g} rules"
         parts = [
-            "1 rule" if self.position == 1 else f"{self.position:,.6g} rules",
+            "" if self.position == OWN_RULES else rules,
             f"{self.frame_bytes:.4g} B",
             self.load,
             "random arrivals" if self.gap_scv else "",

@@ -20,11 +20,15 @@ def parameters(
     queue_packets: float,
     queue_stderr: float,
     host: Disturbance,
+    profiled: Profiled,
 ) -> list[Parameter]:
     """The fitted numbers; those that the data did not support are left out."""
     rules = " in the rule stage" if service.stages == 2 else ""
+    # What each rule costs is not known from one position alone.
+    alone = profiled.position_min == profiled.position_max > 0
+    behind = f"at position {profiled.position_min:g}" if alone else "without rules"
     of_service = (
-        ("service_fixed_ns", "fixed_ns", "ns", "time per packet without rules" + rules),
+        ("service_fixed_ns", "fixed_ns", "ns", f"time per packet {behind}{rules}"),
         ("service_per_rule_ns", "per_rule_ns", "ns/rule", "further time per rule before the match"),
         ("service_per_byte_ns", "per_byte_ns", "ns/B", "further time per byte of the frame" + rules),
         ("io_service_ns", "io_ns", "ns", "time per packet in the input/output stage"),

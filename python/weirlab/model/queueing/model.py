@@ -201,7 +201,9 @@ class Queueing:
 
     def parameters(self) -> list[Parameter]:
         """The fitted numbers; those that the data did not support are left out."""
-        return explain.parameters(self.service, self.delays, self.queue_packets, self.queue_stderr, self.host)
+        return explain.parameters(
+            self.service, self.delays, self.queue_packets, self.queue_stderr, self.host, self.profiled
+        )
 
     def in_words(self) -> list[str]:
         """What the numbers mean, one sentence each."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, rules
+from weirlab.cli.results.tables import rules_met
 from weirlab.cli.results.wording import of_device
 from weirlab.records import device_in_words
 from weirlab.studies.calls.worst import WORST, worst
@@ -30,7 +31,9 @@ def sentence(outcome: CallsOutcome) -> str:
     if not record.valid:
         return _invalid(len(outcome.records), "; ".join(record.invalid))
     lost = _lost(record.result.lost, record.result.loss_ratio, record.result.achieved_pps)
-    return of_device(run.simulated, f"{outcome.quality.sentence()} {lost}; run {run.run_id}.")
+    met = record.rules_met
+    against = f" But {met.contradiction}." if met is not None and met.contradiction else ""
+    return of_device(run.simulated, f"{outcome.quality.sentence()} {lost}; run {run.run_id}.{against}")
 
 
 def said(run: Run) -> tuple[str, ...]:
@@ -86,6 +89,7 @@ def _trial(outcome: CallsOutcome) -> Table:
         ("packets lost", f"{percent(result.loss_ratio)} ({count(result.lost)} of {count(result.sent)})"),
         ("duplicated, reordered", f"{count(result.duplicated)}, {count(result.reordered)}"),
         ("jitter buffer", outcome.buffers.describe(outcome.heard)),
+        *rules_met(record),
         ("calibration", outcome.calibration or "none"),
     ]
     if outcome.packets is not None:

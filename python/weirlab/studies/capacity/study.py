@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from weirlab.errors import InputError, TrialError
-from weirlab.jobs import profiles
+from weirlab.jobs import profiles, testbeds
 from weirlab.jobs.calibrations import CalibrationOutcome
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
@@ -106,6 +106,9 @@ def measured(
     bed, progress = ground.bed, work.progress
     _tell_time(scenario, bed, progress)
     model, source = _model(work, bed, scenario, writer)
+    places = testbeds.positions(bed, scenario.capacity.positions)
+    capacity = scenario.capacity.model_copy(update={"positions": places})
+    scenario = scenario.model_copy(update={"capacity": capacity})
     setting = CallTraffic(scenario.calls.calls(1), scenario.dut.stateful)
     wanted = scenario.capacity
     good_mos = wanted.search.mos if wanted.search and wanted.search.mos else 4.0

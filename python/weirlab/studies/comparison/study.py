@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from weirlab.errors import InputError, NotMet, Undecided, WeirError
 from weirlab.model.comparing import Finding, Place, Terms, Verdict, compare, digest, overall
-from weirlab.model.comparing.matching import LOAD, SETTING, Measured
+from weirlab.model.comparing.matching import LOAD, OWN_RULES, SETTING, Measured
 from weirlab.model.comparing.verdicts import GOOD
 from weirlab.records import Observation, device_in_words
+from weirlab.scenario.conflicts import OWN_RULES as OWN_DEVICES
 from weirlab.store import Manifest, Run, Store, how_recent
 from weirlab.store.states import SAME_RATIO
 
@@ -127,7 +128,13 @@ def _observations(run: Run, kind: str) -> list[Observation]:
     seen = run.observations("profile" if kind == "profile" else None)
     if not seen:
         raise Undecided(f"run {run.run_id} has no valid trial that can be compared; 'weir show' says why")
-    return [replace(one, extra={**one.extra, **_setting(one, kind)}) for one in seen]
+    found = [replace(one, extra={**one.extra, **_setting(one, kind)}) for one in seen]
+    # Of the user's own rules, how many packets meet is a result of the change.
+    return [replace(one, position=OWN_RULES) for one in found] if _own_rules(run.manifest) else found
+
+
+def _own_rules(manifest: Manifest) -> bool:
+    return manifest.facts.get("dut") in OWN_DEVICES
 
 
 def _setting(seen: Observation, kind: str) -> dict[str, str]:
@@ -138,7 +145,10 @@ def _setting(seen: Observation, kind: str) -> dict[str, str]:
         name: value for name, value in spec["traffic"].items() if name != "rate" and name not in _NOT_MATCHED
     }
     flows = {name: value for name, value in traffic["flows"].items() if name != "seed"}
-    rest = json.dumps({**spec, "label": "", "traffic": {**traffic, "flows": flows}}, sort_keys=True)
+    rules = {name: value for name, value in spec.get("rules", {}).items() if name != "position"}
+    rest = json.dumps(
+        {**spec, "label": "", "rules": rules, "traffic": {**traffic, "flows": flows}}, sort_keys=True
+    )
     return {SETTING: rest, **({LOAD: seen.extra["rate_text"]} if kind == "trial" else {})}
 
 

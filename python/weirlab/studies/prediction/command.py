@@ -99,14 +99,15 @@ class LoadOptions:
     frame: Annotated[int | None, typer.Option("--frame", help="Frame size in bytes (default: 64).")] = None
     sizes: Annotated[str | None, typer.Option("--sizes", help="Size mix, e.g. imix.")] = None
     rules: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--rules",
             min=0,
             max=limits.MOST_RULES,
-            help="Matching position: rules compared up to and including the one that matches (0: no rules).",
+            help="Matching position: rules compared up to and including the one that matches (default: 0, no "
+            "rules; of a profile of your own rules, theirs).",
         ),
-    ] = 0
+    ] = None
     arrivals: ArrivalsOption = "constant"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,7 @@ from weirlab.jobs import spoiled
 from weirlab.jobs.profiles import named
 from weirlab.jobs.progress import Progress, Quiet
 from weirlab.model import Device, Model, Queueing, fit_all, load_devices, save_devices
-from weirlab.model.base import DELAYS, QUANTITIES, TOLD_LEVEL
+from weirlab.model.base import DELAYS, QUANTITIES, TOLD_LEVEL, Profiled
 from weirlab.model.effects import Effect, effects
 from weirlab.model.evidence import Evidence, evidence
 from weirlab.model.intervals.calibration import NEAR
@@ -317,21 +317,32 @@ class PredictionOutcome:
         }
 
 
+def usual_position(models: Mapping[str, Model]) -> int:
+    """The matching position that the models know if that is only one, as of the user's own rules; else 0."""
+    ranges = (getattr(model, "profiled", None) for model in models.values())
+    found = next((profiled for profiled in ranges if isinstance(profiled, Profiled)), None)
+    if found is None or found.position_min != found.position_max:
+        return 0
+    return round(found.position_min)
+
+
 def predict(
     store: Store,
     source: str,
     rate: Rate,
     sizes: SizeMix,
-    position: int,
+    position: int | None,
     *,
     arrivals: Arrivals = "constant",
     device: str | None = None,
 ) -> PredictionOutcome:
     """What the models of ``source`` (file or run) say about one setting.
 
-    ``device`` chooses one if a file has several.
+    ``device`` chooses one if a file has several. Without ``position``, see :func:`usual_position`.
     """
     asked, _ = find_device(store, source, device)
+    if position is None:
+        position = usual_position(asked.models)
     pps = rate_pps(rate, sizes)
     if not math.isfinite(pps):
         raise InputError("a prediction needs a load in numbers, not 'max'; e.g. --rate 300kpps")

@@ -26,7 +26,7 @@ from weirlab.model.transient import (
 from weirlab.store import Store
 from weirlab.store.rows import rate_text
 from weirlab.store.steps import StepSeries
-from weirlab.studies.prediction.modelling import Models, find, find_device, keep, models_of
+from weirlab.studies.prediction.modelling import Models, find, find_device, keep, models_of, usual_position
 from weirlab.studies.prediction.spikes import learn_spikes, seen_in, series_of
 from weirlab.traffic.sizes import SizeMix, describe
 from weirlab.traffic.spec import Arrivals, Rate, Step, Traffic
@@ -191,7 +191,8 @@ class Course:
 
     rate: Rate
     sizes: SizeMix
-    position: int
+    position: int | None
+    """Before the first step; None: see :func:`weirlab.studies.prediction.modelling.usual_position`."""
     steps: tuple[Step, ...]
     arrivals: Arrivals = "constant"
     duration_s: float | None = None
@@ -218,7 +219,8 @@ def predict_steps(store: Store, source: str, course: Course, *, device: str | No
     """
     asked, _ = find_device(store, source, device)
     traffic = course.traffic()
-    phases = phases_of(traffic, course.position)
+    position = usual_position(asked.models) if course.position is None else course.position
+    phases = phases_of(traffic, position)
     outside: dict[str, None] = {}
     predictions = {}
     for name, model in asked.models.items():

@@ -140,7 +140,7 @@ def measure(
     """
     specs = None
     if not writer.has(measuring.VERIFY_PLAN):
-        specs = plan(models, scenario, _sender_pps(writer))
+        specs = plan(models, _in_bed(scenario, bed), _sender_pps(writer))
     progress.stage(f"measuring held-out settings of {device_in_words(bed.dut)}")
     outcome = measuring.run(
         bed,
@@ -150,6 +150,15 @@ def measure(
         terms=machine.terms(scenario, budget or _budget(bed, scenario)),
     )
     machine.give_up(writer.run, outcome, "verify")
+
+
+def _in_bed(scenario: Scenario, bed: TestBed) -> Scenario:
+    """``scenario`` with the matching position that ``bed`` has, if its rules are the user's own."""
+    held_out = [
+        each.model_copy(update={"positions": testbeds.positions(bed, each.positions)})
+        for each in scenario.verify or (default(scenario),)
+    ]
+    return scenario.model_copy(update={"verify": tuple(held_out)})
 
 
 def _budget(bed: TestBed, scenario: Scenario) -> Budget | None:

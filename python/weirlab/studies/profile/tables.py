@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from weirlab.cli.quantities import NOTHING, count, duration, percent, rate
-from weirlab.cli.results.tables import thresholds
+from weirlab.cli.results.tables import rules_met, thresholds
 from weirlab.records import TrialRecord, device_in_words
 from weirlab.studies.prediction.tables import fit, verification
 from weirlab.tables import Table
@@ -40,7 +40,7 @@ def trial(outcome: TrialOutcome) -> list[Table]:
         ("delay min, mean, max", ", ".join(map(duration, extremes))),
         ("jitter (RFC 3550)", duration(result.jitter_ns)),
         ("packets in the device", _known(outcome.queue_packets, _queued)),
-        *_rules_met(record),
+        *rules_met(record),
         ("calibration", outcome.calibration or "none"),
     ]
     tables = [Table("Trial", ("", ""), facts)]
@@ -54,21 +54,6 @@ def trial(outcome: TrialOutcome) -> list[Table]:
     if counters:
         tables.append(Table("Counters of the device", ("", ""), counters, details=True))
     return tables
-
-
-def _rules_met(record: TrialRecord) -> list[tuple[str, str]]:
-    """Which of the user's own rules packets met, beside what was expected."""
-    found = record.rules_met
-    if found is None:
-        return []
-    where = "in the device" if found.counted_in == "device" else "with a few packets in a copy of the rules"
-    rows = []
-    if found.met is not None:
-        expected = "" if found.expected is None else f"; {found.expected:,.0f} expected"
-        rows.append(("rules met", f"{found.met:,.1f} per packet{expected} (counted {where})"))
-    if found.matched_ratio is not None:
-        rows.append(("met the rule aimed at", f"{percent(found.matched_ratio)} of the packets"))
-    return rows
 
 
 def _left_out(record: TrialRecord) -> list[tuple[str, str]]:

@@ -84,6 +84,8 @@ def calibration(found: Calibration) -> str:
 
 def profile(outcome: ProfileOutcome) -> str:
     """What was profiled, and the command to run next."""
+    from weirlab.jobs.trials import contradicted
+
     run_id, measured = outcome.run.run_id, outcome.outcome
     missing = len(measured.invalid)
     of = " of the simulated device" if outcome.run.simulated else ""
@@ -98,7 +100,8 @@ def profile(outcome: ProfileOutcome) -> str:
         held += "The time budget is used up. "
     sure = "" if outcome.adaptive is None else f"{_certainty(outcome.adaptive)} "
     next_one = f"weir fit {run_id}" if outcome.problem() is None else f"weir profile --resume {run_id}"
-    return f"{held}{sure}{lead}; next: {next_one}"
+    against = contradicted(outcome.run.trials())
+    return f"{held}{sure}{against}{' ' if against else ''}{lead}; next: {next_one}"
 
 
 def _certainty(outcome: AdaptiveOutcome) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from weirlab.documents import document_of, plain
@@ -106,11 +106,11 @@ def search(work: Work, asked: Asked, goals: Sequence[Goal], *, attempts: int = M
     FailedTrial
         The device forwards nothing.
     """
-    settings, shape = asked.settings, asked.shape
+    shape = asked.shape
     _check(asked, [goal.trial_s for goal in goals])
     points: list[Point] = []
 
-    def measure(trials: Trials, keep: Callable[[Any], object]) -> None:
+    def measure(settings: Sequence[Setting], trials: Trials, keep: Callable[[Any], object]) -> None:
         each_s = expected_s(shape, goals)
         for i, setting in enumerate(settings):
             trials.expect(each_s * (len(settings) - i))
@@ -136,11 +136,11 @@ def rfc2544(work: Work, asked: Asked, suite: Suite, *, attempts: int = MAX_ATTEM
     FailedTrial
         The device forwards nothing.
     """
-    settings, shape = asked.settings, asked.shape
+    shape = asked.shape
     _check(asked, [suite.goal.trial_s, suite.latency_s, suite.loss_s])
     results: list[Result] = []
 
-    def measure(trials: Trials, keep: Callable[[Any], object]) -> None:
+    def measure(settings: Sequence[Setting], trials: Trials, keep: Callable[[Any], object]) -> None:
         for result in run_suite(trials, settings, shape, suite):
             results.append(result)
             keep(results)
@@ -155,7 +155,7 @@ class _What:
 
     kind: str
     goals: Mapping[str, Any]
-    measure: Callable[[Trials, Callable[[Any], object]], None]
+    measure: Callable[[Sequence[Setting], Trials, Callable[[Any], object]], None]
 
 
 @dataclass(frozen=True)
@@ -168,10 +168,12 @@ class _Done:
 
 def _carry_out(work: Work, asked: Asked, what: _What, attempts: int) -> _Done:
     """Build the bed, begin a run, let ``what`` make the trials, and report what the host did meanwhile."""
-    store, progress, kind, settings = work.store, work.progress, what.kind, asked.settings
+    store, progress, kind = work.store, work.progress, what.kind
+    settings = list(asked.settings)
     sizes = [setting.sizes for setting in settings]
     flows, inputs = asked.shape.flows, work.inputs
     with testbeds.open_bed(asked.lab, asked.dut, progress, flows, sizes=sizes, inputs=inputs) as bed:
+        settings = [replace(each, rules=testbeds.rule_setup(bed, each.rules)) for each in settings]
         bed.set_rules(settings[0].rules)  # If it refuses them, there is nothing to keep.
         calibration = in_force(store, bed)
         conditions = Conditions(bed.lab, bed.dut, bed.backend, calibration.id if calibration else None)
@@ -186,7 +188,7 @@ def _carry_out(work: Work, asked: Asked, what: _What, attempts: int) -> _Done:
             device = device_in_words(bed.dut)
             progress.stage(f"{_TITLES[kind]} of {device} in the lab {bed.lab}, run {writer.run_id}")
             trials = Trials(bed, writer, passed_on(progress), terms=Terms(max_attempts=attempts))
-            what.measure(trials, lambda found: writer.put_json(RESULT, found))
+            what.measure(settings, trials, lambda found: writer.put_json(RESULT, found))
     apart = len(writer.done) - int(writer.run.trials()["valid"].sum())
     if apart > 0:
         progress.note(

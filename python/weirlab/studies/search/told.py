@@ -28,7 +28,7 @@ def search_tables(outcome: SearchOutcome) -> list[Table]:
 
 def search_sentence(outcome: SearchOutcome) -> str:
     """What was found, in how many trials and how long."""
-    return f"{search_finding(outcome.points, outcome.conditions.dut)} {_work(outcome)}."
+    return f"{search_finding(outcome.points, outcome.conditions.dut)} {_work(outcome)}.{_against(outcome)}"
 
 
 def search_finding(points: Sequence[Point], dut: str) -> str:
@@ -45,7 +45,16 @@ def rfc2544_tables(outcome: Rfc2544Outcome) -> list[Table]:
 
 def rfc2544_sentence(outcome: Rfc2544Outcome) -> str:
     """What was found in the first setting, in how many trials and how long."""
-    return f"{rfc2544_finding(outcome.results[0], outcome.conditions.dut)} {_work(outcome)}."
+    finding = rfc2544_finding(outcome.results[0], outcome.conditions.dut)
+    return f"{finding} {_work(outcome)}.{_against(outcome)}"
+
+
+def _against(outcome: SearchOutcome | Rfc2544Outcome) -> str:
+    """What counters of the user's own rules say against what was expected, as a further sentence."""
+    from weirlab.jobs.trials import contradicted
+
+    against = contradicted(outcome.run.trials())
+    return f" {against}" if against else ""
 
 
 def rfc2544_finding(first: Result, dut: str) -> str:
