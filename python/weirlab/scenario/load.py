@@ -192,8 +192,10 @@ def _explain(problem: ErrorDetails, root: type[BaseModel], about: str) -> str:
         case "model_type" | "model_attributes_type" | "dict_type":
             reason = f"must have keys ({', '.join(_known_keys(root, loc))}), one per line below it"
         case "too_long":
-            many, most = len(problem["input"]), problem["ctx"]["max_length"]
-            reason = f"{many:,} items, and at most {most:,} are possible"
+            many, most = problem["ctx"]["actual_length"], problem["ctx"]["max_length"]
+            # A number is written out where a text is expected.
+            what = "characters" if isinstance(problem["input"], (str, int, float)) else "items"
+            reason = f"{many:,} {what}, and at most {most:,} are possible"
         case "too_short":
             reason = "must not be empty"
         case "tuple_type" | "list_type":

@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from weirlab import __version__
-from weirlab.errors import InputError, StoreError
+from weirlab.errors import InputError
 from weirlab.trace.facts import SideName, start_ns
 from weirlab.web import metrics, retention, sending
 from weirlab.web.access import guard
@@ -37,6 +38,8 @@ _MOST_S = 1e9
 _MOST_RUNS = 1_000_000_000
 From = Annotated[float, Query(alias="from", ge=-_MOST_S, le=_MOST_S)]
 To = Annotated[float, Query(alias="to", ge=-_MOST_S, le=_MOST_S)]
+Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""Of a connection in a capture."""
 
 
 @dataclass(frozen=True)
@@ -160,24 +163,20 @@ def _captures(parts: Parts) -> APIRouter:
     @router.post("")
     async def upload(request: Request, name: Annotated[str, Query(max_length=1000)] = "") -> Response:
         limit = parts.settings.most_upload_bytes
-        receiving.refuse_beyond(limit, request.headers.get("content-length"))
-        try:
-            one = await desk.take(name, request.stream())
-        except StoreError as error:
-            return guard.refused(507, str(error), "StoreError")
-        return JSONResponse({"data_id": one.data_id}, 201)
+        receiving.refuse_beyond(limit, guard.content_length(request))
+        return JSONResponse({"data_id": (await desk.take(name, request.stream())).data_id}, 201)
 
     @router.get("/{data_id}")
     def whole(data_id: str) -> dict[str, Any]:
         return telling.capture(desk.facts(opened(data_id)))
 
     @router.get("/{data_id}/connections/{number}")
-    def connection(data_id: str, number: int) -> dict[str, Any]:
+    def connection(data_id: str, number: Number) -> dict[str, Any]:
         one = opened(data_id)
         return telling.connection(desk.facts(one), desk.connection(one, number))
 
     @router.get("/{data_id}/connections/{number}/why")
-    async def why(data_id: str, number: int) -> Response:
+    async def why(data_id: str, number: Number) -> Response:
         file = await asyncio.wrap_future(await run_in_threadpool(desk.why, opened(data_id), number))
         return sending.answer(await run_in_threadpool(sending.opened, file), "application/json", {})
 
@@ -191,7 +190,7 @@ def _captures(parts: Parts) -> APIRouter:
     @router.get("/{data_id}/connections/{number}/graphs")
     async def graphs(
         data_id: str,
-        number: int,
+        number: Number,
         side: SideName,
         start: From,
         end: To,
@@ -206,7 +205,7 @@ def _captures(parts: Parts) -> APIRouter:
     @router.get("/{data_id}/connections/{number}/points.{format}")
     async def points(
         data_id: str,
-        number: int,
+        number: Number,
         format: rows.Format,
         side: SideName,
         start: From,
@@ -229,7 +228,7 @@ def _captures(parts: Parts) -> APIRouter:
         return await sent(one, request, f"connection-{number}-{side}.{format}")
 
     @router.get("/{data_id}/part.pcapng")
-    async def part(data_id: str, start: From, end: To, connection: int | None = None) -> Response:
+    async def part(data_id: str, start: From, end: To, connection: Number | None = None) -> Response:
         one = opened(data_id)
         from_ns, to_ns, _ = await run_in_threadpool(part_of, one, start, end)
         if connection is not None:

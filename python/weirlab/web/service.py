@@ -30,8 +30,10 @@ from weirlab.link.stopping import Stop
 from weirlab.quoting import printable, shortened
 from weirlab.store import Store
 from weirlab.web import routes
+from weirlab.web.access.forms import Forms
 from weirlab.web.access.guard import Guard, refused
 from weirlab.web.access.proxies import Forwarding, Proxies
+from weirlab.web.access.redaction import Redaction
 from weirlab.web.access.sessions import Sessions
 from weirlab.web.captures.desk import Desk
 from weirlab.web.captures.receiving import TooLarge
@@ -93,6 +95,9 @@ def service(
         scenarios = Scenarios(store.root, measurements, settings.allow_run, bench)
         # Pages of documentation would load scripts from elsewhere.
         app = FastAPI(title="Weir", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+        # The last one is the first to see a request.
+        app.add_middleware(Redaction, folders=[*_folders(settings, store)])
+        app.add_middleware(Forms)
         app.add_middleware(Guard, sessions=sessions, settings=settings, public=_public())
         app.add_middleware(Forwarding, proxies=Proxies(settings.proxies))
         shelf = Shelf(store, children)
@@ -132,6 +137,13 @@ def _public() -> Iterator[str]:
             yield f"/{path.relative_to(STATIC).as_posix()}"
 
 
+def _folders(settings: Settings, store: Store) -> Iterator[Path]:
+    """Where the service keeps its files."""
+    yield store.root
+    if (voice := settings.voice) is not None:
+        yield from (Path(each) for each in (voice.database, voice.zones, voice.rndc) if each)
+
+
 def _voice(app: FastAPI, settings: VoiceSettings, port: int) -> VoiceDesk:
     """Zone management, which needs its own extra."""
     from weirlab.web.voice import routes
@@ -162,6 +174,8 @@ def _explain_failures(app: FastAPI) -> None:
     @app.exception_handler(WeirError)
     def told(request: Request, error: WeirError) -> Response:
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+        if isinstance(error, StoreError) and isinstance(error.__cause__, OSError):
+            status = 507
         failure = failures.explain(error)
         return refused(status, printable(failure.message), failure.kind)
 

@@ -246,7 +246,7 @@ def test_the_page_has_no_script_and_no_style_of_its_own(client: TestClient) -> N
 
 
 def test_a_report_is_an_origin_of_its_own_without_network(client: TestClient, store: Store) -> None:
-    run_id = _trial(store)
+    run_id = trial(store)
     report = store.open(run_id).path / "report.html"
     report.write_text("<h1>Foreign</h1>")
     answer = client.get(f"/api/runs/{run_id}/report")
@@ -280,7 +280,7 @@ def test_no_path_leads_out_of_the_store(client: TestClient, store: Store, path: 
 def test_a_link_in_place_of_a_report_is_not_followed(
     client: TestClient, store: Store, tmp_path: Path
 ) -> None:
-    run_id = _trial(store)
+    run_id = trial(store)
     (tmp_path / "secret").write_text("secret")
     (store.open(run_id).path / "report.html").symlink_to(tmp_path / "secret")
     answer = client.get(f"/api/runs/{run_id}/report")
@@ -293,7 +293,7 @@ def test_a_form_of_megabytes_is_refused_before_it_is_read(client: TestClient) ->
     assert client.post("/api/transfers", content=iter([b"{}"])).status_code == 413
 
 
-def _trial(store: Store) -> str:
+def trial(store: Store) -> str:
     with store.create("trial", {"name": "trial"}, {"lab": "netns", "dut": "iptables"}) as writer:
         spec = make_spec(1e5, position=400)
         writer.add(make_record(make_result(1e5), spec, run_id=writer.run_id, index=0, role="single"))

@@ -36,8 +36,11 @@ Client = Callable[..., TestClient]
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_database(tmp_path_factory.mktemp("voice") / "plan.db")
+
+
+def make_database(path: Path) -> Path:
     """A database with an administrator and a user of each of two organisations."""
-    path = tmp_path_factory.mktemp("voice") / "plan.db"
     database = opened(str(path), new=True)
     register = Register(database)
     register.begin("test", load(ready.FOLDER / "federation.yaml").plan, "federation.yaml")

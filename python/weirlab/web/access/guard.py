@@ -37,14 +37,14 @@ _HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_SAFE: Final = ("GET", "HEAD")
+SAFE: Final = ("GET", "HEAD")
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 """RFC 9110, 7.2, without names that are neither of DNS nor addresses."""
 SESSION: Final = "/api/session"
 UPLOAD: Final = "/api/captures"
 _MOST_FORM_BYTES: Final = 65_536
-_MOST_DIGITS: Final = 18
+_MOST_LENGTH: Final = 10**18
 
 
 class Guard:
@@ -87,7 +87,9 @@ class Guard:
             return refused(
                 403, "This service answers only to localhost and its own address, not to other names."
             )
-        safe, public = request.method in _SAFE, path in self._public
+        if "\0" in path or b"%00" in request.scope["query_string"]:
+            return refused(400, "The address has a NUL character.")
+        safe, public = request.method in SAFE, path in self._public
         if not (safe and public) and not _same_origin(request):
             return refused(403, "The request came from another web site.")
         if path not in self._open and not self._sessions.admits(request):
@@ -106,9 +108,11 @@ def refused(status: int, message: str, kind: str = "Refused") -> JSONResponse:
 
 
 def content_length(request: Request) -> int | None:
-    """The announced length of the body, bytes; None for a chunked one."""
+    """The announced length of the body, bytes, at most :data:`_MOST_LENGTH`; None for a chunked one."""
     text = request.headers.get("content-length", "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    return int(text) if len(text) < len(str(_MOST_LENGTH)) else _MOST_LENGTH
 
 
 def elsewhere(request: Request) -> str:

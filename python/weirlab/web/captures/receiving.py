@@ -21,9 +21,9 @@ class TooLarge(InputError):
     """An upload has more bytes than are allowed."""
 
 
-def refuse_beyond(limit: int, announced: str | None) -> None:
+def refuse_beyond(limit: int, announced: int | None) -> None:
     """Raise for an upload that announces too large a size, before it is sent."""
-    if announced is not None and announced.isdecimal() and int(announced) > limit:
+    if announced is not None and announced > limit:
         raise too_large(limit)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import Field
 
 from weirlab.errors import InputError
 from weirlab.quoting import printable
@@ -33,7 +34,8 @@ _MOST_NUMBERS: Final = 50
 _NEW: Final = ("organisations", "trees", "domains")
 """Parts to which only administrators add."""
 
-Below = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
+Number = Annotated[int, Field(ge=1, le=2**31 - 1)]
+"""Of a piece or an event: what a database keeps."""
 
 
 def _reader(request: Request) -> SignedIn:
@@ -169,7 +171,7 @@ def _plan(desk: Desk) -> APIRouter:
         return asking.Pieces(len(found), [_piece(state, who.account, item) for item in shown])
 
     @router.get("/item/{number}")
-    def one(who: Reader, number: int) -> asking.Piece:
+    def one(who: Reader, number: Number) -> asking.Piece:
         state = desk.register.state()
         if (item := state.item(number)) is None:
             raise Gone("there is no such piece; see the history")
@@ -181,13 +183,13 @@ def _plan(desk: Desk) -> APIRouter:
         return PlainTextResponse(desk.register.state().text, media_type="application/yaml", headers=headers)
 
     @router.get("/history")
-    def history(who: Reader, below: Below = None, item: Below = None) -> asking.Events:
+    def history(who: Reader, below: Number | None = None, item: Number | None = None) -> asking.Events:
         with desk.register.database.reading() as on:
             found = on.events(most=_MOST_EVENTS + 1, below=below, item=item, changes=True)
         return asking.Events(found[:_MOST_EVENTS], len(found) > _MOST_EVENTS)
 
     @router.get("/log")
-    def log(who: Reader, below: Below = None) -> asking.Events:
+    def log(who: Reader, below: Number | None = None) -> asking.Events:
         if not who.account.administrator:
             raise NotSignedIn("the audit log is for administrators")
         with desk.register.database.reading() as on:
@@ -214,16 +216,16 @@ def _changes(desk: Desk) -> APIRouter:
         return _made(register.add(who.account, part, asked.content, accept=asked.accept))
 
     @router.post("/item/{number}")
-    def change(who: Changer, number: int, asked: asking.Change) -> asking.Made:
+    def change(who: Changer, number: Number, asked: asking.Change) -> asking.Made:
         done = register.change(who.account, number, asked.revision, asked.content, accept=asked.accept)
         return _made(done)
 
     @router.post("/item/{number}/remove")
-    def remove(who: Changer, number: int, asked: asking.Remove) -> asking.Made:
+    def remove(who: Changer, number: Number, asked: asking.Remove) -> asking.Made:
         return _made(register.remove(who.account, number, asked.revision, accept=asked.accept))
 
     @router.post("/history/{number}/undo")
-    def undo(who: Changer, number: int, asked: asking.Undo) -> asking.Made:
+    def undo(who: Changer, number: Number, asked: asking.Undo) -> asking.Made:
         return _made(register.undo(who.account, number, accept=asked.accept))
 
     return router

@@ -1,0 +1,101 @@
+"""Bodies of requests: JSON that every part of the service can handle."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from weirlab.web.access.guard import SAFE, UPLOAD, refused
+
+_MOST_DIGITS: Final = 19
+_LIMIT: Final = 1 << 63
+"""Databases and Polars have integers of 64 bits."""
+_MOST_DEPTH: Final = 32
+
+
+class Forms:
+    """ASGI middleware: refuses a body that is not JSON, or has a value that no form needs.
+
+    RFC 8259 sets no limits to numbers, texts and nesting, and Python reads infinities, too; databases, files
+    and number types have limits. :class:`Guard` has limited the length.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] in SAFE or scope["path"] == UPLOAD:
+            await self._app(scope, receive, send)
+            return
+        try:
+            body = await Request(scope, receive).body()
+            if body:
+                check(body)
+        except ClientDisconnect:
+            return
+        except (ValueError, RecursionError) as error:
+            reason = str(error) if isinstance(error, Unfit) else "it is not valid JSON"
+            refusal = refused(400, f"The body of the request cannot be used: {reason}.", "InputError")
+            await refusal(scope, receive, send)
+            return
+        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Message:
+            return whole.pop() if whole else await receive()
+
+        await self._app(scope, again, send)
+
+
+class Unfit(ValueError):
+    """JSON with a value that no form needs."""
+
+
+def check(body: bytes) -> None:
+    """Raise ``ValueError`` or ``RecursionError`` for what is not JSON, :class:`Unfit` for extreme values."""
+    value = json.loads(
+        body.decode(), parse_int=_integer, parse_float=_float, parse_constant=lambda name: _unfit(name)
+    )
+    _check(value, 0)
+
+
+def _integer(text: str) -> int:
+    if len(text.lstrip("-")) > _MOST_DIGITS or not -_LIMIT <= (number := int(text)) < _LIMIT:
+        raise Unfit("an integer has more than 64 bits")
+    return number
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _unfit("a number beyond 1.8e308")
+
+
+def _unfit(what: str) -> float:
+    raise Unfit(f"it has {what}")
+
+
+def _check(value: Any, depth: int) -> None:
+    if depth > _MOST_DEPTH:
+        raise Unfit(f"it is nested more than {_MOST_DEPTH} levels deep")
+    match value:
+        case str():
+            if "\0" in value or not _is_unicode(value):
+                raise Unfit("a text has a NUL character or half of a surrogate pair")
+        case dict():
+            for name, inner in value.items():
+                _check(name, depth)
+                _check(inner, depth + 1)
+        case list():
+            for inner in value:
+                _check(inner, depth + 1)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
