@@ -71,6 +71,7 @@ impl From<OpenError> for Failure {
                 GreetingError::Unknown | GreetingError::Full => libc::ECONNREFUSED,
                 GreetingError::Malformed => libc::EPROTO,
             },
+            OpenError::Option(OptionError::Unavailable { .. }) => libc::ENOENT,
             OpenError::Silent { .. } => libc::EPROTONOSUPPORT,
             OpenError::TokenNeeded(_) => libc::EACCES,
             _ => libc::EINVAL,
@@ -108,6 +109,7 @@ impl From<OptionError> for Failure {
     fn from(error: OptionError) -> Self {
         let errno = match &error {
             OptionError::Refused { source, .. } => errno_of(source),
+            OptionError::Unavailable { .. } => libc::ENOENT,
             _ => libc::EINVAL,
         };
         Self::of(errno, &error)

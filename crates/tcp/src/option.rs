@@ -1,5 +1,7 @@
 //! Socket options, by name or by number.
 
+use std::borrow::Cow;
+use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
 
@@ -41,6 +43,11 @@ pub const OPTIONS: &[(&str, i32, i32)] = &[
     ("TCP_WINDOW_CLAMP", libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP),
 ];
 
+/// `TCP_ULP` (Linux 4.13).
+const TCP_ULP: i32 = 31;
+/// Built into every kernel.
+const RENO: &str = "reno";
+
 /// Longest value that is a name: `TCP_CA_NAME_MAX`, including its end.
 const NAME_BYTES: usize = 16;
 
@@ -76,6 +83,19 @@ pub enum OptionError {
         name: String,
         /// The value.
         value: String,
+    },
+    /// Not in the kernel's list. A privileged process would load a module of that name by setting it, and the name
+    /// may be a peer's.
+    #[error(
+        "{name}={value} is not available on this host, which has {available}; load its module, or choose another"
+    )]
+    Unavailable {
+        /// The option.
+        name: String,
+        /// The value.
+        value: String,
+        /// What there is.
+        available: String,
     },
     /// The kernel refused.
     #[error("the kernel refuses the socket option {name}={value}")]
@@ -133,16 +153,10 @@ impl Setting {
     /// Sets it.
     ///
     /// # Errors
-    /// [`OptionError::Refused`].
+    /// [`OptionError::Unavailable`], [`OptionError::Refused`].
     pub fn set(&self, socket: &impl AsRawFd) -> Result<(), OptionError> {
-        let number;
-        let bytes = match &self.value {
-            Value::Number(value) => {
-                number = value.to_ne_bytes();
-                &number[..]
-            }
-            Value::Name(name) => name.as_bytes(),
-        };
+        self.available()?;
+        let bytes = self.bytes();
         // SAFETY: `bytes` has the length given, and lives through the call.
         let failed = unsafe {
             libc::setsockopt(
@@ -162,6 +176,40 @@ impl Setting {
             return Err(OptionError::Refused { name: self.name.clone(), value, source });
         }
         Ok(())
+    }
+
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        match &self.value {
+            Value::Number(number) => Cow::Owned(number.to_ne_bytes().to_vec()),
+            Value::Name(name) => Cow::Borrowed(name.as_bytes()),
+        }
+    }
+
+    /// Whether the kernel has what the value names, if it names something, without loading a module.
+    ///
+    /// # Errors
+    /// [`OptionError::Unavailable`].
+    pub fn available(&self) -> Result<(), OptionError> {
+        let list = match (self.level, self.number) {
+            (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => "tcp_available_congestion_control",
+            (libc::IPPROTO_TCP, TCP_ULP) => "tcp_available_ulp",
+            _ => return Ok(()),
+        };
+        let bytes = self.bytes();
+        let value = String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default());
+        let known = fs::read_to_string(format!("/proc/sys/net/ipv4/{list}")).unwrap_or_default();
+        let mut available: Vec<_> = known.split_whitespace().collect();
+        if available.is_empty() && self.number == libc::TCP_CONGESTION {
+            available.push(RENO);
+        }
+        if available.contains(&&*value) {
+            return Ok(());
+        }
+        Err(OptionError::Unavailable {
+            name: self.name.clone(),
+            value: value.escape_debug().to_string(),
+            available: if available.is_empty() { "none".to_owned() } else { available.join(", ") },
+        })
     }
 
     /// The effective value: the kernel doubles buffer sizes, for instance. `None` if it does not say.
@@ -220,8 +268,25 @@ mod tests {
         let (socket, setting) = (socket(), Setting::new("TCP_CONGESTION", "reno").unwrap());
         setting.set(&socket).unwrap();
         assert_eq!(setting.effective(&socket), Some(Value::Name("reno".into())));
-        let unknown = Setting::congestion("nosuchthing");
-        assert!(matches!(unknown.set(&socket), Err(OptionError::Refused { .. })));
+    }
+
+    #[test]
+    fn nothing_makes_the_kernel_load_a_module() {
+        let veno = i32::from_ne_bytes(*b"veno").to_string();
+        for (name, value) in [
+            ("TCP_CONGESTION", "nosuchthing"),
+            ("tcp_congestion", "RENO"),
+            ("6:13", "nosuchthing"),
+            ("6:13", "0"),
+            ("6:13", &veno),
+            ("6:31", "nosuchthing"),
+        ] {
+            let refused = Setting::new(name, value).unwrap().set(&socket());
+            assert!(matches!(refused, Err(OptionError::Unavailable { .. })), "{name}={value}: {refused:?}");
+        }
+        let refused = Setting::congestion("nosuchthing").set(&socket()).unwrap_err().to_string();
+        assert!(refused.starts_with("TCP_CONGESTION=nosuchthing is not available on this host, which has "));
+        assert!(refused.contains("reno"), "{refused}");
     }
 
     #[test]
