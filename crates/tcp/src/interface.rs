@@ -3,6 +3,11 @@
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// `struct nlmsghdr`, and `struct rtmsg`.
+const NETLINK_BYTES: usize = 16;
+const ROUTE_BYTES: usize = 12;
 
 /// An address of this host, and where it is.
 struct Place {
@@ -26,6 +31,69 @@ fn chosen(places: &[Place], local: IpAddr, peer: IpAddr) -> Option<String> {
         .iter()
         .find(|place| if is_own { place.is_loopback } else { place.address == local })
         .map(|place| place.interface.clone())
+}
+
+/// Whether packets to `address` stay on this host: it is an address of its own, or routed to it
+/// (`ip route add local`).
+///
+/// # Errors
+/// The kernel does not say.
+pub fn is_own(address: IpAddr) -> io::Result<bool> {
+    // SAFETY: plain system call; the descriptor is owned by nobody else yet.
+    let fd =
+        unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `fd` was opened just now.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let (request, mut answer) = (route_request(address.to_canonical()), [0_u8; 4096]);
+    // SAFETY: `request` has the length given.
+    let sent = unsafe { libc::send(fd, request.as_ptr().cast(), request.len(), 0) };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel writes at most as many bytes as there are.
+    let received = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
+    let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+    is_local_route(&answer[..received])
+}
+
+/// `RTM_GETROUTE` (rtnetlink(7)).
+fn route_request(address: IpAddr) -> Vec<u8> {
+    let (family, octets) = match address {
+        IpAddr::V4(v4) => (libc::AF_INET, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (libc::AF_INET6, v6.octets().to_vec()),
+    };
+    let attribute = 4 + octets.len() as u16;
+    let mut bytes = Vec::new();
+    bytes.extend(u32::to_ne_bytes(NETLINK_BYTES as u32 + ROUTE_BYTES as u32 + u32::from(attribute)));
+    bytes.extend(libc::RTM_GETROUTE.to_ne_bytes());
+    bytes.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    // Sequence number, and port of the sender.
+    bytes.extend([0; 8]);
+    let mut route = [0; ROUTE_BYTES];
+    (route[0], route[1]) = (family as u8, octets.len() as u8 * 8);
+    bytes.extend(route);
+    bytes.extend(attribute.to_ne_bytes());
+    bytes.extend(libc::RTA_DST.to_ne_bytes());
+    bytes.extend(octets);
+    bytes
+}
+
+/// Whether the answer to [`route_request`] is a route that ends here; without a route, none does.
+fn is_local_route(answer: &[u8]) -> io::Result<bool> {
+    let senseless =
+        || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer about a route makes no sense");
+    let kind = answer.get(4..6).and_then(|kind| Some(u16::from_ne_bytes(kind.try_into().ok()?)));
+    match kind.ok_or_else(senseless)? {
+        libc::RTM_NEWROUTE => {
+            let kind = *answer.get(NETLINK_BYTES + 7).ok_or_else(senseless)?;
+            Ok([libc::RTN_LOCAL, libc::RTN_BROADCAST, libc::RTN_ANYCAST].contains(&kind))
+        }
+        kind if i32::from(kind) == libc::NLMSG_ERROR => Ok(false),
+        _ => Err(senseless()),
+    }
 }
 
 fn places() -> io::Result<Vec<Place>> {
@@ -97,6 +165,28 @@ mod tests {
         assert_eq!(towards("192.0.2.1", "192.0.2.1"), "lo");
         assert_eq!(towards("127.0.0.5", "127.0.0.1"), "lo");
         assert_eq!(towards("192.0.2.9", "198.51.100.7"), "");
+    }
+
+    #[test]
+    fn addresses_of_loopback_are_this_host() {
+        for address in ["127.0.0.1", "127.9.9.9", "::ffff:127.0.0.1"] {
+            assert!(is_own(address.parse().unwrap()).unwrap(), "{address}");
+        }
+        for place in places().unwrap().iter().filter(|place| !place.is_loopback) {
+            assert!(is_own(place.address).unwrap(), "{}", place.address);
+        }
+        // RFC 5737 and RFC 3849: of documentation.
+        for address in ["192.0.2.7", "2001:db8::7"] {
+            assert!(!is_own(address.parse().unwrap()).unwrap(), "{address}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_an_error() {
+        assert!(is_local_route(&[]).is_err() && is_local_route(&[0; 40]).is_err());
+        let mut cut = [0; NETLINK_BYTES];
+        cut[4..6].copy_from_slice(&libc::RTM_NEWROUTE.to_ne_bytes());
+        assert!(is_local_route(&cut).is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! - [`watch`]: connections sampled at a fixed period.
 //! - [`control`]: what client and server of a bulk transfer send each other; no I/O.
 //! - [`bulk`]: the transfer.
+//! - [`strangers`]: connections that have not identified themselves, limited.
 //! - [`interface`]: where a connection leaves this host.
 //!
 //! Nothing here needs privileges.
@@ -23,6 +24,7 @@ pub mod option;
 pub mod process;
 mod queues;
 mod sample;
+pub mod strangers;
 mod times;
 pub mod watch;
 

@@ -229,7 +229,12 @@ def test_where_nobody_listens_the_reason_is_told(client: TestClient) -> None:
     ("asked", "why"),
     [
         ({"lasts_s": 9999}, "at most 300 s"),
+        ({"lasts_s": 1e-300}, "lasts_s"),
         ({"total_bytes": 5}, "one of them"),
+        ({"total_bytes": 767, "lasts_s": None, "connections": 32}, "at least 768 bytes"),
+        ({"total_bytes": 2**63 - 1, "lasts_s": None}, "total_bytes"),
+        ({"port": 2**63 - 1}, "port"),
+        ({"interval_ms": -(2**63)}, "interval_ms"),
         ({"host": ""}, "host"),
         ({"port": 0}, "port"),
         ({"congestion": "a; rm -rf"}, "congestion"),

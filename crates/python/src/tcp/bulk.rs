@@ -271,9 +271,10 @@ fn client_error(py: Python<'_>, error: &ClientError) -> PyErr {
             ("LabError", "; is weir tcp serve running there, and does a firewall let it through?")
         }
         ClientError::NotWeir { .. } => ("LabError", "; is that the port of weir tcp serve?"),
-        ClientError::Refused(_) | ClientError::ViaRefused { .. } | ClientError::Lost { .. } => {
-            ("TrialError", "")
-        }
+        ClientError::Refused(_)
+        | ClientError::ViaRefused { .. }
+        | ClientError::Lost { .. }
+        | ClientError::Protocol(_) => ("TrialError", ""),
         ClientError::System { .. } => ("LabError", ""),
     };
     exception(py, class, &format!("{}{way_out}", describe(error)))

@@ -4,11 +4,12 @@ mod connect;
 mod errand;
 mod error;
 mod fetch;
+mod quota;
 
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -19,9 +20,10 @@ use fetch::Unfetched;
 
 use self::connect::{join, open, reach};
 use self::error::system;
+use self::quota::Quota;
 use super::capture::Here;
 use super::clock_identity;
-use super::end::{Incoming, Input, Intervals, channel, flooded, listen};
+use super::end::{Excess, Incoming, Input, Intervals, channel, flooded, listen};
 use super::line::{Line, LineError, Writer};
 use super::transfer::{BlockSample, Given, Transfer};
 use crate::control::{
@@ -39,6 +41,8 @@ const CLOCK_EVERY_NS: u64 = 1_000_000_000;
 /// Time beyond the interval within which a working server is heard from.
 const SILENCE_NS: u64 = 30_000_000_000;
 const LOOK: Duration = Duration::from_millis(500);
+/// Events that wait for the user; then the transfer's reports wait, too.
+const MOST_EVENTS: usize = 256;
 
 /// What a client is to do.
 #[derive(Clone, Debug)]
@@ -171,7 +175,7 @@ impl Client {
     /// As [`Client::start`], if another host knows the token.
     pub(super) fn start_with(options: ClientOptions, prover: Prover) -> io::Result<Self> {
         let (inputs, incoming) = channel();
-        let (outgoing, events) = mpsc::channel();
+        let (outgoing, events) = mpsc::sync_channel(MOST_EVENTS);
         let for_threads = inputs.clone();
         let moved = Arc::new(Moved::default());
         let to_move = Arc::clone(&moved);
@@ -214,7 +218,7 @@ impl Drop for Client {
 fn run(
     options: ClientOptions,
     prover: Prover,
-    events: &Sender<ClientEvent>,
+    events: &SyncSender<ClientEvent>,
     (inputs, incoming): (&Sender<Input>, &Incoming),
     moved: &Moved,
 ) -> Result<(), ClientError> {
@@ -241,7 +245,7 @@ fn run(
         let (mut stream, joined) = join(&options, to, index)?;
         let lost = |source| ClientError::Connect { to, source };
         stream.write_all(&Preamble::Data { session, index }.emit()).map_err(lost)?;
-        given.push(Given { stream, sends: joined.up });
+        given.push(Given { stream: Arc::new(stream), sends: joined.up });
         connections.push(joined);
     }
     match line.receive(Some(ANSWER_TIMEOUT)) {
@@ -251,11 +255,12 @@ fn run(
         Err(source) => return Err(not_weir(source)),
     }
 
-    let mut writer = line.writer().map_err(system("a connection cannot be shared"))?;
-    listen(line, inputs.clone(), incoming.room(usize::MAX)).map_err(system("no thread can be made"))?;
+    let mut writer = line.writer();
+    listen(line, inputs.clone(), incoming.room(Excess::Waits)).map_err(system("no thread can be made"))?;
     let lost = |why: String, after_ns| ClientError::Lost { why, after_ns };
+    let mut quota = Quota::new(request.interval_ns);
     if options.clocks {
-        exchange_clocks(&mut writer, incoming, events).map_err(|why| lost(why, 0))?;
+        exchange_clocks(&mut writer, incoming, events, &mut quota).map_err(|why| lost(why, 0))?;
     }
     writer.send(&Message::Go).map_err(|e| lost(e.to_string(), 0))?;
     let transfer = Transfer::start(given, &request, same_clock, options.every_block, inputs)
@@ -265,7 +270,7 @@ fn run(
     happened(Event::Started { connections, same_clock, since_1970_ns });
 
     let mut intervals = Intervals::new(transfer.start_ns(), request.interval_ns, request.lasts_ns);
-    let (mut open, mut stopped, mut answer, mut heard_ns) = (transfer.len(), false, None, 0);
+    let (mut open, mut answer, mut heard_ns) = (transfer.len(), None, 0);
     let (mut clock_ns, mut recorded) = (CLOCK_EVERY_NS, None::<Result<Record, String>>);
     let tell = |at_ns, transfer: &Transfer| {
         if options.every_block {
@@ -279,7 +284,7 @@ fn run(
             Some(Input::Ended) => open -= 1,
             Some(Input::Abort) => return Ok(()),
             Some(Input::Stop) => {
-                stopped = true;
+                quota.stop(intervals.elapsed_ns());
                 transfer.stop();
                 let _ = writer.send(&Message::Stop);
             }
@@ -292,20 +297,29 @@ fn run(
                 heard_ns = intervals.elapsed_ns();
                 match message {
                     Message::Clocked { sent_ns, at_ns } => {
+                        quota.answer(sent_ns, at_ns).map_err(ClientError::Protocol)?;
                         happened(Event::Clock { sent_ns, at_ns, heard_ns: now_ns() });
                     }
                     Message::Begun { start_ns } => {
+                        quota.begin(start_ns).map_err(ClientError::Protocol)?;
                         happened(Event::Begun { server_ns: start_ns, client_ns: transfer.start_ns() });
                     }
-                    Message::Interval { at_ns, flows } if flows.len() == transfer.len() => {
+                    Message::Interval { at_ns, flows }
+                        if flows.len() == transfer.len() && answer.is_none() =>
+                    {
+                        quota.report(true, at_ns, heard_ns).map_err(ClientError::Protocol)?;
                         happened(Event::Interval { of_server: true, at_ns, flows });
                     }
-                    Message::Done { totals } if totals.len() == transfer.len() => answer = Some(totals),
-                    Message::Recorded { found } if answer.is_some() && options.fetch.is_some() => {
+                    Message::Done { totals } if totals.len() == transfer.len() && answer.is_none() => {
+                        answer = Some(totals);
+                    }
+                    Message::Recorded { found }
+                        if answer.is_some() && options.fetch.is_some() && recorded.is_none() =>
+                    {
                         recorded = Some(found);
                     }
                     Message::Refuse { why } => return Err(ClientError::Refused(why)),
-                    _ => return Err(lost("it said what makes no sense here".into(), heard_ns)),
+                    other => return Err(ClientError::Protocol(other.unexpected())),
                 }
             }
             None => {}
@@ -317,8 +331,11 @@ fn run(
         if options.clocks && answer.is_none() && intervals.elapsed_ns() >= clock_ns {
             clock_ns = intervals.elapsed_ns() + CLOCK_EVERY_NS;
             // If the server is gone, its silence will tell.
-            let _ = writer.send(&Message::Clock { sent_ns: now_ns() });
+            let sent_ns = now_ns();
+            quota.ask(sent_ns);
+            let _ = writer.send(&Message::Clock { sent_ns });
         }
+        quota.check_end(intervals.elapsed_ns()).map_err(|why| lost(why, intervals.elapsed_ns()))?;
         let silent_ns = intervals.elapsed_ns().saturating_sub(heard_ns);
         if answer.is_none() && silent_ns > request.interval_ns.saturating_add(SILENCE_NS) {
             return Err(lost("nothing was heard for 30 s".into(), intervals.elapsed_ns()));
@@ -332,7 +349,7 @@ fn run(
         let found = fetch::fetch(wanted, recorded, &mut writer, incoming).map_err(Unfetched::why);
         let _ = events.send(ClientEvent::Recorded { of: Here::Server, found: found.map(Box::new) });
     }
-    happened(Event::Done { client, server, stopped });
+    happened(Event::Done { client, server, stopped: quota.has_stopped() });
     Ok(())
 }
 
@@ -340,12 +357,16 @@ fn run(
 fn exchange_clocks(
     writer: &mut Writer,
     incoming: &Incoming,
-    events: &Sender<ClientEvent>,
+    events: &SyncSender<ClientEvent>,
+    quota: &mut Quota,
 ) -> Result<(), String> {
     for _ in 0..CLOCK_EXCHANGES {
-        writer.send(&Message::Clock { sent_ns: now_ns() }).map_err(|e| e.to_string())?;
+        let sent_ns = now_ns();
+        quota.ask(sent_ns);
+        writer.send(&Message::Clock { sent_ns }).map_err(|e| e.to_string())?;
         match incoming.recv_timeout(ANSWER_TIMEOUT) {
             Ok(Input::Message(Message::Clocked { sent_ns, at_ns })) => {
+                quota.answer(sent_ns, at_ns)?;
                 let clock = Event::Clock { sent_ns, at_ns, heard_ns: now_ns() };
                 let _ = events.send(ClientEvent::Transfer(clock));
             }

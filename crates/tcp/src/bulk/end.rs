@@ -1,8 +1,7 @@
 //! What client and server have in common: the events they wait for, and when reports are due.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -11,7 +10,9 @@ use crate::control::Message;
 use weir_clock::now_ns;
 
 /// Most messages of a client that wait to be handled. A client of Weir requests 8 parts of a capture ahead.
-pub const MOST_WAITING: usize = 256;
+const MOST_WAITING: usize = 256;
+/// Memory for messages that wait to be handled.
+const MOST_WAITING_BYTES: usize = 8 << 20;
 
 /// An event at one end.
 #[derive(Debug)]
@@ -39,7 +40,37 @@ pub fn flooded() -> String {
 #[derive(Debug)]
 pub struct Incoming {
     inputs: Receiver<Input>,
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
+}
+
+/// Messages that have not been handled.
+#[derive(Debug, Default)]
+struct Waiting {
+    load: Mutex<Load>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Load {
+    messages: usize,
+    bytes: usize,
+    /// Nobody will handle more.
+    is_over: bool,
+}
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, Load> {
+        self.load.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What happens to a message for which there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// It is the last one: the other end has sent more than it may.
+    Floods,
+    /// It waits, and the other end with it.
+    Waits,
 }
 
 /// What puts something in, and what takes it out.
@@ -59,39 +90,74 @@ impl Incoming {
         self.inputs.try_recv().inspect(|input| self.taken(input))
     }
 
-    /// Messages that may wait; see [`listen`].
-    pub fn room(&self, most: usize) -> Room {
-        Room { waiting: Arc::clone(&self.waiting), most }
+    /// Room for messages; see [`listen`].
+    pub fn room(&self, excess: Excess) -> Room {
+        Room {
+            waiting: Arc::clone(&self.waiting),
+            most: MOST_WAITING,
+            most_bytes: MOST_WAITING_BYTES,
+            excess,
+        }
     }
 
     fn taken(&self, input: &Input) {
-        if matches!(input, Input::Message(_)) {
-            let _ = self.waiting.fetch_update(SeqCst, SeqCst, |waiting| Some(waiting.saturating_sub(1)));
+        if let Input::Message(message) = input {
+            let mut load = self.waiting.lock();
+            load.messages = load.messages.saturating_sub(1);
+            load.bytes = load.bytes.saturating_sub(message.memory_bytes());
+            self.waiting.changed.notify_one();
         }
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.waiting.lock().is_over = true;
+        self.waiting.changed.notify_one();
     }
 }
 
 /// Room for messages that have not been handled yet.
 #[derive(Debug)]
 pub struct Room {
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
     most: usize,
+    most_bytes: usize,
+    excess: Excess,
 }
 
 impl Room {
-    fn takes_one(&self) -> bool {
-        self.waiting.fetch_add(1, SeqCst) < self.most
+    /// Whether there is room for `message`, perhaps after some time.
+    fn takes(&self, message: &Message) -> bool {
+        let bytes = message.memory_bytes();
+        let mut load = self.waiting.lock();
+        loop {
+            if load.is_over {
+                return false;
+            }
+            // The largest message must find room, too.
+            let has_bytes = load.messages == 0 || load.bytes + bytes <= self.most_bytes;
+            if load.messages < self.most && has_bytes {
+                load.messages += 1;
+                load.bytes += bytes;
+                return true;
+            }
+            if self.excess == Excess::Floods {
+                return false;
+            }
+            load = self.waiting.changed.wait(load).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 }
 
 /// Passes on what is received on `line`, in a new thread, until its [`super::line::Writer`] is dropped.
 ///
-/// A message that finds no room is skipped, and so is everything after it: a fast sender must not fill memory.
+/// A fast sender must not fill memory: a message that finds no room waits, or is skipped with everything after it.
 pub fn listen(mut line: Line, inputs: Sender<Input>, room: Room) -> std::io::Result<JoinHandle<()>> {
     let work = move || {
         loop {
             let input = match line.receive(None) {
-                Ok(message) if room.takes_one() => Input::Message(message),
+                Ok(message) if room.takes(&message) => Input::Message(message),
                 Ok(_) => Input::Flooded,
                 Err(e) => Input::Gone(e.to_string()),
             };
@@ -163,7 +229,9 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::control::MOST_REQUEST_BYTES;
+    use crate::control::{MOST_REQUEST_BYTES, PART_BYTES};
+
+    const SOON: Duration = Duration::from_secs(60);
 
     #[test]
     fn who_says_more_than_may_wait_is_heard_no_more() {
@@ -171,7 +239,8 @@ mod tests {
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let line = Line::new(listener.accept().unwrap().0, MOST_REQUEST_BYTES).unwrap();
         let (inputs, incoming) = channel();
-        let listening = listen(line, inputs, incoming.room(3)).unwrap();
+        let room = Room { most: 3, ..incoming.room(Excess::Floods) };
+        let listening = listen(line, inputs, room).unwrap();
         for sent_ns in 0..10 {
             stream.write_all(&Message::Clock { sent_ns }.emit()).unwrap();
         }
@@ -189,12 +258,59 @@ mod tests {
     #[test]
     fn what_was_looked_at_makes_room() {
         let (inputs, incoming) = channel();
-        let room = incoming.room(1);
+        let room = Room { most: 1, ..incoming.room(Excess::Floods) };
         for _ in 0..3 {
-            assert!(room.takes_one());
+            assert!(room.takes(&Message::Stop) && !room.takes(&Message::Stop));
             inputs.send(Input::Message(Message::Stop)).unwrap();
             assert!(matches!(incoming.try_recv(), Ok(Input::Message(Message::Stop))));
         }
+    }
+
+    #[test]
+    fn large_messages_need_more_room() {
+        let part = Message::Part { from: 0, bytes: vec![0; PART_BYTES] };
+        let (inputs, incoming) = channel();
+        let room = incoming.room(Excess::Floods);
+        let most = (0..).take_while(|_| room.takes(&part)).count();
+        assert_eq!(most, MOST_WAITING_BYTES / part.memory_bytes());
+        assert!(most >= 16, "a client requests 8 parts ahead");
+        inputs.send(Input::Message(part.clone())).unwrap();
+        assert!(incoming.try_recv().is_ok() && room.takes(&part) && !room.takes(&part));
+    }
+
+    #[test]
+    fn who_may_wait_is_heard_to_the_end_in_little_memory() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let line = Line::new(listener.accept().unwrap().0, MOST_REQUEST_BYTES).unwrap();
+        let (inputs, incoming) = channel();
+        let room = Room { most: 3, ..incoming.room(Excess::Waits) };
+        listen(line, inputs, room).unwrap();
+        for sent_ns in 0..100 {
+            stream.write_all(&Message::Clock { sent_ns }.emit()).unwrap();
+        }
+        drop(stream);
+        for expected in 0..100 {
+            let Ok(Input::Message(Message::Clock { sent_ns })) = incoming.recv_timeout(SOON) else {
+                panic!()
+            };
+            assert_eq!(sent_ns, expected);
+            assert!(incoming.waiting.lock().messages <= 3);
+        }
+        assert!(matches!(incoming.recv_timeout(SOON), Ok(Input::Gone(_))));
+    }
+
+    #[test]
+    fn who_waits_for_nobody_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let line = Line::new(listener.accept().unwrap().0, MOST_REQUEST_BYTES).unwrap();
+        let (inputs, incoming) = channel();
+        let room = Room { most: 1, ..incoming.room(Excess::Waits) };
+        let listening = listen(line, inputs, room).unwrap();
+        stream.write_all(&[Message::Stop.emit(), Message::Stop.emit()].concat()).unwrap();
+        drop(incoming);
+        listening.join().unwrap();
     }
 
     #[test]

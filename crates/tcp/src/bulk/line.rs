@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use socket2::{SockRef, TcpKeepalive};
@@ -34,17 +35,18 @@ pub enum LineError {
 /// Messages over a stream.
 #[derive(Debug)]
 pub struct Line {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     decoder: Decoder,
 }
 
 impl Line {
     /// Over `stream`; takes messages of at most `most_bytes`.
-    pub fn new(stream: TcpStream, most_bytes: usize) -> io::Result<Self> {
+    pub fn new(stream: impl Into<Arc<TcpStream>>, most_bytes: usize) -> io::Result<Self> {
+        let stream = stream.into();
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(3);
-        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+        SockRef::from(&*stream).set_tcp_keepalive(&keepalive)?;
         Ok(Self { stream, decoder: Decoder::new(most_bytes) })
     }
 
@@ -54,13 +56,13 @@ impl Line {
     }
 
     /// A second handle on the same stream, for writing.
-    pub fn writer(&self) -> io::Result<Writer> {
-        Ok(Writer { stream: self.stream.try_clone()? })
+    pub fn writer(&self) -> Writer {
+        Writer { stream: Arc::clone(&self.stream) }
     }
 
     /// Sends a message.
     pub fn send(&mut self, message: &Message) -> io::Result<()> {
-        self.stream.write_all(&message.emit())
+        (&*self.stream).write_all(&message.emit())
     }
 
     /// The next message; `None` for no time limit.
@@ -71,7 +73,7 @@ impl Line {
                 return Ok(message);
             }
             let mut bytes = [0; 4096];
-            let read = read_by(&mut self.stream, &mut bytes, due)?;
+            let read = read_by(&self.stream, &mut bytes, due)?;
             self.decoder.push(&bytes[..read]);
         }
     }
@@ -79,20 +81,20 @@ impl Line {
     /// Reads and discards until there is no more to come.
     pub fn drain(&mut self) {
         let mut bytes = [0; 4096];
-        while read_by(&mut self.stream, &mut bytes, None).is_ok() {}
+        while read_by(&self.stream, &mut bytes, None).is_ok() {}
     }
 }
 
 /// Writes messages, while another thread reads.
 #[derive(Debug)]
 pub struct Writer {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
 }
 
 impl Writer {
     /// Sends a message.
     pub fn send(&mut self, message: &Message) -> io::Result<()> {
-        self.stream.write_all(&message.emit())
+        (&*self.stream).write_all(&message.emit())
     }
 }
 
@@ -104,7 +106,7 @@ impl Drop for Writer {
 }
 
 /// Reads some bytes, at least one, by `due`.
-pub fn read_by(stream: &mut TcpStream, to: &mut [u8], due: Option<Instant>) -> Result<usize, LineError> {
+pub fn read_by(mut stream: &TcpStream, to: &mut [u8], due: Option<Instant>) -> Result<usize, LineError> {
     loop {
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {

@@ -28,7 +28,7 @@ const MOST_SAMPLES: usize = 1 << 16;
 #[derive(Debug)]
 pub struct Given {
     /// The connection.
-    pub stream: TcpStream,
+    pub stream: Arc<TcpStream>,
     /// This end sends.
     pub sends: bool,
 }
@@ -122,7 +122,7 @@ impl Transfer {
             let mut worker = Worker {
                 orders,
                 number,
-                stream: Arc::new(stream),
+                stream,
                 told: Arc::new(Told {
                     bytes: AtomicU64::new(0),
                     blocks: AtomicU64::new(0),

@@ -2,7 +2,7 @@
 
 use super::codec::{ProtocolError, Reader, Writer, many, short};
 use super::record::{self, Record};
-use super::{Digest, Errand, Event, Flow, MOST_TEXT, PART_BYTES, Proof, Request, Session, Total};
+use super::{Digest, Errand, Event, Flow, Joined, MOST_TEXT, PART_BYTES, Proof, Request, Session, Total};
 
 /// A message on a control connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,6 +196,31 @@ impl Message {
             }
         };
         to.message(kind)
+    }
+
+    /// Why an end that receives it at the wrong time goes no further.
+    #[must_use]
+    pub fn unexpected(&self) -> String {
+        format!("a message of the kind {} makes no sense here", self.emit()[0])
+    }
+
+    /// About how much memory it takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let flows = |count: usize| count * size_of::<Flow>();
+        size_of::<Self>()
+            + match self {
+                Self::Part { bytes, .. } => bytes.len(),
+                Self::Interval { flows: each, .. } => flows(each.len()),
+                Self::Done { totals } => totals.len() * (size_of::<Total>() + MOST_TEXT),
+                Self::Event(Event::Interval { flows: each, .. }) => flows(each.len()),
+                Self::Event(Event::Done { client, server, .. }) => {
+                    (client.len() + server.len()) * (size_of::<Total>() + MOST_TEXT)
+                }
+                Self::Event(Event::Started { connections, .. }) => connections.len() * size_of::<Joined>(),
+                Self::Request { .. } | Self::Errand { .. } | Self::Prove { .. } => size_of::<Errand>(),
+                _ => MOST_TEXT,
+            }
     }
 
     pub(super) fn read(kind: u8, from: &mut Reader<'_>) -> Result<Self, ProtocolError> {

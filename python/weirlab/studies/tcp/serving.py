@@ -120,8 +120,13 @@ def _serve(
     listening: Callable[[tuple[str, int]], None],
     happened: Callable[[Mapping[str, Any]], None],
 ) -> Account:
+    import resource
+
     from weirlab._engine import TcpServer
 
+    # A client has up to 256 connections, and there may be 1024 that have not said what they are.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     server = TcpServer(
         address=settings.address,
         port=settings.port,

@@ -12,6 +12,7 @@ from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.fields import USUAL
 
 MOST_TOTAL_BYTES: Final = 1_000_000_000_000
+LEAST_S: Final = 0.01
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=253)]
 _Token = Annotated[str, StringConstraints(max_length=1000)]
 
@@ -32,7 +33,7 @@ class Asked(BaseModel):
     client_token: _Token = ""
     direction: Literal["up", "down", "both"] = "up"
     connections: Annotated[int, Field(ge=1, le=32)] = 1
-    lasts_s: Annotated[float, Field(gt=0)] | None = 10.0
+    lasts_s: Annotated[float, Field(ge=LEAST_S)] | None = 10.0
     total_bytes: Annotated[int, Field(ge=1, le=MOST_TOTAL_BYTES)] | None = None
     interval_ms: Annotated[int, Field(ge=10, le=10_000)] = 100
     rate: Annotated[_Text, StringConstraints(max_length=40)] = ""
@@ -55,13 +56,16 @@ def settings(asked: Asked, most_s: float) -> sending.Settings:
     Raises
     ------
     InputError
-        The transfer would last longer than ``most_s``, or the rate is invalid.
+        The transfer would last longer than ``most_s`` or have too few bytes, or the rate is invalid.
     """
     if asked.lasts_s is not None and asked.total_bytes is not None:
         raise InputError("A transfer ends after a time or after some bytes; give one of them.")
     lasts_s = asked.lasts_s
     if lasts_s is not None and lasts_s > most_s:
         raise InputError(f"A transfer may last at most {most_s:g} s here.")
+    least_bytes = asked.connections * sending.LEAST_BLOCK_BYTES
+    if asked.total_bytes is not None and asked.total_bytes < least_bytes:
+        raise InputError(f"A transfer over {asked.connections} connections has at least {least_bytes} bytes.")
     return sending.Settings(
         host=asked.host.strip("[]"),
         port=asked.port,

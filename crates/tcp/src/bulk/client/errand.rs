@@ -1,15 +1,16 @@
 //! A transfer between two servers: one of them is asked to be the client, and reports what happens.
 
 use std::io::Write;
-use std::sync::mpsc::{RecvTimeoutError, Sender};
+use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender};
 use std::time::Duration;
 
 use super::connect::reach;
 use super::error::{ClientError, system};
 use super::fetch::{FetchOptions, Unfetched, fetch};
+use super::quota::Quota;
 use super::{ANSWER_TIMEOUT, ClientEvent, ClientOptions, Prover, SILENCE_NS, Via};
 use crate::bulk::capture::Here;
-use crate::bulk::end::{Incoming, Input, flooded, listen};
+use crate::bulk::end::{Excess, Incoming, Input, flooded, listen};
 use crate::bulk::line::{Line, LineError, Writer};
 use crate::control::{Errand, Event, MOST_ANSWER_BYTES, Message, Preamble, Request, Wish, prove_errand};
 use weir_clock::now_ns;
@@ -22,7 +23,7 @@ pub fn run(
     options: &ClientOptions,
     via: &Via,
     prover: Prover,
-    events: &Sender<ClientEvent>,
+    events: &SyncSender<ClientEvent>,
     inputs: &Sender<Input>,
     incoming: &Incoming,
 ) -> Result<(), ClientError> {
@@ -54,17 +55,20 @@ pub fn run(
     };
     let proof = prove_errand(&via.token, &nonce, &errand);
     let asked = Message::Errand { proof, errand: Box::new(errand.clone()) };
-    let mut writer = line.writer().map_err(system("a connection cannot be shared"))?;
+    let mut writer = line.writer();
     writer.send(&asked).map_err(|e| not_weir(e.into()))?;
     let ends = line.ends().map_err(system("a connection has no address"))?;
-    listen(line, inputs.clone(), incoming.room(usize::MAX)).map_err(system("no thread can be made"))?;
+    listen(line, inputs.clone(), incoming.room(Excess::Waits)).map_err(system("no thread can be made"))?;
 
     let (mut prover, mut started) = (Some(prover), None);
     let connections = usize::from(errand.request.up + errand.request.down);
-    let mut heard_ns = now_ns();
+    let (mut quota, begun_ns) = (Quota::new(errand.request.interval_ns), now_ns());
+    let mut heard_ns = begun_ns;
     loop {
         let after_ns = started.map_or(0, |start| now_ns().saturating_sub(start));
         let lost = |why: String| ClientError::Lost { why, after_ns };
+        let elapsed_ns = now_ns().saturating_sub(begun_ns);
+        quota.check_end(elapsed_ns).map_err(lost)?;
         let input = match incoming.recv_timeout(Duration::from_millis(500)) {
             Ok(input) => input,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -81,7 +85,10 @@ pub fn run(
         };
         match input {
             Input::Abort => return Ok(()),
-            Input::Stop => writer.send(&Message::Stop).map_err(|e| lost(e.to_string()))?,
+            Input::Stop => {
+                quota.stop(elapsed_ns);
+                writer.send(&Message::Stop).map_err(|e| lost(e.to_string()))?;
+            }
             Input::Gone(why) => return Err(lost(why)),
             Input::Flooded => return Err(lost(flooded())),
             Input::Ended => {}
@@ -97,6 +104,8 @@ pub fn run(
                         writer.send(&Message::Proven { proof }).map_err(|e| lost(e.to_string()))?;
                     }
                     Message::Event(event) if event.is_of(connections) => {
+                        within(&mut quota, &event, now_ns().saturating_sub(begun_ns))
+                            .map_err(ClientError::Protocol)?;
                         if matches!(event, Event::Started { .. }) {
                             started = Some(now_ns());
                         }
@@ -113,10 +122,21 @@ pub fn run(
                     // It is still busy.
                     Message::Ready => {}
                     Message::Refuse { why } => return Err(refused(why)),
-                    _ => return Err(lost("it said what makes no sense here".to_owned())),
+                    other => return Err(ClientError::Protocol(other.unexpected())),
                 }
             }
         }
+    }
+}
+
+/// Whether `event` may come now, which is `elapsed_ns` after the request.
+fn within(quota: &mut Quota, event: &Event, elapsed_ns: u64) -> Result<(), String> {
+    match *event {
+        Event::Started { since_1970_ns, .. } => quota.start(since_1970_ns),
+        Event::Clock { sent_ns, at_ns, heard_ns } => quota.exchange([sent_ns, at_ns, heard_ns], elapsed_ns),
+        Event::Begun { server_ns, client_ns } => quota.begin(server_ns.max(client_ns)),
+        Event::Interval { of_server, at_ns, .. } => quota.report(of_server, at_ns, elapsed_ns),
+        Event::Done { .. } => Ok(()),
     }
 }
 
@@ -131,7 +151,7 @@ fn is_of(request: &Request, wanted: &Request) -> bool {
 /// Fetches what is `wanted`, one after the other.
 fn fetch_both(
     wanted: [(Here, &Option<FetchOptions>); 2],
-    events: &Sender<ClientEvent>,
+    events: &SyncSender<ClientEvent>,
     writer: &mut Writer,
     incoming: &Incoming,
 ) {
@@ -163,7 +183,7 @@ mod tests {
     fn told(came: Vec<Input>) -> Vec<(Here, String)> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut writer = Line::new(stream, 100).unwrap().writer().unwrap();
+        let mut writer = Line::new(stream, 100).unwrap().writer();
         let (inputs, incoming) = channel();
         came.into_iter().for_each(|input| inputs.send(input).unwrap());
         let wanted = |name: &str| {
@@ -171,7 +191,7 @@ mod tests {
             Some(FetchOptions { file, must: false, most_bytes: 1 })
         };
         let (fetch, fetch_via) = (wanted("server"), wanted("client"));
-        let (events, happened) = mpsc::channel();
+        let (events, happened) = mpsc::sync_channel(2);
         fetch_both([(Here::Client, &fetch_via), (Here::Server, &fetch)], &events, &mut writer, &incoming);
         let reason = |event| match event {
             ClientEvent::Recorded { of, found } => (of, found.unwrap_err()),

@@ -74,6 +74,9 @@ pub enum ClientError {
         /// Since the start.
         after_ns: u64,
     },
+    /// It sent what it must not send.
+    #[error("the server breaks the protocol: {0}")]
+    Protocol(String),
     /// A system error in this host.
     #[error("{what}")]
     System {

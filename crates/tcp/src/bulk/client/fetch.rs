@@ -163,7 +163,7 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         // The other end takes what is asked for, and says nothing.
         let _other = listener.accept().unwrap();
-        let mut writer = Line::new(stream, 100).unwrap().writer().unwrap();
+        let mut writer = Line::new(stream, 100).unwrap().writer();
         let (inputs, incoming) = channel();
         for input in came {
             inputs.send(input).unwrap();
@@ -207,7 +207,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let mut server = Line::new(listener.accept().unwrap().0, MOST_ANSWER_BYTES).unwrap();
-            let mut writer = Line::new(stream, 100).unwrap().writer().unwrap();
+            let mut writer = Line::new(stream, 100).unwrap().writer();
             let (_inputs, incoming) = channel();
             let options = FetchOptions { file: folder.join(name), must: false, most_bytes };
             let told = Some(Ok(record_of(b"0123456789")));

@@ -12,7 +12,7 @@ use super::tape::{Order, STOPPED, Taken, Tape, Then, hand_over};
 use super::{Broken, House, Place, ServerEvent, lock};
 use crate::bulk::capture::Here;
 use crate::bulk::client::{Client, ClientError, ClientEvent, ClientOptions, FetchOptions};
-use crate::bulk::end::{Incoming, Input, MOST_WAITING, channel, flooded, listen};
+use crate::bulk::end::{Excess, Incoming, Input, channel, flooded, listen};
 use crate::bulk::line::{Line, Writer};
 use crate::control::{Digest, Errand, Event, Message, Proof, Record, Request, Wish};
 use crate::option::Setting;
@@ -126,9 +126,9 @@ fn carry(
     moved: &mut Moved,
     place: Place<'_>,
 ) -> Result<(), String> {
-    let mut writer = line.writer().map_err(|e| e.to_string())?;
+    let mut writer = line.writer();
     let (inputs, incoming) = channel();
-    listen(line, inputs.clone(), incoming.room(MOST_WAITING)).map_err(|e| e.to_string())?;
+    listen(line, inputs.clone(), incoming.room(Excess::Floods)).map_err(|e| e.to_string())?;
     lock(&house.stopping).insert(number, inputs.clone());
     // A server that was stopped before this insertion has not told this transfer.
     if house.stop.load(SeqCst) {
@@ -180,11 +180,13 @@ fn go_between(
     let order = Order { wish: errand.capture, most_bytes: errand.capture_bytes, here: Here::Client };
     let (mut tape, mut theirs) = (None, None);
     let (mut lasting, mut said_ns) = (Lasting::default(), now_ns());
+    let (mut is_asked, mut is_stopped) = (false, false);
     loop {
         let event = client.next_event(LOOK);
         while let Ok(Question { nonce, needs_token, request, ends }) = asked.try_recv() {
             // No data connection is made before it is answered.
             tape = Tape::begin(order, house, Ok(ends))?;
+            is_asked = true;
             writer.send(&Message::Prove { nonce, needs_token, request }).map_err(|e| e.to_string())?;
         }
         if event.is_none() && now_ns().saturating_sub(said_ns) > ALIVE_NS {
@@ -193,8 +195,14 @@ fn go_between(
         }
         loop {
             match incoming.try_recv() {
-                Ok(Input::Message(Message::Proven { proof })) => drop(proofs.send(proof)),
-                Ok(Input::Message(Message::Stop)) => client.stop(),
+                Ok(Input::Message(Message::Proven { proof })) if std::mem::take(&mut is_asked) => {
+                    let _ = proofs.send(proof);
+                }
+                Ok(Input::Message(Message::Stop)) => {
+                    if !std::mem::replace(&mut is_stopped, true) {
+                        client.stop();
+                    }
+                }
                 Ok(Input::Message(_)) => return Err("that makes no sense here".to_owned()),
                 Ok(Input::Stop | Input::Abort) => return Err(STOPPED.to_owned()),
                 Ok(Input::Gone(why)) => return Err(why),

@@ -1,10 +1,8 @@
 //! Who has connected: a client, one of its data connections, or a stranger.
 
-use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use super::errand::{self, NOT_PASSED_ON, Principal};
@@ -16,16 +14,16 @@ use crate::control::{
     Errand, MAGIC, MOST_REQUEST_BYTES, Message, PREAMBLE_BYTES, Preamble, ProtocolError, Request, Wish,
     verify, verify_errand,
 };
+use crate::option::Setting;
+use crate::strangers::Stranger as Counted;
 
 /// Longest time until a stranger has identified itself.
 const GREETING: Duration = Duration::from_secs(5);
 
 /// Reads from a new connection, and does what it is for; in a new thread.
-pub fn greet(stream: TcpStream, peer: SocketAddr, house: &Arc<House>) {
+pub fn greet(stream: Arc<TcpStream>, stranger: Counted, peer: SocketAddr, house: &Arc<House>) {
     let address = peer.ip().to_canonical();
-    let known = recognise(stream, house);
-    house.strangers.fetch_sub(1, SeqCst);
-    match known {
+    match recognise(stream, stranger, house) {
         Ok(Known::Client(line, request)) => session::serve(Client { line, request, peer }, house),
         Ok(Known::Principal(line, errand)) => errand::serve(Principal { line, errand, peer }, house),
         Ok(Known::Data) => {}
@@ -68,12 +66,12 @@ impl From<io::Error> for Stranger {
     }
 }
 
-fn recognise(mut stream: TcpStream, house: &House) -> Result<Known, Stranger> {
+fn recognise(stream: Arc<TcpStream>, stranger: Counted, house: &House) -> Result<Known, Stranger> {
     let due = Instant::now() + GREETING;
     let mut preamble = [0; PREAMBLE_BYTES];
     let mut have = 0;
     while have < PREAMBLE_BYTES {
-        have += match read_by(&mut stream, &mut preamble[have..], Some(due)) {
+        have += match read_by(&stream, &mut preamble[have..], Some(due)) {
             Err(LineError::Closed) if have > 0 => {
                 return Err(LineError::Protocol(ProtocolError::Body("it is too short")).into());
             }
@@ -89,7 +87,9 @@ fn recognise(mut stream: TcpStream, house: &House) -> Result<Known, Stranger> {
         Preamble::Data { session, index } => {
             stream.set_read_timeout(None)?;
             // An unknown session: the connection is closed, and the client will notice.
-            if let Some(join) = lock(&house.sessions).get(&session) {
+            if let Some(join) = lock(&house.sessions).get(&session)
+                && stranger.identify()
+            {
                 let _ = join.send((index, stream));
             }
             Ok(Known::Data)
@@ -120,6 +120,9 @@ fn recognise(mut stream: TcpStream, house: &House) -> Result<Known, Stranger> {
             };
             if !is_proven {
                 return Err(Stranger::Unproven(refuse("the token is wrong".to_owned())?));
+            }
+            if !stranger.identify() {
+                return Err(LineError::Closed.into());
             }
             let why = match &wanted {
                 Wanted::Request(request) => refusal(request, house),
@@ -170,16 +173,8 @@ fn refusal(request: &Request, house: &House) -> Option<String> {
     {
         return Some(format!("a transfer may have {most} bytes here"));
     }
-    if !request.congestion.is_empty() {
-        let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-        let known = fs::read_to_string(path).unwrap_or_default();
-        if !known.split_whitespace().any(|name| name == request.congestion) {
-            return Some(format!(
-                "it has no congestion control {:?}, but {}",
-                request.congestion,
-                known.trim_end()
-            ));
-        }
+    if request.congestion.is_empty() {
+        return None;
     }
-    None
+    Setting::congestion(&request.congestion).available().err().map(|error| error.to_string())
 }

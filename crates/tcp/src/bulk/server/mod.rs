@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -20,16 +20,23 @@ use thiserror::Error;
 use super::capture::CaptureOptions;
 use super::end::Input;
 use super::line::is_temporary;
-use crate::control::{Digest, Record, Request, Session};
+use crate::control::{Digest, MOST_CONNECTIONS, Record, Request, Session};
 use crate::option::{OptionError, Setting};
+use crate::strangers::{Limits, Strangers};
 
-/// Most connections that have not identified themselves: more than a client makes at once.
-const MOST_STRANGERS: usize = 512;
+/// Connections that have not identified themselves: of one host, twice as many as a client makes at once.
+const STRANGERS: Limits = Limits { most: 1024, most_of_network: 4 * MOST_CONNECTIONS as usize };
+/// Stack of a thread that greets one, and perhaps goes on to its transfer.
+const STACK_BYTES: usize = 512 * 1024;
 /// Most addresses of strangers whose errors are reported, once each: anyone could add to them.
 const MOST_TOLD: usize = 1024;
 /// How long the server may take to notice that it should stop.
 const LOOK: Duration = Duration::from_millis(100);
-const BACKLOG: i32 = 256;
+const BACKLOG: i32 = 1024;
+/// Pause after an error of accept(2).
+const PAUSE: Duration = Duration::from_millis(10);
+/// Events that wait for the user; further ones are lost.
+const MOST_EVENTS: usize = 4096;
 
 /// What a server does, and for whom.
 #[derive(Clone, Debug)]
@@ -136,26 +143,29 @@ pub enum ServerEvent {
     },
 }
 
+/// A data connection with its number.
+type Numbered = (u16, Arc<TcpStream>);
+
 /// What all threads of a server share.
 #[derive(Debug)]
 struct House {
     options: ServerOptions,
     host: Digest,
     stop: AtomicBool,
-    strangers: AtomicUsize,
+    strangers: Arc<Strangers>,
     clients: AtomicUsize,
     /// Transfers that began.
     transfers: AtomicU64,
-    sessions: Mutex<HashMap<Session, Sender<(u16, TcpStream)>>>,
+    sessions: Mutex<HashMap<Session, Sender<Numbered>>>,
     /// How to tell each transfer that the server stops.
     stopping: Mutex<HashMap<u64, Sender<Input>>>,
     told: Mutex<HashSet<(IpAddr, String)>>,
-    events: Sender<ServerEvent>,
+    events: SyncSender<ServerEvent>,
 }
 
 impl House {
     fn tell(&self, event: ServerEvent) {
-        let _ = self.events.send(event);
+        let _ = self.events.try_send(event);
     }
 
     /// Reports what a stranger did, once for each address, however often it happens.
@@ -203,12 +213,12 @@ impl Server {
         bound.map_err(|source| ServerError::Listen { address: at, source })?;
         let listener = TcpListener::from(socket);
         let address = listener.local_addr().map_err(system("the socket has no address"))?;
-        let (outgoing, events) = mpsc::channel();
+        let (outgoing, events) = mpsc::sync_channel(MOST_EVENTS);
         let house = Arc::new(House {
             options,
             host: super::clock_identity().map_err(system("random numbers cannot be had"))?,
             stop: AtomicBool::new(false),
-            strangers: AtomicUsize::new(0),
+            strangers: Strangers::new(STRANGERS),
             clients: AtomicUsize::new(0),
             transfers: AtomicU64::new(0),
             sessions: Mutex::default(),
@@ -304,20 +314,18 @@ fn accept(listener: &TcpListener, house: &Arc<House>) {
             Err(e) => {
                 if !is_temporary(&e) {
                     // Too many open files, for instance: it may pass.
-                    thread::sleep(LOOK);
+                    house.strangers.close_one();
+                    thread::sleep(PAUSE);
                 }
                 continue;
             }
         };
-        if house.strangers.load(SeqCst) >= MOST_STRANGERS {
-            continue;
-        }
-        house.strangers.fetch_add(1, SeqCst);
+        let stream = Arc::new(stream);
+        let stranger = house.strangers.admit(&stream, peer.ip());
         let for_thread = Arc::clone(house);
-        let work = move || greeting::greet(stream, peer, &for_thread);
-        if thread::Builder::new().name("greeting".to_owned()).spawn(work).is_err() {
-            house.strangers.fetch_sub(1, SeqCst);
-        }
+        let work = move || greeting::greet(stream, stranger, peer, &for_thread);
+        // If there is no thread, it is dropped with its work.
+        let _ = thread::Builder::new().name("greeting".to_owned()).stack_size(STACK_BYTES).spawn(work);
     }
 }
 

@@ -1,16 +1,16 @@
 //! One transfer, from the request to its end.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use super::tape::{Order, STOPPED, Tape, Then, hand_over};
-use super::{Broken, House, Place, ServerEvent, lock};
+use super::{Broken, House, Numbered, Place, ServerEvent, lock};
 use crate::bulk::capture::Here;
-use crate::bulk::end::{Incoming, Input, Intervals, MOST_WAITING, channel, flooded, listen};
+use crate::bulk::end::{Excess, Incoming, Input, Intervals, channel, flooded, listen};
 use crate::bulk::line::{Line, Writer};
 use crate::bulk::random;
 use crate::bulk::transfer::{Given, Transfer};
@@ -117,9 +117,9 @@ fn transfer(
             .filter_map(|one| Some((one.stream.local_addr().ok()?, one.stream.peer_addr().ok()?)));
         tape.name(&ends.collect::<Vec<_>>());
     }
-    let mut writer = line.writer()?;
+    let mut writer = line.writer();
     let (inputs, incoming) = channel();
-    listen(line, inputs.clone(), incoming.room(MOST_WAITING))?;
+    listen(line, inputs.clone(), incoming.room(Excess::Floods))?;
     writer.send(&Message::Ready)?;
     if let Err(broken) = await_go(&mut writer, &incoming) {
         if let Broken::Refused(why) = &broken {
@@ -170,7 +170,7 @@ fn await_go(writer: &mut Writer, incoming: &Incoming) -> Result<(), Broken> {
 }
 
 /// Waits for all data connections.
-fn gather(request: &Request, joined: &Receiver<(u16, TcpStream)>) -> Result<Vec<Given>, Broken> {
+fn gather(request: &Request, joined: &Receiver<Numbered>) -> Result<Vec<Given>, Broken> {
     let wanted = usize::from(request.up + request.down);
     let due = Instant::now() + JOINING;
     let mut streams = BTreeMap::new();
@@ -187,7 +187,7 @@ fn gather(request: &Request, joined: &Receiver<(u16, TcpStream)>) -> Result<Vec<
     let mut given = Vec::new();
     for (index, stream) in streams {
         if !request.congestion.is_empty() {
-            let set = Setting::congestion(&request.congestion).set(&stream);
+            let set = Setting::congestion(&request.congestion).set(&*stream);
             set.map_err(|e| Broken::Refused(e.to_string()))?;
         }
         given.push(Given { stream, sends: index >= request.up });

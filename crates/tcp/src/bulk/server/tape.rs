@@ -212,7 +212,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let server = Line::new(listener.accept().unwrap().0, 100).unwrap();
-        (Line::new(client, MOST_ANSWER_BYTES).unwrap(), server.writer().unwrap())
+        (Line::new(client, MOST_ANSWER_BYTES).unwrap(), server.writer())
     }
 
     fn file_of(name: &str, bytes: &[u8]) -> File {
