@@ -112,10 +112,14 @@ def _wire_far() -> None:
 
 
 def _proxy() -> ParallelProxy:
-    addresses = [(f"10.98.{path}.2", 29102) for path in (1, 2)]
+    # The destinations are addresses of the proxy's own host: only rules for them alone allow them.
+    return proxy_with([DESTINATION, DESTINATION6, FAR6, "2001:db8::/32", "127.0.0.1:7"], 29102)
+
+
+def proxy_with(allow: list[str], port: int) -> ParallelProxy:
+    """A proxy of the far host, at both of its addresses."""
     how = SessionOptions(token=TOKEN).how(StreamOptions(scheduler=SCHEDULER)).plain()
-    allow = ["203.0.113.0/24", "2001:db8::/32", "127.0.0.1:7"]
-    return ParallelProxy(addresses, how, allow=allow, most=64)
+    return ParallelProxy([(f"10.98.{path}.2", port) for path in (1, 2)], how, allow=allow, most=64)
 
 
 def command(*arguments: object) -> list[str]:
@@ -166,16 +170,20 @@ def both_paths_carry(direction: int) -> Iterator[None]:
 
 @contextmanager
 def listening(
-    work: Callable[[socket.socket], None], address: str = DESTINATION, port: int = 0
+    work: Callable[[socket.socket], None], address: str = DESTINATION, port: int = 0, count: int = 1
 ) -> Iterator[int]:
-    """A server on the far host; ``work`` gets its first connection."""
+    """A server on the far host; ``work`` gets its first ``count`` connections, one after the other."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = Namespace(FAR).call(lambda: socket.create_server((address, port), family=family))
+    listener = Namespace(FAR).call(
+        lambda: socket.create_server((address, port), family=family, backlog=count)
+    )
     listener.settimeout(DEADLINE_S)
 
     def serve() -> None:
-        with listener, listener.accept()[0] as stream:
-            work(stream)
+        with listener:
+            for _ in range(count):
+                with listener.accept()[0] as stream:
+                    work(stream)
 
     thread = threading.Thread(target=serve)
     thread.start()

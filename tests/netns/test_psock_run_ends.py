@@ -23,6 +23,7 @@ from weirlab.studies.psock.dropin.group import PREFIX
 from .psock_hosts import (
     DESTINATION,
     DESTINATION6,
+    FAR,
     FAR6,
     MARKS,
     NEAR,
@@ -31,6 +32,7 @@ from .psock_hosts import (
     command,
     hosts_with_proxy,
     listening,
+    proxy_with,
     run,
 )
 
@@ -79,6 +81,72 @@ def test_loopback_that_is_named_is_that_of_the_proxy(proxy: ParallelProxy) -> No
         assert ran.code == 0, ran.err
     # The program ended at once, and what it sent has arrived.
     assert received.digest == hashlib.sha256(b"hello").hexdigest()
+
+
+OWN: Final = ["10.98.1.2", "10.98.2.2", DESTINATION, FAR6, DESTINATION6, "::ffff:10.98.1.2", "127.0.0.1"]
+"""Addresses of the proxy's host."""
+
+CONNECTING: Final = """
+import socket, sys
+for address in sys.argv[2:]:
+    with socket.create_connection((address, int(sys.argv[1]))) as made:
+        try:
+            print(address, made.recv(1) or "end")
+        except ConnectionResetError:
+            print(address, "reset")
+"""
+
+
+@pytest.mark.parametrize("allow", [["any"], ["0.0.0.0/0", "::/0", "10.98.0.0/16", "203.0.113.8/31"]])
+def test_wide_networks_leave_out_the_addresses_of_the_proxys_own_host(
+    proxy: ParallelProxy, allow: list[str]
+) -> None:
+    wide = Namespace(FAR).call(lambda: proxy_with(allow, 29103))
+    server = Namespace(FAR).call(lambda: socket.create_server(("", 0), family=socket.AF_INET))
+    port = server.getsockname()[1]
+    only = [word for address in OWN for word in ("--only", address.removeprefix("::ffff:"))]
+    try:
+        ran = run("--via", "10.98.1.2:29103", *only, "--", sys.executable, "-c", CONNECTING, port, *OWN)
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    finally:
+        server.close()
+        wide.stop()
+    assert ran.out.split("\n")[:-1] == [f"{address} reset" for address in OWN], ran.err
+    assert ran.err.count("the proxy does not allow this destination") == len(OWN)
+
+
+MANY: Final = """
+import asyncio, sys
+
+async def one(number):
+    reader, writer = await asyncio.open_connection(sys.argv[1], int(sys.argv[2]))
+    writer.write(b"x")
+    writer.write_eof()
+    found = await reader.read()
+    writer.close()
+    return found
+
+async def main():
+    found = await asyncio.gather(*(one(n) for n in range(int(sys.argv[3]))), return_exceptions=True)
+    print(found.count(b"y"), {str(each) for each in found if each != b"y"})
+
+asyncio.run(main())
+"""
+
+
+def _answer(stream: socket.socket) -> None:
+    stream.recv(1)
+    stream.sendall(b"y")
+
+
+@pytest.mark.parametrize("connections", [60, 256])
+def test_many_connections_at_once_wait_their_turn(proxy: ParallelProxy, connections: int) -> None:
+    with listening(_answer, DESTINATION, count=300) as port:
+        options = ("--streams", 2, "--connections", connections)
+        ran = run(*options, "--", sys.executable, "-c", MANY, DESTINATION, port, 300)
+    assert (ran.code, ran.out) == (0, "300 set()\n"), ran.err
 
 
 RECONNECTING: Final = """

@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 from weirlab import trace
 from weirlab._engine import TcpServer
 from weirlab.jobs.progress import Quiet
+from weirlab.jobs.work import Work
 from weirlab.store import Store
 from weirlab.studies import runner, scenarios
 from weirlab.studies.tcp import TcpStudy, serving
@@ -106,7 +107,7 @@ def test_a_measurement_keeps_nothing_of_other_peoples_connections(tmp_path: Path
     )
     try:
         with other_people(server.address):
-            outcome = runner.run(TcpStudy(), Store(tmp_path / "runs"), asked, Quiet())
+            outcome = runner.run(TcpStudy(), asked, Work(Store(tmp_path / "runs"), Quiet()))
     finally:
         server.stop()
     clients = [each["local"] for each in outcome.document()["connections"]]

@@ -101,8 +101,8 @@ impl House {
         self.active.load(SeqCst)
     }
 
-    pub fn is_full(&self) -> bool {
-        self.active() >= self.most
+    pub fn has_room(&self) -> bool {
+        self.active() < self.most
     }
 
     pub fn stop(&self) {

@@ -19,6 +19,7 @@ mod relay;
 mod rules;
 mod seccomp;
 mod splice;
+mod turns;
 mod way;
 pub mod wire;
 

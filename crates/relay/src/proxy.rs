@@ -1,11 +1,13 @@
 //! The far end: makes the connections that sessions request.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_psock::io::{Listener, OpenError, Options, ParallelSocket, SocketError, Stranger};
+use weir_tcp::interface::is_own;
 
 use crate::house::{CONNECT, Door, Ended, House, LOOK, NO_THREAD, prepare};
 use crate::rules::Rules;
@@ -20,6 +22,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Sessions beyond the limit that are told so, at one time; further ones are aborted.
 const MOST_REFUSALS: usize = 64;
+/// How long a session beyond the limit waits for room: the near end knows earlier than this one that another has ended.
+const ROOM: Duration = Duration::from_secs(5);
+/// Longest time until it is noticed that there is room.
+const SOON: Duration = Duration::from_millis(10);
+/// Sessions that wait for room.
+const MOST_WAITING: usize = 256;
 
 /// Listens for sessions, in its own threads.
 #[derive(Debug)]
@@ -42,7 +50,7 @@ impl Proxy {
     ) -> Result<Self, OpenError> {
         let listener = Arc::new(Listener::bind(addresses, options)?);
         let (from, allowed) = (Arc::clone(&listener), Arc::new(allowed));
-        let work = move |house: &Arc<House>| accept(&from, house, &allowed);
+        let work = move |house: &Arc<House>| accept(&from, house, &allowed, ROOM);
         let door = Door::open("psock proxy", &House::new(most), work)
             .map_err(|source| OpenError::System { what: "no thread can be made", source })?;
         Ok(Self { listener, door })
@@ -78,14 +86,24 @@ impl Proxy {
     }
 }
 
-fn accept(listener: &Listener, house: &Arc<House>, allowed: &Arc<Rules>) {
+fn accept(listener: &Listener, house: &Arc<House>, allowed: &Arc<Rules>, patience: Duration) {
     let refusals = House::new(MOST_REFUSALS);
+    let mut waiting = VecDeque::new();
     while !house.is_stopped() {
-        let Some((session, peer)) = listener.accept(Some(LOOK)) else { continue };
-        let is_begun = if !house.is_full() {
+        let wait = if waiting.is_empty() { LOOK } else { SOON };
+        if let Some((session, peer)) = listener.accept(Some(wait)) {
+            waiting.push_back((session, peer, Instant::now()));
+        }
+        let may_wait = |since: &mut Instant| since.elapsed() < patience;
+        let is_due = house.has_room() || waiting.len() > MOST_WAITING;
+        let Some((session, peer, _)) = waiting.pop_front_if(|(_, _, since)| is_due || !may_wait(since))
+        else {
+            continue;
+        };
+        let is_begun = if house.has_room() {
             let allowed = Arc::clone(allowed);
             house.apart(move |house| serve(house, session, peer, &allowed))
-        } else if !refusals.is_full() {
+        } else if refusals.has_room() {
             let told = Arc::clone(house);
             refusals.apart(move |house| {
                 // A session that still asks would not receive the answer.
@@ -126,7 +144,9 @@ fn serve(house: &House, session: ParallelSocket, peer: SocketAddr, allowed: &Rul
         Err(error) => return Some(ended.failed(error)),
     };
     ended.to = Some(to);
-    if !allowed.takes(to) {
+    // If the kernel does not say whose address it is, it may be this host's.
+    let is_allowed = allowed.takes(to) && (allowed.names(to) || !is_own(to.ip()).unwrap_or(true));
+    if !is_allowed {
         return Some(refuse(house, &session, ended, Status::Forbidden));
     }
     let stream = match TcpStream::connect_timeout(&to, CONNECT) {
@@ -177,6 +197,24 @@ mod tests {
     use weir_psock::io::Route;
 
     use super::*;
+    use crate::wire::REPLY_BYTES;
+
+    #[test]
+    fn a_session_for_which_there_is_no_room_in_time_is_told_so() {
+        let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], Options::default()).unwrap();
+        let route = Route { local: None, remote: listener.addresses()[0] };
+        let house = House::new(0);
+        let for_thread = Arc::clone(&house);
+        let any = Arc::new(Rules::parse(&["any"]).unwrap());
+        let accepting = thread::spawn(move || accept(&listener, &for_thread, &any, Duration::ZERO));
+        let session = ParallelSocket::connect(&[route], &Options::default()).unwrap();
+        session.write_all(&Request { to: "192.0.2.1:80".parse().unwrap() }.emit()).unwrap();
+        let mut reply = [0; REPLY_BYTES];
+        house.fill(&session, &mut reply, ROOM).unwrap();
+        assert_eq!(Status::parse(&reply), Ok(Status::Full));
+        house.stop();
+        accepting.join().unwrap();
+    }
 
     #[test]
     fn a_session_for_which_there_is_no_thread_is_broken_off_and_told() {
@@ -186,7 +224,7 @@ mod tests {
         let house = House::with_stacks(10, 1 << 60);
         let for_thread = Arc::clone(&house);
         let any = Arc::new(Rules::parse(&["any"]).unwrap());
-        let accepting = thread::spawn(move || accept(&listener, &for_thread, &any));
+        let accepting = thread::spawn(move || accept(&listener, &for_thread, &any, ROOM));
         let session = ParallelSocket::connect(&[route], &Options::default()).unwrap();
         assert!(matches!(session.read(&mut [0], None), Err(SocketError::Session(_))));
         let ended = loop {

@@ -18,16 +18,22 @@ use crate::redirect::{Redirect, RedirectError, netns_cookie};
 use crate::rules::Rules;
 use crate::seccomp::{SeccompError, Supervisor, Watch};
 use crate::splice::End;
+use crate::turns::Turns;
 use crate::way::{Redirecting, Way};
 use crate::wire::{REPLY_BYTES, Request, Status, WireError};
 
-pub const BACKLOG: i32 = 1024;
+/// Connections that wait to be taken: the kernel's own limit (net.core.somaxconn).
+pub const BACKLOG: i32 = 4096;
+/// Connections to the proxy that sessions make and greet at one time; the proxy limits those that it does not know.
+const MOST_STREAMS_OPENING: usize = 256;
+/// How long a session waits for those before it, and then no longer.
+const TURN: Duration = Duration::from_secs(30);
 /// Time within which the proxy must have answered: it tries to connect for 10 s.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Once the programs have ended and the destination has everything: time until it must have ended its direction.
 const LINGER: Duration = Duration::from_secs(5);
-/// Pause after an error of accept(2), usually too many open files.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Pause after an error of accept(2), usually too many open files, or while there is no room.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// What is carried, and how.
 #[derive(Clone, Debug)]
@@ -40,7 +46,7 @@ pub struct Settings {
     pub rules: Rules,
     /// If no session can be opened, destinations are reached directly.
     pub is_fallback: bool,
-    /// Most connections that are carried at one time; further ones are reset.
+    /// Most connections that are carried at one time; further ones wait to be taken.
     pub most: usize,
 }
 
@@ -76,6 +82,20 @@ pub struct Relay {
     door: Door,
     end: Arc<Finish>,
     watch: Option<Arc<Watch>>,
+}
+
+/// Carries each connection in a session of its own.
+struct Carrier {
+    settings: Settings,
+    /// For sessions that are being opened.
+    turns: Turns,
+}
+
+impl Carrier {
+    fn new(settings: Settings) -> Self {
+        let turns = Turns::new((MOST_STREAMS_OPENING / settings.routes.len().max(1)).max(1));
+        Self { settings, turns }
+    }
 }
 
 /// State of the end.
@@ -118,7 +138,7 @@ impl Relay {
         let (house, end) = (House::new(settings.most), Arc::<Finish>::default());
         let for_thread = Arc::clone(&end);
         let work = move |house: &Arc<House>| {
-            accept(&listeners, redirecting, house, &Arc::new(settings), &for_thread)
+            accept(&listeners, redirecting, house, &Arc::new(Carrier::new(settings)), &for_thread)
         };
         let door = Door::open("psock accept", &house, work).map_err(system("no thread can be made"))?;
         Ok(Self { door, end, watch })
@@ -181,7 +201,7 @@ fn accept(
     listeners: &[TcpListener],
     mut redirecting: Redirecting,
     house: &Arc<House>,
-    settings: &Arc<Settings>,
+    carrier: &Arc<Carrier>,
     end: &Arc<Finish>,
 ) {
     let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -190,11 +210,20 @@ fn accept(
     while !house.is_stopped() {
         // What programs began before they ended waits by now.
         let is_last = end.is_told.load(SeqCst) && !end.is_all.load(SeqCst);
-        let wait = if is_last { Duration::ZERO } else { LOOK };
-        let mut is_empty = true;
+        // While there is no room, what comes waits.
+        let is_full = !house.has_room();
+        let wait = if is_full {
+            PAUSE
+        } else if is_last {
+            Duration::ZERO
+        } else {
+            LOOK
+        };
+        let mut is_empty = !is_full;
+        let polled = if is_full { 1 } else { fds.len() };
         let wait_ms = wait.as_millis() as libc::c_int;
         // SAFETY: as many entries as are said. An error is as if nothing had happened.
-        let found = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, wait_ms) };
+        let found = unsafe { libc::poll(fds.as_mut_ptr(), polled as libc::nfds_t, wait_ms) };
         if let Some(watched) = fds.first_mut()
             && found > 0
             && !redirecting.serve(watched.revents)
@@ -202,6 +231,10 @@ fn accept(
             watched.fd = -1;
         }
         for listener in listeners {
+            if !house.has_room() {
+                is_empty = false;
+                break;
+            }
             let (stream, from) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
@@ -214,10 +247,10 @@ fn accept(
             is_empty = false;
             // Others on this host may connect as well: they are turned away.
             if let Some(to) = redirecting.take(from) {
-                let (settings, end) = (Arc::clone(settings), Arc::clone(end));
+                let (carrier, end) = (Arc::clone(carrier), Arc::clone(end));
                 let ended = Ended::new(from, Some(to));
                 take(house, stream, ended, move |house, stream, ended| {
-                    carry(house, &settings, &end.is_told, stream, to, ended)
+                    carry(house, &carrier, &end.is_told, stream, to, ended)
                 });
             }
         }
@@ -234,10 +267,6 @@ fn take(
     ended: Ended,
     carry: impl FnOnce(&House, &TcpStream, Ended) -> Ended + Send + 'static,
 ) {
-    if house.is_full() {
-        stream.reset();
-        return house.tell(ended.failed("there are too many connections (--connections)"));
-    }
     let stream = Arc::new(stream);
     let (for_thread, begun) = (Arc::clone(&stream), ended.clone());
     if !house.apart(move |house| Some(carry(house, &for_thread, begun))) {
@@ -249,16 +278,17 @@ fn take(
 /// Carries a connection to its end.
 fn carry(
     house: &House,
-    settings: &Settings,
+    carrier: &Carrier,
     has_ended: &AtomicBool,
     stream: &TcpStream,
     to: SocketAddr,
     mut ended: Ended,
 ) -> Ended {
-    let done = prepare(stream).map_err(|e| e.to_string()).and_then(|()| match open(house, settings) {
+    let is_fallback = carrier.settings.is_fallback;
+    let done = prepare(stream).map_err(|e| e.to_string()).and_then(|()| match open(house, carrier) {
         Ok(session) => through(house, has_ended, stream, to, &session, &mut ended),
         Err(Failed::Stopped) => Err("it was stopped".to_owned()),
-        Err(Failed::Open(problem)) if settings.is_fallback && has_no_psock(&problem) => {
+        Err(Failed::Open(problem)) if is_fallback && has_no_psock(&problem) => {
             ended.is_direct = true;
             let direct = TcpStream::connect_timeout(&to, CONNECT).map_err(|e| e.to_string())?;
             prepare(&direct).map_err(|e| e.to_string())?;
@@ -325,7 +355,17 @@ enum Failed {
     Stopped,
 }
 
-fn open(house: &House, settings: &Settings) -> Result<ParallelSocket, Failed> {
+fn open(house: &House, carrier: &Carrier) -> Result<ParallelSocket, Failed> {
+    let Carrier { settings, turns } = carrier;
+    let waits_since = Instant::now();
+    let _turn = loop {
+        match turns.take(LOOK) {
+            Some(turn) => break Some(turn),
+            None if house.is_stopped() => return Err(Failed::Stopped),
+            None if waits_since.elapsed() > TURN => break None,
+            None => {}
+        }
+    };
     let mut opening = Opening::start(&settings.routes, &settings.options, None).map_err(Failed::Open)?;
     loop {
         match opening.wait(Some(LOOK)) {
@@ -375,8 +415,5 @@ mod tests {
         // No system has room for such a stack.
         let (seen, why) = taken(&House::with_stacks(10, 1 << 60));
         assert_eq!((seen, why.as_str()), (io::ErrorKind::ConnectionReset, NO_THREAD));
-        let (seen, why) = taken(&House::new(0));
-        assert_eq!(seen, io::ErrorKind::ConnectionReset);
-        assert!(why.contains("--connections"), "{why}");
     }
 }

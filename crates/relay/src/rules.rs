@@ -135,6 +135,17 @@ impl Rules {
         self.0.iter().find(|rule| rule.fits(address, to.port())).is_some_and(|rule| rule.takes)
     }
 
+    /// Whether `to` is selected by a rule for its address alone, or for one of the networks that wider ones do not
+    /// include.
+    #[must_use]
+    pub fn names(&self, to: SocketAddr) -> bool {
+        let address = bits(to.ip());
+        let is_narrow =
+            |rule: &Rule| rule.prefix == 128 || SPECIAL.iter().any(|special| rule.is_within(*special));
+        let decides = self.0.iter().find(|rule| rule.fits(address, to.port()));
+        decides.is_some_and(|rule| rule.takes && is_narrow(rule))
+    }
+
     pub(crate) fn all(&self) -> &[Rule] {
         &self.0
     }
@@ -230,6 +241,16 @@ mod tests {
         assert!(!takes(&["127.0.0.1:80", "any"], "127.0.0.1:81"));
         assert!(takes(&["169.254.0.0/16"], "169.254.169.254:80"));
         assert!(takes(&["any"], "192.0.2.1:80") && takes(&["any"], "[2001:db8::1]:80"));
+    }
+
+    #[test]
+    fn a_destination_is_named_by_its_own_address() {
+        let names = |rules: &[&str], to: &str| Rules::parse(rules).unwrap().names(to.parse().unwrap());
+        assert!(names(&["192.0.2.1"], "192.0.2.1:80") && names(&["192.0.2.1:80"], "192.0.2.1:80"));
+        assert!(names(&["192.0.2.1"], "[::ffff:192.0.2.1]:80"));
+        assert!(names(&["127.0.0.0/8"], "127.0.0.1:80"));
+        assert!(!names(&["any"], "192.0.2.1:80") && !names(&["192.0.2.0/31"], "192.0.2.1:80"));
+        assert!(!names(&["192.0.2.1:81"], "192.0.2.1:80") && !names(&["any"], "127.0.0.1:80"));
     }
 
     #[test]

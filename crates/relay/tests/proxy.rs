@@ -158,14 +158,24 @@ fn a_destination_that_refuses_is_told() {
 }
 
 #[test]
-fn a_proxy_takes_no_more_than_it_may() {
-    let ((to, work), proxy) = (echo(), proxy(&["127.0.0.1"], 1));
+fn a_session_beyond_the_limit_waits_for_the_end_of_another() {
+    let proxy = proxy(&["127.0.0.1"], 1);
+    let destinations = [echo(), echo(), echo()];
     let first = opened(&proxy);
-    assert_eq!(asked(&first, to), Status::Connected);
-    assert_eq!(asked(&opened(&proxy), to), Status::Full);
-    first.finish();
-    first.close(LONG).unwrap();
-    work.join().unwrap();
+    assert_eq!(asked(&first, destinations[0].0), Status::Connected);
+    thread::scope(|scope| {
+        let others = [1, 2].map(|number| {
+            let (proxy, to) = (&proxy, destinations[number].0);
+            scope.spawn(move || {
+                let session = opened(proxy);
+                assert_eq!(asked(&session, to), Status::Connected);
+                session.close(LONG).unwrap();
+            })
+        });
+        first.close(LONG).unwrap();
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
+    destinations.into_iter().for_each(|(_, work)| work.join().unwrap());
 }
 
 #[test]

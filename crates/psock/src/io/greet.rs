@@ -27,7 +27,7 @@ pub enum GreetError {
 
 /// Fills `into`, in portions of any size, as long as `is_fine` accepts what has come, until `due`.
 pub fn fill(
-    stream: &mut TcpStream,
+    mut stream: &TcpStream,
     into: &mut [u8],
     due: Instant,
     is_fine: impl Fn(&[u8]) -> bool,
@@ -77,14 +77,14 @@ mod tests {
     fn a_peer_that_sends_byte_by_byte_has_no_more_time_than_others() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut stream, _) = listener.accept().unwrap();
+        let (stream, _) = listener.accept().unwrap();
         slow.write_all(b"W").unwrap();
         let mut into = [0; 48];
         let due = Instant::now() + Duration::from_millis(20);
-        let late = fill(&mut stream, &mut into, due, |_| true).unwrap_err();
+        let late = fill(&stream, &mut into, due, |_| true).unwrap_err();
         assert!(matches!(late, GreetError::Late), "{late:?}");
         slow.write_all(b"EIRPSK").unwrap();
-        let late = fill(&mut stream, &mut into, due, |_| true).unwrap_err();
+        let late = fill(&stream, &mut into, due, |_| true).unwrap_err();
         assert!(matches!(late, GreetError::Late), "what comes later does not count");
     }
 }

@@ -4,12 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
+use weir_tcp::strangers::{Limits, Stranger as Counted, Strangers};
 
 use super::dial::prepare;
 use super::greet::{GreetError, fill};
@@ -22,13 +23,15 @@ use crate::wire::{
     begins_like_hello, refusal, refused_welcome,
 };
 
-/// Most connections that are accepted and not greeted.
-const MOST_STRANGERS: usize = 64;
-/// Most sessions that have not been accepted.
+/// Connections that have not proved that they know the token, or the session's key.
+const STRANGERS: Limits = Limits { most: 1024, most_of_network: 512 };
+/// Most sessions that have not been accepted; further ones wait.
 const MOST_WAITING: usize = 64;
 /// Most failed attempts that are kept for the application.
 const MOST_STORIES: usize = 64;
-const BACKLOG: i32 = 128;
+const BACKLOG: i32 = 1024;
+/// Stack of a thread that greets.
+const STACK_BYTES: usize = 256 * 1024;
 /// Pause after an error of accept(2), usually too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -55,7 +58,9 @@ struct House {
     sessions: Mutex<HashMap<Id, (Weak<Shared>, Secret)>>,
     queue: Mutex<Queue>,
     changed: Condvar,
-    strangers: AtomicUsize,
+    /// There may be room for another session.
+    room: Condvar,
+    strangers: Arc<Strangers>,
     stop: AtomicBool,
     waker: Waker,
 }
@@ -81,10 +86,15 @@ impl Queue {
 struct Place<'a>(&'a House);
 
 impl<'a> Place<'a> {
-    fn take(house: &'a House) -> Option<Self> {
+    /// `None`: there is none by `due`.
+    fn take(house: &'a House, due: Instant) -> Option<Self> {
         let mut queue = lock(&house.queue);
-        if queue.waiting.len() + queue.coming >= MOST_WAITING {
-            return None;
+        while queue.waiting.len() + queue.coming >= MOST_WAITING {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() || house.stop.load(SeqCst) {
+                return None;
+            }
+            queue = house.room.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         queue.coming += 1;
         Some(Self(house))
@@ -94,6 +104,7 @@ impl<'a> Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         lock(&self.0.queue).coming -= 1;
+        self.0.room.notify_one();
     }
 }
 
@@ -124,7 +135,8 @@ impl Listener {
             sessions: Mutex::default(),
             queue: Mutex::default(),
             changed: Condvar::new(),
-            strangers: AtomicUsize::new(0),
+            strangers: Strangers::new(STRANGERS),
+            room: Condvar::new(),
             stop: AtomicBool::new(false),
             waker: Waker::new().map_err(system("no event descriptor can be made"))?,
         });
@@ -150,6 +162,7 @@ impl Listener {
         loop {
             if let Some(found) = queue.waiting.pop_front() {
                 queue.show();
+                self.house.room.notify_one();
                 return Some(found);
             }
             queue = match due {
@@ -188,6 +201,7 @@ impl Drop for Listener {
         }
         // Sessions that were not accepted: their threads hold this house, and it holds them.
         lock(&self.house.queue).waiting.clear();
+        self.house.room.notify_all();
     }
 }
 
@@ -224,22 +238,22 @@ fn accept(listeners: &[TcpListener], house: &Arc<House>) {
             match listener.accept() {
                 Ok((stream, peer)) => greet_apart(stream, peer, house),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => thread::sleep(PAUSE),
+                Err(_) => {
+                    house.strangers.close_one();
+                    thread::sleep(PAUSE);
+                }
             }
         }
     }
 }
 
-/// Greets in a new thread; beyond a number of strangers at once, further ones are turned away unheard.
+/// Greets in a new thread.
 fn greet_apart(stream: TcpStream, peer: SocketAddr, house: &Arc<House>) {
-    if house.strangers.fetch_add(1, SeqCst) >= MOST_STRANGERS {
-        house.strangers.fetch_sub(1, SeqCst);
-        return;
-    }
+    let stream = Arc::new(stream);
+    let stranger = house.strangers.admit(&stream, peer.ip());
     let for_thread = Arc::clone(house);
     let work = move || {
-        let greeted = greet(stream, peer, &for_thread);
-        for_thread.strangers.fetch_sub(1, SeqCst);
+        let greeted = greet(stream, stranger, peer, &for_thread);
         let why = match greeted {
             // A peer that sends nothing at all is a port scanner, or a check whether the listener lives.
             Ok(()) | Err(GreetError::Closed | GreetError::Io(_)) => return,
@@ -250,15 +264,19 @@ fn greet_apart(stream: TcpStream, peer: SocketAddr, house: &Arc<House>) {
             queue.stories.push_back(Stranger { peer, why });
         }
     };
-    if thread::Builder::new().name("psock greet".to_owned()).spawn(work).is_err() {
-        house.strangers.fetch_sub(1, SeqCst);
-    }
+    // If there is no thread, it is dropped with its work.
+    let _ = thread::Builder::new().name("psock greet".to_owned()).stack_size(STACK_BYTES).spawn(work);
 }
 
-fn greet(mut stream: TcpStream, peer: SocketAddr, house: &Arc<House>) -> Result<(), GreetError> {
-    let due = Instant::now() + GREETING;
+fn greet(
+    shared_stream: Arc<TcpStream>,
+    stranger: Counted,
+    peer: SocketAddr,
+    house: &Arc<House>,
+) -> Result<(), GreetError> {
+    let (due, mut stream) = (Instant::now() + GREETING, &*shared_stream);
     let mut bytes = [0; HELLO_BYTES];
-    fill(&mut stream, &mut bytes, due, begins_like_hello)?;
+    fill(stream, &mut bytes, due, begins_like_hello)?;
     let hello = match Hello::parse(&bytes) {
         Ok(hello) => hello,
         Err(error) => {
@@ -274,12 +292,12 @@ fn greet(mut stream: TcpStream, peer: SocketAddr, house: &Arc<House>) -> Result<
         (true, None) => (Responder::open(&house.options.token, hello, nonce), None),
         (false, Some((shared, secret))) => (Responder::join(&secret, hello, nonce), Some(shared)),
         // A session of this name exists, or does not.
-        (true, Some(_)) => return refuse(&mut stream, Status::Full, GreetingError::Full),
-        (false, None) => return refuse(&mut stream, Status::Unknown, GreetingError::Unknown),
+        (true, Some(_)) => return refuse(stream, Status::Full, GreetingError::Full),
+        (false, None) => return refuse(stream, Status::Unknown, GreetingError::Unknown),
     };
     stream.write_all(responder.reply())?;
     let mut proof = [0; PROOF_BYTES];
-    fill(&mut stream, &mut proof, due, |_| true)?;
+    fill(stream, &mut proof, due, |_| true)?;
     let (welcome, secret) = match responder.verify(&proof) {
         Ok(verified) => verified,
         Err(error) => {
@@ -287,13 +305,16 @@ fn greet(mut stream: TcpStream, peer: SocketAddr, house: &Arc<House>) -> Result<
             return Err(error.into());
         }
     };
+    // Nothing else holds a connection that does not count any more.
+    let known = if stranger.identify() { Arc::into_inner(shared_stream) } else { None };
+    let stream = known.ok_or(GreetError::Closed)?;
     match joined {
         Some(shared) => join(stream, &welcome, shared.upgrade()),
-        None => open(stream, peer, &welcome, hello.id, secret, house),
+        None => open(stream, peer, &welcome, hello.id, secret, house, due),
     }
 }
 
-fn refuse(stream: &mut TcpStream, status: Status, error: GreetingError) -> Result<(), GreetError> {
+fn refuse(mut stream: &TcpStream, status: Status, error: GreetingError) -> Result<(), GreetError> {
     stream.write_all(&refusal(status))?;
     Err(error.into())
 }
@@ -316,9 +337,10 @@ fn open(
     id: Id,
     secret: Secret,
     house: &Arc<House>,
+    due: Instant,
 ) -> Result<(), GreetError> {
     let shared = Shared::new(&house.options).map_err(|error| io::Error::other(error.to_string()))?;
-    let Some(_place) = Place::take(house) else {
+    let Some(_place) = Place::take(house, due) else {
         stream.write_all(&refused_welcome(Status::Full))?;
         return Err(GreetingError::Full.into());
     };

@@ -109,19 +109,36 @@ fn a_plain_tcp_server_is_named_as_such() {
 }
 
 #[test]
-fn those_who_say_nothing_are_limited_in_number_and_make_room_when_they_go() {
-    let listener = Listener::bind(&[LOOPBACK], Options::default()).unwrap();
+fn a_crowd_that_says_next_to_nothing_keeps_no_client_away() {
+    let listener = Listener::bind(&[LOOPBACK], with_token(b"token")).unwrap();
     let to = listener.addresses()[0];
-    let mut silent: Vec<_> = (0..64).map(|_| TcpStream::connect(to).unwrap()).collect();
-    let mut one_more = TcpStream::connect(to).unwrap();
-    assert_eq!(one_more.read(&mut [0]).unwrap_or(0), 0, "closed at once");
-    silent.pop();
+    let connect = |_| {
+        let mut stream = TcpStream::connect(to).unwrap();
+        stream.write_all(b"W").unwrap();
+        stream
+    };
+    let mut crowd: Vec<_> = (0..700).map(connect).collect();
     let server = answering(listener);
-    let connect = || ParallelSocket::connect(&routes(to, 1), &Options::default()).ok();
-    let client = std::iter::from_fn(|| Some(connect())).flatten().next().unwrap();
+    let client = ParallelSocket::connect(&routes(to, 4), &with_token(b"token")).unwrap();
     client.write_all(b"hello").unwrap();
     client.finish();
     assert_eq!(server_and(read_all(&client), server), b"hello");
+    let first = crowd[0].read(&mut [0]);
+    assert!(matches!(first, Ok(0)), "the oldest is closed: {first:?}");
+}
+
+#[test]
+fn many_sessions_at_once_wait_until_they_are_accepted() {
+    let listener = Listener::bind(&[LOOPBACK], with_token(b"token")).unwrap();
+    let to = listener.addresses()[0];
+    thread::scope(|scope| {
+        let open = || ParallelSocket::connect(&routes(to, 1), &with_token(b"token"));
+        let clients: Vec<_> = (0..100).map(|_| scope.spawn(open)).collect();
+        let accepted: Vec<_> = (0..100).map(|_| listener.accept(LONG).unwrap()).collect();
+        let opened = clients.into_iter().map(|client| client.join().unwrap());
+        assert_eq!(opened.filter(Result::is_ok).count(), 100);
+        drop(accepted);
+    });
 }
 
 #[test]

@@ -62,7 +62,7 @@ PROXY = """Connect sessions of weir psock run with their destinations, until Ctr
 Each session names a destination. The proxy connects only to destinations that
 --allow names: networks, addresses, or any, with or without a port or a range
 of ports. any and wide networks leave out loopback, link-local and multicast
-addresses; name those explicitly.
+addresses and all addresses of this host; name those explicitly.
 
 It listens on loopback by default. Any other address needs a token. The data
 crosses the network as the program sends it: only the program encrypts it.
@@ -190,7 +190,7 @@ def proxy(
         if not what.allow:
             raise InputError(
                 "--allow is missing: the proxy connects to no destination that it was not told; --allow any "
-                "allows all but loopback and link-local addresses"
+                "allows all but loopback and link-local addresses and those of this host"
             )
         program.allow_descriptors(what.connections, _STREAMS)
         how = session_options.how(streams).plain()

@@ -23,8 +23,8 @@ _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUI
 _LOOK_S: Final = 0.1
 _SOON_S: Final = 0.01
 _STANDARD_ERROR: Final = 2
-_OWN_DESCRIPTORS: Final = 256
-"""For everything but connections."""
+_OWN_DESCRIPTORS: Final = 1280
+"""For everything but connections that are carried: up to 1024 may be in the greeting."""
 _DESCRIPTORS: Final = 6
 """Of a connection, beside its streams: its TCP connection, what wakes its threads, one that is being made."""
 _ENTER: Final = Path(__file__).with_name("enter.py")
