@@ -13,6 +13,8 @@ import pytest
 
 from weirlab.errors import InputError
 from weirlab.files import HOST_FILES
+from weirlab.jobs import testbeds
+from weirlab.jobs.progress import Quiet
 from weirlab.lab import dut
 from weirlab.lab.dut.aiming import Aimed
 from weirlab.lab.dut.ruleset import Ruleset
@@ -24,6 +26,7 @@ from weirlab.measure.terms import SINGLE
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.rules import nftables_path
 from weirlab.rules.nft import rule_texts
+from weirlab.scenario import Dut, Lab
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Rate, Traffic
 
@@ -264,6 +267,45 @@ def test_packets_meet_the_rule_that_was_named_for_them_and_no_others(case: str, 
     assert (met.expected, met.met, met.matched_ratio) == (compared, compared, 1.0)
     assert met.contradiction == ""
     assert met.counted_in == ("device" if "*filter" in text else "copy")
+
+
+BLOCKLISTS = {
+    "iptables": (
+        LEGACY + "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -s 198.51.100.0/24 -j DROP\n"
+        "-A FORWARD -s 203.0.113.0/24 -j REJECT\nCOMMIT\n",
+        ("1", "2"),
+    ),
+    "nft": (
+        "table inet f {\nset bad { type ipv4_addr; flags interval; elements = { 203.0.113.0/24 } }\n}\n"
+        + chain_of("ip saddr @bad drop", "ip saddr 10.0.0.0/8 counter drop", policy="accept"),
+        ("1", "2"),
+    ),
+    "policy": (chain_of("tcp dport 22 accept"), ("policy",)),
+}
+
+
+@pytest.mark.parametrize("case", BLOCKLISTS)
+def test_the_rate_at_which_a_rule_drops_is_measured(case: str, tmp_path: Path) -> None:
+    text, names = BLOCKLISTS[case]
+    for name in names:
+        aimed, record = one_trial(text, name, tmp_path)
+        assert aimed.drops
+        assert record.result.received == 0
+        assert not any("arrived" in reason for reason in record.invalid)
+        assert record.dropped_pps == pytest.approx(record.result.achieved_pps, rel=0.1)
+        assert record.rules_met is not None
+        assert record.rules_met.contradiction == ""
+
+
+def test_only_a_trial_can_be_aimed_at_a_rule_that_drops(tmp_path: Path) -> None:
+    path = tmp_path / "my.nft"
+    path.write_text(chain_of("udp dport 53 drop", "accept"))
+    device = Dut(name="ruleset", ruleset=path, match="1")
+    with (
+        pytest.raises(InputError, match=r"forward rule 1 .* drops test traffic; weir trial measures"),
+        testbeds.open_bed(Lab(kind="netns"), device, Quiet(), inputs=HOST_FILES),
+    ):
+        pass
 
 
 def test_a_rule_that_the_kernel_treats_otherwise_is_passed_over(

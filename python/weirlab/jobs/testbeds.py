@@ -78,12 +78,15 @@ def open_bed(
     calls: Calls | None = None,
     sizes: Iterable[SizeMix] = (),
     inputs: Inputs = NO_FILES,
+    *,
+    may_drop: bool = False,
 ) -> Iterator[TestBed]:
     """A test bed for the duration of the block.
 
     Traffic through the user's own rules is made to match one of them, as close to ``flows`` (or ``calls``) as
     that allows; a note says which one before anything is sent. ``sizes`` that cannot pass the device are
-    refused before it is built. ``inputs`` opens the files that the device needs.
+    refused before it is built. ``inputs`` opens the files that the device needs. ``may_drop``: the rule that
+    the user names may drop the traffic.
 
     Raises
     ------
@@ -115,6 +118,11 @@ def open_bed(
     aimed = driver.aim(dut.match, flows, calls) if isinstance(driver, Ruleset) else None
     if aimed is not None:
         progress.note(aimed.note)
+        if aimed.drops and not may_drop:
+            raise InputError(
+                f"{dut.ruleset}: {aimed.rule} drops test traffic; weir trial measures at which rate, and all "
+                "other commands need a rule that accepts: --match another one"
+            )
         sent = replace(flows, l4=aimed.l4, ip=aimed.ip)
         for mix in sizes:
             validate(mix, min_frame_bytes(sent), describe_headers(sent))

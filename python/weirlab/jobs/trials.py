@@ -157,7 +157,9 @@ def trial(
     store, progress = work.store, work.progress
     compile_plan(spec.traffic, spec.rules.places)  # Impossible traffic is refused before anything is built.
     sizes = () if any_size else (spec.traffic.sizes,)
-    with testbeds.open_bed(lab, dut, progress, spec.traffic.flows, sizes=sizes, inputs=work.inputs) as bed:
+    with testbeds.open_bed(
+        lab, dut, progress, spec.traffic.flows, sizes=sizes, inputs=work.inputs, may_drop=True
+    ) as bed:
         if any_size and isinstance(bed, Aiming):
             least = min_frame_bytes(bed.as_sent(spec.traffic).flows)
             if least > smallest_bytes(spec.traffic.sizes):

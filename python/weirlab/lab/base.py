@@ -107,6 +107,14 @@ class Aiming(Protocol):
     def as_sent(self, traffic: Traffic) -> Traffic:
         """``traffic`` with the protocol and the IP version that the rules take."""
 
+    @property
+    def drops(self) -> bool:
+        """Whether test traffic is made to match a rule that drops it."""
+
+    def dropped(self, counters: Mapping[str, int]) -> int | None:
+        """Packets that this rule dropped in a trial that changed the device's counters by ``counters``; None
+        without such a rule."""
+
     def rules_met(self, counters: Mapping[str, int]) -> RulesMet | None:
         """Of a trial that changed the device's counters by ``counters``; None without such rules."""
 

@@ -124,6 +124,13 @@ class NetnsLab(NamespaceBed):
             return traffic
         return replace(traffic, flows=replace(traffic.flows, l4=self._aimed.l4, ip=self._aimed.ip))
 
+    @property
+    def drops(self) -> bool:
+        return self._aimed is not None and self._aimed.drops
+
+    def dropped(self, counters: Mapping[str, int]) -> int | None:
+        return None if self._aimed is None else self._aimed.dropped(counters)
+
     def rules_met(self, counters: Mapping[str, int]) -> RulesMet | None:
         return None if self._aimed is None else self._aimed.rules_met(counters)
 

@@ -126,7 +126,8 @@ def run_trial(
         record = keep(_attempt(bed, spec, entry, attempt, terms, None if first else works))
         if record.valid:
             return records
-    if all(record.result.sent > 0 and record.result.received == 0 for record in records):
+    dropping = isinstance(bed, Aiming) and bed.drops
+    if not dropping and all(record.result.sent > 0 and record.result.received == 0 for record in records):
         raise FailedTrial(_nothing_forwarded(records), records)
     if require_valid:
         raise FailedTrial(_never_valid(records), records)
@@ -153,6 +154,8 @@ def _attempt(
     result = bed.run(spec.traffic)
     host = _spent(host_before, bed.host())
     counters = _difference(counters_before, bed.counters())
+    aiming = bed if isinstance(bed, Aiming) else None
+    drops = aiming is not None and aiming.drops
     sifted = sift(
         result,
         host,
@@ -160,7 +163,7 @@ def _attempt(
         terms.limits,
         counters=counters,
         regular=spec.traffic.arrivals == "constant",
-        works=works is not None and result.sent > 0 and result.received == 0 and works(),
+        works=drops or (works is not None and result.sent > 0 and result.received == 0 and works()),
     )
     return TrialRecord(
         trial_id=f"{entry.run_id}-{entry.index:04d}-{attempt}",
@@ -168,7 +171,7 @@ def _attempt(
         index=entry.index,
         attempt=attempt,
         started_at=started_at,
-        spec=replace(spec, traffic=bed.as_sent(spec.traffic)) if isinstance(bed, Aiming) else spec,
+        spec=spec if aiming is None else replace(spec, traffic=aiming.as_sent(spec.traffic)),
         lab=bed.lab,
         dut=bed.dut,
         offered_pps=offered,
@@ -178,8 +181,15 @@ def _attempt(
         invalid=sifted.invalid,
         disturbed=sifted.disturbed,
         role=entry.role,
-        rules_met=bed.rules_met(counters) if isinstance(bed, Aiming) else None,
+        rules_met=None if aiming is None else aiming.rules_met(counters),
+        dropped_pps=None if aiming is None else _dropped_pps(aiming, counters, result),
     )
+
+
+def _dropped_pps(bed: Aiming, counters: Mapping[str, int], result: EngineResult) -> float | None:
+    """The rate at which the rule dropped packets that they were to meet."""
+    dropped, sent = bed.dropped(counters), result.sent + result.sent_warmup
+    return None if dropped is None or not sent else min(dropped / sent, 1.0) * result.achieved_pps
 
 
 def _forwards_less(bed: TestBed, traffic: Traffic) -> bool:

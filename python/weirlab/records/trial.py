@@ -159,6 +159,8 @@ class TrialRecord:
     """The result including left-out bins, if there are any."""
     rules_met: RulesMet | None = None
     """Of the user's own rules."""
+    dropped_pps: float | None = None
+    """Rate at which the rule dropped packets that all were to meet; None if it accepts them."""
     tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     """Rows for this trial in a study's own tables, by table; kept together with it."""
 

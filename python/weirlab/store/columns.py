@@ -184,6 +184,8 @@ class TrialRow:
     """Of your own rules, those with which a packet was compared on average, by counters."""
     rules_matched: float
     """Share of the packets that met their verdict at the rule that they were to meet, by counters."""
+    dropped_pps: float
+    """Packets that the rule dropped that they were to meet, per second; null if it accepts them."""
     rules_counted_in: str
     """Where `rules_met` was counted: in the `device`, or with a few packets in a `copy` of its rules; empty
     if nowhere. `rules_matched` is counted in the device if the rule has a counter there."""

@@ -131,6 +131,7 @@ _VALUES: Final[dict[str, Callable[[TrialRecord], Any]]] = {
     "rules_expected": lambda r: r.rules_met and r.rules_met.expected,
     "rules_met": lambda r: r.rules_met and r.rules_met.met,
     "rules_matched": lambda r: r.rules_met and r.rules_met.matched_ratio,
+    "dropped_pps": lambda r: r.dropped_pps,
     "rules_counted_in": lambda r: r.rules_met.counted_in if r.rules_met else "",
     "left_out_s": lambda r: r.result.left_out_s,
     "left_out": lambda r: json.dumps([[span.begin_ns, span.end_ns, span.why] for span in r.result.left_out]),

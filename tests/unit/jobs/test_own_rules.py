@@ -23,6 +23,9 @@ PROFILE = (
 class OwnRules(FakeBed):
     """A device with rules, of which each packet meets ``position``."""
 
+    drops = 0
+    """The part of all packets that the rule drops: one of so many; 0 if it accepts."""
+
     def __init__(self, position: int, met: RulesMet) -> None:
         super().__init__(
             FakeDevice(service_fixed_ns=1000 + 2.5 * position, service_per_rule_ns=0), dut="ruleset"
@@ -35,6 +38,9 @@ class OwnRules(FakeBed):
 
     def rules_met(self, counters: Mapping[str, int]) -> RulesMet:
         return self._met
+
+    def dropped(self, counters: Mapping[str, int]) -> int | None:
+        return counters["in_rx_packets"] // self.drops if self.drops else None
 
 
 Opened = Callable[..., list[str]]
@@ -126,3 +132,23 @@ def test_calls_of_which_none_met_the_rule_are_a_contradiction() -> None:
     assert RulesMet(None, 3.0, 0.0, "copy").contradiction == (
         "0 % of the packets met the rule that all were to meet"
     )
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        (1, "Your ruleset dropped all of 100 kpps at the rule."),
+        (4, "Your ruleset dropped 25.0 kpps of 100 kpps at the rule; the rest was lost before"),
+    ],
+)
+def test_a_trial_at_a_rule_that_drops_says_how_much_it_drops(
+    weir: Any, opened: Opened, monkeypatch: pytest.MonkeyPatch, part: int, words: str
+) -> None:
+    monkeypatch.setattr(OwnRules, "drops", part)
+    ruleset = opened(3)
+    monkeypatch.setattr(FakeDevice, "loss_ratio", lambda *_: 1.0)
+    answer = weir("trial", *ruleset, "--rate", "100kpps", "--json")
+    assert answer.code == 0
+    assert answer.json["conclusion"].startswith(words)
+    assert answer.json["dropped_pps"] == pytest.approx(1e5 / part, rel=0.01)
+    assert answer.json["attempts"] == 1

@@ -35,11 +35,12 @@ _UNICAST: Final[dict[Ip, tuple[str, ...]]] = {
     4: ("1.0.0.0-126.255.255.255", "128.0.0.0-223.255.255.255"),
     6: ("2000::/3", "fc00::/7"),
 }
+_MANAGEMENT: Final = (wiring.MANAGED, wiring.STATION)
 _LAB: Final[dict[Ip, tuple[str, ...]]] = {
-    4: tuple(port.ipv4 for port in (wiring.IN0, wiring.OUT0, wiring.MANAGED)),
-    6: tuple(port.ipv6 for port in (wiring.IN0, wiring.OUT0, wiring.MANAGED)),
+    4: (wiring.IN0.ipv4, wiring.OUT0.ipv4, *(port.ipv4.partition("/")[0] for port in _MANAGEMENT)),
+    6: (wiring.IN0.ipv6, wiring.OUT0.ipv6, *(port.ipv6.partition("/")[0] for port in _MANAGEMENT)),
 }
-"""Networks of the device's own interfaces, which no flow may use."""
+"""Networks of the device's ports, and the addresses of a management session, which no flow may use."""
 _ANY_PORT: Final[Range] = (1, 65535)
 PACKETS: Final = "rules_packets"
 COMPARED: Final = "rules_compared"
@@ -94,6 +95,16 @@ class Aimed:
     def expected(self) -> float | None:
         """Rules with which each packet is compared; None for calls, which have packets of several kinds."""
         return None if self.calls else float(self.compared)
+
+    def dropped(self, counters: Mapping[str, int]) -> int | None:
+        """How many packets the rule dropped by which the device's counters changed so; None if it accepts."""
+        if not self.drops:
+            return None
+        if MATCHED in counters:
+            return counters[MATCHED]
+        # What the device took in went through the rules; what it could not take in is not counted here.
+        ratio = None if self.checked is None else self.checked.matched_ratio
+        return round(counters["in_rx_packets"] * (1.0 if ratio is None else ratio))
 
     def rules_met(self, counters: Mapping[str, int]) -> RulesMet | None:
         """What the packets met by which the device's counters changed so."""

@@ -40,6 +40,7 @@ def trial(outcome: TrialOutcome) -> list[Table]:
         ("delay min, mean, max", ", ".join(map(duration, extremes))),
         ("jitter (RFC 3550)", duration(result.jitter_ns)),
         ("packets in the device", _known(outcome.queue_packets, _queued)),
+        *_dropped(record),
         *rules_met(record),
         ("calibration", outcome.calibration or "none"),
     ]
@@ -54,6 +55,11 @@ def trial(outcome: TrialOutcome) -> list[Table]:
     if counters:
         tables.append(Table("Counters of the device", ("", ""), counters, details=True))
     return tables
+
+
+def _dropped(record: TrialRecord) -> list[tuple[str, str]]:
+    """The rate at which a rule dropped packets that they were to meet."""
+    return [] if record.dropped_pps is None else [("dropped at the rule", rate(record.dropped_pps))]
 
 
 def _left_out(record: TrialRecord) -> list[tuple[str, str]]:

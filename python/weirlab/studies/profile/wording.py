@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli.quantities import count, duration, percent, plural, rate, rules
 from weirlab.records import device_in_words
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from weirlab.store import Run
     from weirlab.studies.contract import Outcome
     from weirlab.studies.profile.findings import ProfileFindings
+
+
+_ALL: Final = 0.001
+"""Share of the packets that counters may miss, since they are read before and after a trial."""
 
 
 def said(run: Run) -> tuple[str, ...]:
@@ -39,8 +43,6 @@ def said(run: Run) -> tuple[str, ...]:
 
 def trial(found: Mapping[str, Any], attempts: int) -> str:
     """What one trial showed, from the row of ``trials`` for the attempt that counts."""
-    from weirlab.jobs.trials import rules_met
-
     if not found["valid"]:
         return f"Invalid after {plural(attempts, 'attempt')}: {found['invalid']}."
     setting = device_in_words(found["dut"], first=True)
@@ -48,9 +50,32 @@ def trial(found: Mapping[str, Any], attempts: int) -> str:
         setting += f" with {rules(found['position'])}"
     if "," in found["places"]:
         setting += f", matching at {found['places']},"
+    if not math.isnan(_number(found.get("dropped_pps"))):
+        return f"{setting} {_dropped(found)}{_against(found)}"
+    return f"{setting} {_forwarded(found)}{_against(found)}"
+
+
+def _against(found: Mapping[str, Any]) -> str:
+    """What counters say against what was expected, as a further sentence."""
+    from weirlab.jobs.trials import rules_met
+
     met = rules_met(found)
-    against = f" But {met.contradiction}." if met is not None and met.contradiction else ""
-    return f"{setting} {_forwarded(found)}{against}"
+    return f" But {met.contradiction}." if met is not None and met.contradiction else ""
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _dropped(found: Mapping[str, Any]) -> str:
+    """What became of a load that a rule drops."""
+    dropped, achieved = found["dropped_pps"], found["achieved_pps"]
+    if dropped >= (1 - _ALL) * achieved:
+        return f"dropped all of {rate(achieved)} at the rule."
+    return (
+        f"dropped {rate(dropped)} of {rate(achieved)} at the rule; the rest was lost before the device could "
+        "compare it with its rules."
+    )
 
 
 def _forwarded(found: Mapping[str, Any]) -> str:
