@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from weirlab.errors import NotMet
+from weirlab.errors import NotMet, Undecided
 from weirlab.quantities import count, words
 from weirlab.studies.voice.load.rows import LimitRow, TrialRow, WorkRow
 from weirlab.studies.voice.through.rows import DeviceRow, silent
@@ -58,12 +58,16 @@ class LoadFindings:
         device = {"device": {"name": self.device, "packets": self.passed}} if self.device else {}
         return {**found, **device}
 
-    def problem(self, run: Run | None) -> NotMet | None:
-        """The error to raise if a number has no result."""
+    def problem(self, run: Run | None) -> NotMet | Undecided | None:
+        """The error to raise if a number has no result.
+
+        Calls that this host could not make say nothing about the engines.
+        """
         without = [limit for limit in self.limits if math.isnan(limit.carried_per_s) and not limit.no_load]
         if not without:
             return None
-        return NotMet("; ".join(said(limit) for limit in without))
+        message = "; ".join(said(limit) for limit in without)
+        return Undecided(message) if all(limit.problem for limit in without) else NotMet(message)
 
 
 def said(limit: LimitRow) -> str:

@@ -1,7 +1,8 @@
 """Decides who may change which piece of a plan. Pure.
 
 Administrators may change everything. Users of an organisation may change its own contacts, engines and
-their routes, ranges inside its own ranges, entries and test numbers for its own numbers.
+their routes, ranges inside its own ranges, entries and test numbers for its own numbers, but not the limits of
+its calls.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from weirlab.quantities import words
 from weirlab.studies.voice.plan.model import NumberingPlan
 from weirlab.studies.voice.plan.numbers import is_number
 
+LIMITS: Final = ("may_call", "barred", "most_calls")
+"""Fields of an organisation by which the operator limits its calls."""
 _MOST_NAMED: Final = 8
 _ASK: Final = "ask an administrator"
 
@@ -77,6 +80,10 @@ def refusal(
     renamed = before is not None and after is not None and before.get("name") != after.get("name")
     if part == "organisations" and renamed:
         return Refusal("name", "other parts of the plan refer to this name", f"keep it, or {_ASK}")
+    if part == "organisations" and before is not None and after is not None:
+        for field in LIMITS:
+            if (before.get(field) or None) != (after.get(field) or None):
+                return Refusal(field, "this limit is set by administrators", f"leave it as it is, or {_ASK}")
     rule = _RULES.get(part)
     if rule is None:
         return Refusal("", "only administrators may change this part of the plan", _ASK)

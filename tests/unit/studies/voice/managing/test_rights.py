@@ -95,6 +95,29 @@ def test_an_organisation_changes_itself_but_for_its_name() -> None:
     assert refusal("two", PLAN, "organisations", before, before, OWNERS) is not None
 
 
+@pytest.mark.parametrize(
+    ("field", "before", "after"),
+    [
+        ("barred", ["+420900"], []),
+        ("barred", ["+420900"], ["+420900", "+420901"]),
+        ("may_call", ["+420"], ["+4"]),
+        ("may_call", None, ["+420"]),
+        ("most_calls", 2, 200),
+        ("most_calls", 2, None),
+    ],
+)
+def test_the_limits_of_an_organisation_are_for_administrators(field: str, before: Any, after: Any) -> None:
+    was, becomes = ({"name": "one", field: value} for value in (before, after))
+    found = refusal("one", PLAN, "organisations", was, becomes, OWNERS)
+    assert found is not None
+    assert (found.field, found.reason) == (field, "this limit is set by administrators")
+    assert refusal(None, PLAN, "organisations", was, becomes, OWNERS) is None
+    title = {**was, "title": "First"}
+    assert refusal("one", PLAN, "organisations", was, title, OWNERS) is None
+    left_out = {key: value for key, value in was.items() if value is not None}
+    assert refusal("one", PLAN, "organisations", was, left_out, OWNERS) is None
+
+
 def test_the_proposal_names_one_s_own_numbers() -> None:
     found = refusal("two", PLAN, "enum", None, entry(number="+420111000009"), OWNERS)
     assert found is not None

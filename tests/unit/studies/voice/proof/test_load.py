@@ -255,6 +255,15 @@ def test_a_number_without_a_result_makes_the_exit_code_9(
     assert "+420111222001 (core: public): even 10 calls/s are too many" in answer.err
 
 
+def test_a_host_that_cannot_make_the_calls_leaves_the_limit_open(
+    voice: Voice, labs: list[FakeLoadLab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeLoadLab.__init__, "__defaults__", (640, 5, 1e9))
+    answer = voice("load", "--plan", "campus", "--number", "+420111222001", "--trial", "1", "--trials", "1")
+    assert answer.code == 7
+    assert "the sender did not keep up with 10 calls/s" in answer.err
+
+
 def test_an_interrupted_search_goes_on_with_the_trials_that_it_has(
     labs: list[FakeLoadLab], tmp_path: Path
 ) -> None:
