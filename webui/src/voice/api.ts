@@ -88,6 +88,7 @@ export interface Unpublished {
   ways: { numbers: string[]; before: string; after: string }[];
   untold: string;
   errors: Problem[];
+  held: { organisation: string; errors: Problem[] }[];
   may: boolean;
   why_not: string;
 }

@@ -67,19 +67,23 @@ class Change:
         return self.longer and rest != number and rest[0] not in self.but
 
 
-def differences(before: Network, after: Network, caller: str | None = None) -> list[Change]:
+def differences(
+    before: Network, after: Network, caller: str | None = None, *, most_cells: int = MOST_CELLS
+) -> list[Change]:
     """What changes between two plans for the calls of ``caller`` to international numbers of up to 15 digits.
 
     Raises
     ------
     InputError
-        The caller cannot call in one of the plans, or their expressions distinguish too many numbers.
+        The caller cannot call in one of the plans, or they distinguish more than ``most_cells`` sets of
+        numbers.
     """
-    return [*_Search(before, after, caller).below("+")]
+    return [*_Search(before, after, caller, most_cells).below("+")]
 
 
 class _Search:
-    def __init__(self, before: Network, after: Network, caller: str | None) -> None:
+    def __init__(self, before: Network, after: Network, caller: str | None, most_cells: int) -> None:
+        self._most_cells = most_cells
         self.before = before
         self.after = after
         self.caller = caller
@@ -103,10 +107,10 @@ class _Search:
 
     def _pair(self, number: str) -> tuple[Course, Course]:
         self.cells += 1
-        if self.cells > MOST_CELLS:
+        if self.cells > self._most_cells:
             raise InputError(
                 f"{self.before.book.name}, {self.after.book.name}: their expressions distinguish more than "
-                f"{MOST_CELLS:,} "
+                f"{self._most_cells:,} "
                 r"sets of numbers; use patterns such as ^\+420(.*)$, see weir voice check"
             )
         return course(self.before, number, self.caller), course(self.after, number, self.caller)

@@ -194,6 +194,14 @@ class Way:
 
 
 @dataclass(frozen=True)
+class Held:
+    """An organisation whose changes would not be published, and the errors that are the reason."""
+
+    organisation: str
+    errors: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
 class Unpublished:
     """What publishing would do."""
 
@@ -204,6 +212,8 @@ class Unpublished:
     ways: list[Way]
     untold: str
     errors: list[Problem]
+    """Errors that keep everything from being published."""
+    held: list[Held]
     may: bool
     """May the user publish, and has the service a folder for zones?"""
     why_not: str
@@ -215,6 +225,8 @@ class Publication:
 
     serial: int
     zones: tuple[str, ...]
+    held: tuple[str, ...]
+    """Organisations whose changes were held back."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,14 @@ from weirlab.errors import InputError
 from weirlab.studies.voice.managing import publishing
 from weirlab.studies.voice.managing.accounts import Accounts, NotSignedIn, SignedIn
 from weirlab.studies.voice.managing.database import opened
-from weirlab.studies.voice.managing.publishing import Published, Server, Target, publish, serials
+from weirlab.studies.voice.managing.publishing import (
+    Outlook,
+    Published,
+    Server,
+    Target,
+    publish,
+    serials,
+)
 from weirlab.studies.voice.managing.register import Register
 from weirlab.studies.voice.zones.text import is_higher
 from weirlab.web.access.proxies import BY_PROXY
@@ -33,6 +40,7 @@ class Desk:
         self.register = Register(self._database, large=Checker().check)
         self.accounts = Accounts(self.register) if cost is None else Accounts(self.register, cost)
         self.attempts = Attempts()
+        self.outlook = Outlook(self.register)
         # Cookies do not distinguish ports.
         self.cookie_name = f"weir-voice-{port}"
         self._publishing = threading.Lock()
@@ -92,7 +100,7 @@ class Desk:
         if target is None:
             raise InputError("this service has no folder for zones: start weir web with --voice-zones DIR")
         with self._publishing:
-            return publish(self.register, who.account, head, target)
+            return publish(self.outlook, who.account, head, target)
 
     def served(self) -> list[ServerZone]:
         """The serials at the name servers."""

@@ -14,7 +14,6 @@ from pydantic import Field
 from weirlab.errors import InputError
 from weirlab.quoting import printable
 from weirlab.studies.voice.diff import by_kind
-from weirlab.studies.voice.managing import publishing
 from weirlab.studies.voice.managing.accounts import SESSION, NotSignedIn, SignedIn
 from weirlab.studies.voice.managing.parts import GENERAL, PARTS, Item
 from weirlab.studies.voice.managing.register import Done, Gone
@@ -240,7 +239,7 @@ def _publishing(desk: Desk) -> APIRouter:
 
     @router.get("/pending")
     def pending(who: Reader) -> asking.Unpublished:
-        found = publishing.pending(desk.register)
+        found = desk.outlook.pending()
         since = 0 if found.before is None else found.before.event
         with desk.register.database.reading() as on:
             events = [each for each in on.events(most=_MOST_EVENTS, changes=True) if each.id > since]
@@ -259,7 +258,8 @@ def _publishing(desk: Desk) -> APIRouter:
             events=events,
             ways=ways,
             untold=found.untold,
-            errors=[each for each in found.state.complete() if each.severity == "error"],
+            errors=[*found.draft.errors],
+            held=[asking.Held(name, problems) for name, problems in found.draft.held.items()],
             may=not why_not,
             why_not=why_not,
         )
@@ -267,7 +267,7 @@ def _publishing(desk: Desk) -> APIRouter:
     @router.post("/publish")
     def publish(who: Changer, asked: asking.Publish) -> asking.Publication:
         made = desk.publish(who, asked.head)
-        return asking.Publication(made.serial, made.zones)
+        return asking.Publication(made.serial, made.zones, made.held)
 
     @router.get("/servers")
     def servers(who: Reader) -> list[asking.ServerZone]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -13,13 +14,14 @@ from typing import Final
 
 from weirlab import files, programs
 from weirlab.errors import InputError, LabError, WeirError
-from weirlab.quantities import plural
+from weirlab.quantities import plural, words
 from weirlab.quoting import printable, shortened
 from weirlab.studies.voice.configs.named import statements
 from weirlab.studies.voice.diff import Change, differences
 from weirlab.studies.voice.lab import dns
+from weirlab.studies.voice.managing.drafts import Draft, draft
 from weirlab.studies.voice.managing.parts import GENERAL
-from weirlab.studies.voice.managing.register import NAME, Register
+from weirlab.studies.voice.managing.register import NAME, Register, conflict
 from weirlab.studies.voice.managing.state import Problem, Refused, State
 from weirlab.studies.voice.managing.transaction import Account, Publication
 from weirlab.studies.voice.plan import loads
@@ -76,6 +78,8 @@ class Published:
 
     serial: int
     zones: tuple[str, ...]
+    held: tuple[str, ...]
+    """Organisations whose changes were held back."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,8 @@ class Pending:
 
     head: int
     """The last change of the plan."""
-    state: State
+    draft: Draft
+    """What would be published."""
     before: Publication | None
     changes: tuple[Change, ...]
     """Numbers that are routed differently; none if nothing has been published yet."""
@@ -92,30 +97,58 @@ class Pending:
     """Why the changes cannot be determined; empty if they can."""
 
 
-def pending(register: Register) -> Pending:
-    """What has changed since the last publication."""
-    with register.database.reading() as on:
-        state, head, before = register.state_in(on), on.changed(), on.publication()
+_CELLS_PER_PIECE: Final = 4
+_SPARE_CELLS: Final = 2_000
+"""How many sets of numbers are compared for a view of the changes: a plan distinguishes some three per piece.
+Rules that test late digits of a number distinguish millions."""
+
+
+class Outlook:
+    """What publishing would change; determined once for every change, publication and day."""
+
+    def __init__(self, register: Register) -> None:
+        self.register = register
+        self._lock = threading.Lock()
+        self._last: tuple[tuple[int, int, date], Pending] | None = None
+
+    def pending(self) -> Pending:
+        """What has changed since the last publication."""
+        with self.register.database.reading() as on:
+            state, head, before = self.register.state_in(on), on.changed(), on.publication()
+        key = (head, 0 if before is None else before.event, state.day)
+        with self._lock:
+            if self._last is None or self._last[0] != key:
+                self._last = key, _pending(state, head, before)
+            return self._last[1]
+
+
+def _pending(state: State, head: int, before: Publication | None) -> Pending:
+    if before is None:
+        return Pending(head, draft(state, None), None, (), "")
+    book = loads(before.text, NAME)
+    made = draft(state, book.plan)
     changes: tuple[Change, ...] = ()
     untold = ""
-    if before is not None and head != before.event:
+    if head != before.event or made.held:
+        most_cells = _SPARE_CELLS + _CELLS_PER_PIECE * len(state.items)
         try:
-            earlier = Network(loads(before.text, NAME), state.network.day)
-            changes = tuple(differences(earlier, state.network))
+            earlier = Network(book, state.network.day)
+            changes = tuple(differences(earlier, made.state.network, most_cells=most_cells))
         except InputError as error:
             untold = str(error)
-    return Pending(head, state, before, changes, untold)
+    return Pending(head, made, before, changes, untold)
 
 
-def publish(register: Register, who: Account, head: int, target: Target) -> Published:
-    """Publish the plan as somebody saw it at ``head``.
+def publish(outlook: Outlook, who: Account, head: int, target: Target) -> Published:
+    """Publish the plan as somebody saw it at ``head``, without the changes of who is held back.
 
     The new serial is stored first, so that no serial is ever used for two states of a zone.
 
     Raises
     ------
     Refused
-        The user may not publish, the plan has changed since, or it has errors.
+        The user may not publish, the plan has changed since, or it has errors for which nobody can be held
+        back.
     StoreError
         The zones cannot be written.
     LabError
@@ -124,20 +157,23 @@ def publish(register: Register, who: Account, head: int, target: Target) -> Publ
     if not who.may_publish:
         reason, advice = f"{who.name} may not publish", "ask an administrator to publish"
         raise Refused([Problem("error", "rights", GENERAL, None, "", "plan", reason, advice)])
-    seen = register.state()
-    # Before the transaction, which makes everybody else wait: a large plan takes long.
-    seen.complete()
-    served = _served(seen, target)
-    with register.database.writing() as on:
-        state = register.publishable(on, head)
-        before = on.publication()
-        kept = 0 if before is None else before.serial
-        serial = next_serial(latest([state.plan.serial, kept, *served]), register.now().date())
-        made = zones(register.with_serial(state, serial).exported)
-        listed = _catalog(state, target, made)
-        told = f"{plural(len(made), 'zone')} with serial {serial}"
-        event, raised = register.raised(on, who.name, state, serial, told)
-        on.put_publication(Publication(event, serial, raised.text))
+    # All of this before the transaction, which makes everybody else wait: a large plan takes long.
+    register, found = outlook.register, outlook.pending()
+    if found.head != head:
+        raise Refused([conflict("the plan has changed meanwhile", "look at the changes again")])
+    if found.draft.errors:
+        raise Refused(found.draft.errors)
+    state = found.draft.state
+    kept = 0 if found.before is None else found.before.serial
+    known = [state.plan.serial, kept, *_served(state, target)]
+    serial = next_serial(latest(known), register.now().date())
+    raised = register.with_serial(state, serial)
+    made = zones(raised.exported)
+    listed = _catalog(state, target, made)
+    told = f"{plural(len(made), 'zone')} with serial {serial}"
+    if found.draft.held:
+        told += f", without the changes of {words([*found.draft.held])}"
+    register.store_publication(who.name, head, raised, told)
     try:
         files.check_folder(target.folder, "--voice-zones")
         put([*made, *listed], target.folder, raised.exported.book.at("serial"))
@@ -147,7 +183,7 @@ def publish(register: Register, who: Account, head: int, target: Target) -> Publ
     except WeirError as error:
         register.record(who.name, "publishing failed", str(error))
         raise
-    return Published(serial, tuple(zone.origin for zone in made))
+    return Published(serial, tuple(zone.origin for zone in made), tuple(found.draft.held))
 
 
 def _catalog(state: State, target: Target, made: list[Zone]) -> list[Zone]:

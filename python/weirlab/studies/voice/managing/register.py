@@ -14,7 +14,13 @@ from weirlab.studies.voice.managing.database import Database
 from weirlab.studies.voice.managing.parts import GENERAL, PARTS, Content, Item, pieces
 from weirlab.studies.voice.managing.rights import refusal
 from weirlab.studies.voice.managing.state import SMALL, Problem, Refused, State, form
-from weirlab.studies.voice.managing.transaction import Account, Changed, Event, Transaction
+from weirlab.studies.voice.managing.transaction import (
+    Account,
+    Changed,
+    Event,
+    Publication,
+    Transaction,
+)
 from weirlab.studies.voice.managing.whole import with_serial
 from weirlab.studies.voice.plan.model import NumberingPlan
 
@@ -246,33 +252,27 @@ class Register:
 
         return self._change(who, wish, accept=accept)
 
-    def publishable(self, on: Transaction, head: int) -> State:
-        """The plan, if it is as somebody saw it at ``head`` and has no errors.
-
-        Raises
-        ------
-        Refused
-            It has changed, or has errors.
-        """
-        state = self.state_in(on)
-        if on.changed() != head:
-            raise Refused([_conflict("the plan has changed meanwhile", "look at the changes again")])
-        if errors := [each for each in state.complete() if each.severity == "error"]:
-            raise Refused(errors)
-        return state
-
     def with_serial(self, state: State, serial: int) -> State:
         """``state`` with another serial."""
         return State(with_serial(state.items, serial), NAME, state.day, small=self._small)
 
-    def raised(self, on: Transaction, who: str, state: State, serial: int, told: str) -> tuple[int, State]:
-        """Store a new serial; returns the event of the publication, and the plan as published."""
-        event = on.record(instant(self.now()), who, "published", told)
-        after = self.with_serial(state, serial)
-        for item in after.items:
-            if item.part == GENERAL:
-                on.put(Item(item.id, item.part, item.content, event))
-        return event, after
+    def store_publication(self, who: str, head: int, published: State, told: str) -> None:
+        """Store that ``published``, made of the plan as it was at ``head``, is published, and its serial.
+
+        Raises
+        ------
+        Refused
+            The plan has changed since, or has been published.
+        """
+        serial = published.plan.serial
+        text = published.text
+        with self.database.writing() as on:
+            if on.changed() != head:
+                raise Refused([conflict("the plan has changed meanwhile", "look at the changes again")])
+            event = on.record(instant(self.now()), who, "published", told)
+            for item in with_serial((each for each in on.items() if each.part == GENERAL), serial):
+                on.put(replace(item, revision=event))
+            on.put_publication(Publication(event, serial, text))
 
     def record(self, who: str, action: str, told: str) -> None:
         """Record an action that is not a change."""
@@ -316,7 +316,7 @@ class Register:
                 if done.event.id == number:
                     self._remember((number, after.day.isoformat()), after)
                 return done
-        raise Refused([_conflict("the plan is being changed by others", "try again")])
+        raise Refused([conflict("the plan is being changed by others", "try again")])
 
     def _store(self, on: Transaction, who: Account, wanted: _Wish, after: State) -> Done:
         change, undoes = wanted.change, wanted.undoes
@@ -364,7 +364,8 @@ def _checked(before: State, who: Account, change: _Change, number: int, *, accep
     return after
 
 
-def _conflict(reason: str, proposal: str) -> Problem:
+def conflict(reason: str, proposal: str) -> Problem:
+    """The problem that somebody else was faster."""
     return Problem("error", "conflict", GENERAL, None, "", "plan", reason, proposal)
 
 

@@ -1,8 +1,8 @@
 """Decides who may change which piece of a plan. Pure.
 
 Administrators may change everything. Users of an organisation may change its own contacts, engines and
-their routes, ranges inside its own ranges, entries and test numbers for its own numbers, but not the limits of
-its calls.
+their routes, ranges inside its own ranges, entries and test numbers for its own numbers, but not the limits
+of its calls.
 """
 
 from __future__ import annotations

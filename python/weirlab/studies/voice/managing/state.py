@@ -223,7 +223,7 @@ class State:
 
     def new_errors(self, before: State) -> list[Problem]:
         """Errors that the change from ``before`` to this plan has added."""
-        return _more(self.errors, before.errors) if self.is_small else self._new
+        return more_problems(self.errors, before.errors) if self.is_small else self._new
 
     def _look_around(self, before: State, part: str, number: int) -> None:
         """Check everything that a change of one piece can affect, before and after it."""
@@ -234,7 +234,7 @@ class State:
         was, now = (
             state._found(state.network.limited(scope)) for state, scope in zip(both, scopes, strict=True)
         )
-        self._new = _more(_errors(now), _errors(was))
+        self._new = more_problems(_errors(now), _errors(was))
         looked_at = {
             state.of(name)[index].id
             for state, scope in zip(both, scopes, strict=True)
@@ -328,7 +328,7 @@ def _errors(problems: Iterable[Problem]) -> list[Problem]:
     return [each for each in problems if each.severity == "error"]
 
 
-def _more(problems: Iterable[Problem], known: Iterable[Problem]) -> list[Problem]:
+def more_problems(problems: Iterable[Problem], known: Iterable[Problem]) -> list[Problem]:
     """Problems that are not among ``known``, or are more frequent than there."""
     left = Counter(each.key for each in known)
     found = []

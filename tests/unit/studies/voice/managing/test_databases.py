@@ -10,7 +10,7 @@ import pytest
 
 from weirlab.studies.voice.managing.accounts import Accounts
 from weirlab.studies.voice.managing.database import Database, opened
-from weirlab.studies.voice.managing.publishing import Target, pending, publish
+from weirlab.studies.voice.managing.publishing import Outlook, Target, publish
 from weirlab.studies.voice.managing.register import Register
 
 from ..plans import BASE, loads
@@ -64,8 +64,8 @@ def test_sessions_are_kept(kept: Register) -> None:
 
 
 def test_publications_are_kept(kept: Register, tmp_path: Path) -> None:
-    made = publish(kept, ADMINISTRATOR, pending(kept).head, Target(tmp_path))
-    assert pending(kept).changes == ()
+    made = publish(Outlook(kept), ADMINISTRATOR, Outlook(kept).pending().head, Target(tmp_path))
+    assert Outlook(kept).pending().changes == ()
     with kept.database.reading() as on:
         found = on.publication()
     assert found is not None

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weirlab.studies.voice.managing.parts import Content, Item, pieces
-from weirlab.studies.voice.managing.publishing import Target, publish
+from weirlab.studies.voice.managing.publishing import Outlook, Target, publish
 from weirlab.studies.voice.managing.register import Register
 from weirlab.studies.voice.managing.state import Problem, Refused, State
 from weirlab.studies.voice.plan import loads
@@ -148,7 +148,7 @@ def test_an_error_elsewhere_in_a_large_plan_keeps_it_from_being_published(
     done = large.change(ADMINISTRATOR, pbx.id, pbx.revision, other)
     state = large.state()
     assert (state.errors, state.is_checked) == ([], False)
-    problems = refused(lambda: publish(large, ADMINISTRATOR, done.event.id, Target(tmp_path)))
+    problems = refused(lambda: publish(Outlook(large), ADMINISTRATOR, done.event.id, Target(tmp_path)))
     assert {each.code for each in problems} == {"no codec"}
     assert state.is_checked
     assert [*problems] == state.errors
