@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -90,12 +91,16 @@ def catch() -> None:
 
 
 def catch_again() -> None:
-    """Catch signals again after an import that may have replaced the handler, as Polars does for SIGINT.
+    """Put the handlers back that Python knows, after an import that may have gone past it, as Polars does.
 
-    Polars' handler raises ``KeyboardInterrupt`` out of whatever Polars is doing, even in shielded code.
+    Polars' handler of SIGINT raises ``KeyboardInterrupt`` out of whatever Polars is doing, even in shielded
+    code. A command may have put its own handlers in place of ours. Only the main thread can do this.
     """
-    if _state.caught:
-        catch()
+    if _state.caught and threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            handler = signal.getsignal(number)
+            if callable(handler):
+                signal.signal(number, handler)
 
 
 @shielded

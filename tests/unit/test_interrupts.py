@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ import pytest
 from weirlab import interrupts
 from weirlab.errors import LabError
 from weirlab.interrupts import interruptible, owned, shielded
+from weirlab.link.stopping import Stop
+from weirlab.store import Store
 
 pytestmark = pytest.mark.usefixtures("caught_signals")
 
@@ -154,6 +158,18 @@ def test_a_signal_that_was_ignored_when_we_began_stays_ignored() -> None:
     interrupts.catch()
     strike(signal.SIGHUP)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_a_store_that_a_command_opens_later_leaves_the_handlers_of_the_command(tmp_path: Path) -> None:
+    with Stop() as stop:
+        Store(tmp_path)
+        strike(signal.SIGINT)
+        assert stop.requested
+
+
+def test_a_thread_can_open_a_store(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(Store, tmp_path).result().root == tmp_path
 
 
 def test_polars_does_not_raise_past_the_shield() -> None:

@@ -35,6 +35,7 @@ from weirlab.web.access.guard import Guard, refused
 from weirlab.web.access.proxies import Forwarding, Proxies
 from weirlab.web.access.redaction import Redaction
 from weirlab.web.access.sessions import Sessions
+from weirlab.web.access.shares import Shares
 from weirlab.web.captures.desk import Desk
 from weirlab.web.captures.receiving import TooLarge
 from weirlab.web.children import Children, Refusal
@@ -98,6 +99,7 @@ def service(
         # The last one is the first to see a request.
         app.add_middleware(Redaction, folders=[*_folders(settings, store)])
         app.add_middleware(Forms)
+        app.add_middleware(Shares)
         app.add_middleware(Guard, sessions=sessions, settings=settings, public=_public())
         app.add_middleware(Forwarding, proxies=Proxies(settings.proxies))
         shelf = Shelf(store, children)

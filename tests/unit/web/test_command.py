@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from weirlab.cli.program.app import app
+from weirlab.web.access.shares import MOST_OF_CLIENT
 
 from .conftest import DEADLINE_S
 
@@ -82,7 +83,7 @@ def test_hostile_seeds_at_once_get_a_clear_answer_and_no_upload_is_lost(start: S
     assert process.stdout is not None
     url = json.loads(process.stdout.readline())["url"]
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    limits = httpx2.Limits(max_connections=len(contents))
+    limits = httpx2.Limits(max_connections=MOST_OF_CLIENT)
     with (
         httpx2.Client(base_url=url, headers=headers, timeout=DEADLINE_S, limits=limits) as client,
         ThreadPoolExecutor(len(contents)) as pool,
