@@ -136,16 +136,14 @@ class _Load:
 def _loads(source: RulesetSource, advice: Advice) -> Iterator[_Load]:
     path = source.path_of_packets(elements=False)
     if source.format != "iptables-save":
-        listing = source.listing
-        before = source.text if source.format == "nft" and not listing.renamed else listing.text
-        after = source.reordered(advice.chains)
-        expected = statements_of(listing.json)
-        yield _Load(LOAD, before, after, advice.chains, path, interfaces(source.text), expected)
+        expected = statements_of(source.listing.json)
+        texts = source.reordered(advice.chains)
+        yield _Load(LOAD, *texts, advice.chains, path, interfaces(source.text), expected)
         return
     families: dict[Family, list[ChainAdvice]] = {}
     for chain in advice.chains:
         families.setdefault(chain.ruleset.families[0], []).append(chain)
-    after = source.reordered(advice.chains)
+    _, after = source.reordered(advice.chains)
     for family, chains in families.items():
         command = [f"{'iptables' if family == 4 else 'ip6tables'}-nft-restore"]
         texts = by_family(source.text)[family], by_family(after)[family]
@@ -154,7 +152,7 @@ def _loads(source: RulesetSource, advice: Advice) -> Iterator[_Load]:
 
 
 def _compare(load: _Load) -> Proof:
-    if not load.before:
+    if not load.after:
         raise InputError("nft cannot load this listing")
     rules = [rule for each in load.rulesets for chain in each.chains.values() for rule in chain.rules]
     if any(ENDS_TRACE in rule.effects for rule in rules):

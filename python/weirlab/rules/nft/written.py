@@ -31,6 +31,10 @@ class _Statement:
     """Where the text of its chain begins."""
     start: int
     end: int
+    comment_end: int
+    """Where the comment behind it ends, or it itself."""
+    alone: bool
+    """Whether the line ends behind it."""
     line: int
     handle: int | None
 
@@ -45,13 +49,18 @@ class _Block:
 
 def written_places(text: str) -> dict[ChainKey, list[tuple[int, int | None]]]:
     """Line and handle of each rule, by chain; a chain that is written in several parts is left out."""
-    found: dict[ChainKey, list[tuple[int, int | None]]] = {}
-    parts: dict[ChainKey, set[int]] = {}
+    return {
+        key: [(each.line, each.handle) for each in statements]
+        for key, statements in _in_one_piece(text).items()
+    }
+
+
+def _in_one_piece(text: str) -> dict[ChainKey, list[_Statement]]:
+    """The rules of each chain that is written in one part."""
+    found: dict[ChainKey, list[_Statement]] = {}
     for each in _statements(text):
-        key = each.table, each.chain
-        found.setdefault(key, []).append((each.line, each.handle))
-        parts.setdefault(key, set()).add(each.chain_start)
-    return {key: places for key, places in found.items() if len(parts[key]) == 1}
+        found.setdefault((each.table, each.chain), []).append(each)
+    return {key: listed for key, listed in found.items() if len({each.chain_start for each in listed}) == 1}
 
 
 def rule_texts(text: str) -> dict[tuple[str, int], str]:
@@ -63,20 +72,22 @@ def rule_texts(text: str) -> dict[tuple[str, int], str]:
     }
 
 
-def reordered_text(text: str, orders: Mapping[ChainKey, Sequence[int]]) -> str:
-    """The output of ``nft list ruleset`` with the rules of some chains in a new order.
+def reordered_text(text: str, orders: Mapping[ChainKey, Sequence[int]]) -> str | None:
+    """``text`` with the rules of some chains in a new order, everything else unchanged.
 
-    ``orders`` has, by table and chain, the present place, from 0, of the rule that comes k-th.
+    Comments behind rules move with them. ``orders`` has, by table and chain, the present place, from 0, of
+    the rule that comes k-th. None if a chain is not written in one part, or has another number of rules.
     """
-    places: dict[ChainKey, list[_Statement]] = {key: [] for key in orders}
-    for each in _statements(text):
-        if (each.table, each.chain) in places:
-            places[each.table, each.chain].append(each)
-    changes = [
-        (old.start, old.end, text[new.start : new.end])
-        for key, statements in places.items()
-        for old, new in zip(statements, (statements[i] for i in orders[key]), strict=True)
-    ]
+    written = _in_one_piece(text)
+    changes: list[tuple[int, int, str]] = []
+    for key, order in orders.items():
+        listed = written.get(key, [])
+        if len(listed) != len(order):
+            return None
+        alone = all(each.alone for each in listed)
+        ends = [each.comment_end if alone else each.end for each in listed]
+        for place, source in enumerate(order):
+            changes.append((listed[place].start, ends[place], text[listed[source].start : ends[source]]))
     for start, end, words in sorted(changes, reverse=True):
         text = text[:start] + words + text[end:]
     return text
@@ -143,7 +154,7 @@ def _statements(text: str) -> Iterator[_Statement]:
     """The rules in the chains of ``text``."""
     blocks: list[_Block] = []
     words: list[str] = []
-    start, line, first_line, end = 0, 1, 1, 0
+    start, line, first_line, end, comment_end = 0, 1, 1, 0, 0
     handle: int | None = None
     for token in _TOKEN.finditer(text):
         word = token[0]
@@ -152,8 +163,19 @@ def _statements(text: str) -> Iterator[_Statement]:
         if words and word in ("}", ";", "\n") and len(blocks) <= 2:
             place = _place(blocks)
             if place is not None and words[0] not in _PROPERTIES:
-                yield _Statement(*place, blocks[-1].start, start, end, first_line, handle)
-            words, handle = [], None
+                table, chain = place
+                yield _Statement(
+                    table,
+                    chain,
+                    chain_start=blocks[-1].start,
+                    start=start,
+                    end=end,
+                    comment_end=max(end, comment_end),
+                    alone=word == "\n",
+                    line=first_line,
+                    handle=handle,
+                )
+            words, handle, comment_end = [], None, 0
         if word == "{":
             blocks.append(_Block([] if inside else words, start))
             if inside:
@@ -166,9 +188,9 @@ def _statements(text: str) -> Iterator[_Statement]:
             if inside:
                 end = token.end()
         elif word.startswith("#"):
-            found = _HANDLE.search(word)
-            if found and words and len(blocks) == 2:
-                handle = int(found[1])
+            if words and len(blocks) == 2:
+                comment_end = token.end()
+                handle = int(found[1]) if (found := _HANDLE.search(word)) else None
         elif word not in (";", "\n", "\\\n"):
             if not words:
                 start, first_line = token.start(), line

@@ -289,4 +289,4 @@ def _pps(load: OfferedLoad, frame_bytes: float) -> float:
 def _write_reordered(source: RulesetSource, advice: Advice, request: PlanRequest) -> None:
     """Write the rules in the better order if requested; done last, so that a failed plan writes nothing."""
     if request.reordered is not None:
-        files.write_bytes(request.reordered, source.reordered(advice.chains).encode())
+        files.write_bytes(request.reordered, source.reordered(advice.chains)[1].encode())

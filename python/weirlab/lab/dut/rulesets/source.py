@@ -69,13 +69,22 @@ class RulesetSource:
         path = nftables_path(listing.json, str(self.path), listing.texts, listed=elements)
         return as_written(path, written_places(self.text)) if self.format == "nft" else path
 
-    def reordered(self, chains: Sequence[ChainAdvice]) -> str:
-        """The rules with some chains in another order: of iptables the file otherwise unchanged, of nft what
-        it lists after loading the file."""
+    def reordered(self, chains: Sequence[ChainAdvice]) -> tuple[str, str]:
+        """The rules in the present order, and with some chains in another.
+
+        That is the file, and the file with its rules exchanged. If it has chains of nft without a name, or in
+        several parts, it is what nft lists after loading it.
+        """
         if self.format == "iptables-save":
-            return reordered(self.text, [([line[0] for line in each.lines], each.order) for each in chains])
+            moved = [([line[0] for line in each.lines], each.order) for each in chains]
+            return self.text, reordered(self.text, moved)
         orders = {(each.ruleset.table, each.chain): each.order for each in chains}
-        return reordered_text(self.listing.text, orders)
+        listing = self.listing
+        if self.format == "nft" and not listing.renamed:
+            changed = reordered_text(self.text, orders)
+            if changed is not None:
+                return self.text, changed
+        return listing.text, reordered_text(listing.text, orders) or ""
 
     def resolved_path(self) -> list[Ruleset] | None:
         """As :meth:`path_of_packets`, with variables, host names and short forms resolved by the tool.
