@@ -10,6 +10,7 @@ import itertools
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Final, cast
 
@@ -19,11 +20,15 @@ from weirlab.studies.voice.gatekeeper import ras
 from weirlab.studies.voice.gatekeeper.answering import Gatekeeper
 from weirlab.studies.voice.gatekeeper.enum import Resolver
 from weirlab.studies.voice.gatekeeper.ras import Address
+from weirlab.studies.voice.gatekeeper.registrations import same_host
 from weirlab.studies.voice.gatekeeper.table import Table
 
 _PATIENCE_S: Final = 1.0
 """Time limit for a neighbour's answer; after that, it is asked once more."""
 _ATTEMPTS: Final = 2
+MOST_REQUESTS: Final = 1000
+MOST_OF_HOST: Final = 100
+"""Requests that are answered at once, of all hosts and of one; a gateway has one per call that begins."""
 
 
 class Service(asyncio.DatagramProtocol):
@@ -35,6 +40,8 @@ class Service(asyncio.DatagramProtocol):
         self._numbers = itertools.cycle(range(1, 65536))
         self._asked: dict[tuple[str, int], asyncio.Future[Address | str | None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._busy: Counter[str] = Counter()
+        """Requests that are being answered, by the host that asks."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # It is one of datagrams, and no instance of their class.
@@ -53,16 +60,25 @@ class Service(asyncio.DatagramProtocol):
                 told = message.signalling if isinstance(message, ras.LocationConfirm) else message.reason
                 waiting.set_result(told)
             return
+        if self._busy[source.host] >= MOST_OF_HOST or len(self._tasks) >= MOST_REQUESTS:
+            # It asks again (H.225.0, 7.8); by then there may be room.
+            return
+        self._busy[source.host] += 1
         task = asyncio.get_running_loop().create_task(self._answer(message, source))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: self._done(done, source.host))
 
     async def _answer(self, message: ras.Message, source: Address) -> None:
         answer = await self.gatekeeper.answer(message, source.host, time.monotonic())
         if answer is None:
             return
-        where = message.reply if isinstance(message, ras.LocationRequest) else source
-        self._transport.sendto(ras.written(answer), where)
+        self._transport.sendto(ras.written(answer), reply_place(message, source))
+
+    def _done(self, task: asyncio.Task[None], host: str) -> None:
+        self._tasks.discard(task)
+        self._busy[host] -= 1
+        if not self._busy[host]:
+            del self._busy[host]
 
     async def ask(
         self, neighbour: Address, digits: str, hops: int, callers: tuple[str, ...]
@@ -82,6 +98,16 @@ class Service(asyncio.DatagramProtocol):
             del self._asked[neighbour.host, number]
         _tell(f"neighbour {neighbour.host} does not answer")
         return None
+
+
+def reply_place(message: ras.Message, source: Address) -> Address:
+    """Where the answer to a message from ``source`` goes: another port of the same host, if it says so.
+
+    To no other host: it may not have asked.
+    """
+    if isinstance(message, ras.LocationRequest) and same_host(message.reply.host, source.host):
+        return message.reply
+    return source
 
 
 def _tell(line: str) -> None:

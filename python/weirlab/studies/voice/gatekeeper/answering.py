@@ -63,12 +63,12 @@ class Gatekeeper:
             case ras.GatekeeperRequest():
                 return ras.GatekeeperConfirm(asked.number, self.table.gatekeeper, self.table.ras)
             case ras.RegistrationRequest():
-                answer = self.registrations.register(asked, now_s)
+                answer = self.registrations.register(asked, source, now_s)
                 if not asked.keeps_alive and isinstance(answer, ras.RegistrationConfirm):
                     self._tell(f"REGISTERED {answer.endpoint} {' '.join(asked.aliases)}")
                 return answer
             case ras.UnregistrationRequest():
-                self.registrations.unregister(asked)
+                self.registrations.unregister(asked, source)
                 return ras.UnregistrationConfirm(asked.number)
             case ras.AdmissionRequest():
                 call = (asked.endpoint, asked.call, asked.reference)
@@ -77,10 +77,12 @@ class Gatekeeper:
                     return None
                 self._asking[call] = True
                 try:
-                    return await self._admitted(asked, now_s)
+                    return await self._admitted(asked, source, now_s)
                 finally:
                     del self._asking[call]
             case ras.DisengageRequest():
+                if self.registrations.known(asked.endpoint, source, now_s) is None:
+                    return ras.DisengageConfirm(asked.number)
                 call = (asked.endpoint, asked.call, asked.reference)
                 self._calls.pop(call, None)
                 if call in self._asking:
@@ -91,19 +93,19 @@ class Gatekeeper:
             case ras.LocationRequest():
                 return await self._located(asked, source, now_s)
             case ras.InfoRequestResponse():
-                return self._informed(asked, now_s)
+                return self._informed(asked, source, now_s)
         return None
 
-    def _informed(self, asked: ras.InfoRequestResponse, now_s: float) -> Message | None:
+    def _informed(self, asked: ras.InfoRequestResponse, source: str, now_s: float) -> Message | None:
         """The answer to a call's status, if the endpoint waits for one (H.225.0, 7.15.2)."""
         if not asked.needs_response:
             return None
-        if self.registrations.known(asked.endpoint, now_s) is None:
+        if self.registrations.known(asked.endpoint, source, now_s) is None:
             return ras.InfoRequestNak(asked.number, "notRegistered")
         return ras.InfoRequestAck(asked.number)
 
-    async def _admitted(self, asked: ras.AdmissionRequest, now_s: float) -> Message:
-        known = self.registrations.known(asked.endpoint, now_s)
+    async def _admitted(self, asked: ras.AdmissionRequest, source: str, now_s: float) -> Message:
+        known = self.registrations.known(asked.endpoint, source, now_s)
         if known is None:
             return ras.AdmissionReject(asked.number, "invalidEndpointIdentifier")
         if asked.answers:
@@ -146,9 +148,7 @@ class Gatekeeper:
             return ""
         # The calls of endpoints that have gone silently are over.
         self._calls = {
-            each: name
-            for each, name in self._calls.items()
-            if self.registrations.known(each[0], now_s) is not None
+            each: name for each, name in self._calls.items() if self.registrations.lives(each[0], now_s)
         }
         others = [name for each, name in self._calls.items() if each != call]
         if others.count(caller.organisation) < caller.most_calls:

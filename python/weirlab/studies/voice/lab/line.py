@@ -14,6 +14,7 @@ while. It sends speech whenever the connection allows. The only argument is a JS
 Every message is printed, and ``ready`` once its call agent has acknowledged it.
 """
 
+import ipaddress
 import json
 import math
 import random
@@ -35,6 +36,8 @@ READY_S = 1.0
 FIRST_S = 0.2
 MOST_SENT = 7
 """A command is repeated after this time, then after twice that, up to this often (RFC 3435, 4.3)."""
+MOST_ANSWERS = 100
+"""Answers that are kept for commands that come again."""
 GONE_S = 5.0
 """A telephone that has hung up waits this long for its connection to be deleted, and for the next request.
 If that request is unanswered when the line comes back, Asterisk stops answering."""
@@ -159,6 +162,8 @@ class Line:
         if number in self._answers:
             self.out.append(self._answers[number])
             return
+        if len(self._answers) >= MOST_ANSWERS:
+            del self._answers[next(iter(self._answers))]
         head, _, description = rest.partition("\n\n")
         lines = {key.strip().upper(): value.strip() for key, _, value in _split(head)}
         code, body = self._done(verb, endpoint, lines, description, now_s)
@@ -244,7 +249,12 @@ def _speech(description: str) -> tuple[str, int] | None:
     """Where a session description wants speech; None if it does not say."""
     where = re.search(r"^c=IN IP[46] (\S+)", description, re.MULTILINE)
     port = re.search(r"^m=audio (\d+) ", description, re.MULTILINE)
-    return (where[1], int(port[1])) if where and port and int(port[1]) else None
+    if where is None or port is None or not 0 < int(port[1][:6]) < 1 << 16:
+        return None
+    try:
+        return str(ipaddress.ip_address(where[1])), int(port[1])
+    except ValueError:
+        return None
 
 
 def described(host: str, payload: int) -> str:
@@ -319,9 +329,12 @@ def main(settings: dict[str, Any]) -> int:
             voice.silent()
         for ready in select.select([control, media], [], [], PACKET_S / 4)[0]:
             try:
-                datagram = ready.recv(1 << 16)
+                datagram, source = ready.recvfrom(1 << 16)
             except OSError:
                 # Nobody waits where the last one went.
+                continue
+            if ready is control and source[0] != agent[0]:
+                # A line obeys its call agent alone.
                 continue
             if ready is media:
                 line.heard(now_s)

@@ -29,6 +29,14 @@ _IDLE_S: Final = 0.1
 """Polling intervals with and without calls."""
 _SETUP_S: Final = 5.0
 """A connection without a Setup is closed after this time."""
+MOST_STRANGERS: Final = 32
+"""Connections without a Setup; if there are more, the oldest is closed."""
+MOST_CALLS: Final = 200
+"""Calls at once, four sockets each; further connections are closed. There are 400 ports for speech."""
+_ACCEPTS: Final = 16
+"""Most connections that are accepted at once, so that calls get their turn."""
+_DATAGRAMS: Final = 64
+"""Most datagrams of RAS that are read at once."""
 
 CAUSES: Final = {
     "calledPartyNotRegistered": 1, "incompleteAddress": 28, "requestDenied": q931.REJECTED,
@@ -117,13 +125,16 @@ class Telephone:
             each.close()
 
     def _wait(self) -> None:
-        reads = [self._listener, self._ras, self._orders, *(each.socket for each in self._clients)]
-        writes: list[socket.socket] = []
+        # select() cannot wait for a descriptor above 1023.
+        waiting = select.poll()
+        for each in (self._listener, self._ras, self._orders, *(client.socket for client in self._clients)):
+            waiting.register(each, select.POLLIN)
         for talk in self._talks:
-            more, those = talk.session.waited_for
-            reads += more
-            writes += those
-        select.select(reads, writes, [], _BUSY_S if self._talks else _IDLE_S)
+            reads, writes = talk.session.waited_for
+            for each in {*reads, *writes}:
+                wanted = (select.POLLIN if each in reads else 0) | (select.POLLOUT if each in writes else 0)
+                waiting.register(each, wanted)
+        waiting.poll(1000 * (_BUSY_S if self._talks else _IDLE_S))
 
     # With the gatekeeper.
 
@@ -131,7 +142,7 @@ class Telephone:
         if self._registration is None:
             self._ready()
             return
-        while True:
+        for _ in range(_DATAGRAMS):
             try:
                 content, source = self._ras.recvfrom(1 << 16)
             except BlockingIOError:
@@ -171,8 +182,12 @@ class Telephone:
     def _accept(self, now_s: float) -> None:
         with suppress(BlockingIOError):
             self._clients.append(Client(self._orders.accept()[0]))
-        with suppress(BlockingIOError):
-            connected, peer = self._listener.accept()
+        for _ in range(_ACCEPTS):
+            try:
+                connected, peer = self._listener.accept()
+            except OSError:
+                # Nobody is waiting, or has gone meanwhile.
+                break
             self._called(Connection(connected, Address(*peer[:2])), now_s)
 
     def _obey(self, client: Client, order: Order, now_s: float) -> None:
@@ -185,8 +200,19 @@ class Telephone:
         return Session(self.settings.address, self.settings.speech, self._tell)
 
     def _called(self, connection: Connection, now_s: float) -> None:
-        """Accept a connection."""
-        session = self._session()
+        """Accept a connection, if there is room for another call."""
+        strangers = [each for each in self._talks if each.session.call is None]
+        if len(strangers) >= MOST_STRANGERS:
+            self._tell(f"{len(strangers)} connections have no Setup: the oldest is closed")
+            self._end(strangers[0])
+        try:
+            if len(self._talks) >= MOST_CALLS:
+                raise OSError(f"there are {MOST_CALLS} calls already")
+            session = self._session()
+        except OSError as error:
+            self._tell(f"a connection from {connection.peer.host} is refused: {error}")
+            connection.close()
+            return
         session.signalling = connection
         # The last one, because earlier ones may have gone unnoticed.
         takers = (each for each in reversed(self._clients) if each.order is not None and each.order.takes)
@@ -206,7 +232,11 @@ class Telephone:
         self._ask(talk, call, answers=True, then=lambda place, number: call.admitted(self._now_s))
 
     def _call(self, client: Client, order: Order, now_s: float) -> None:
-        session = self._session()
+        try:
+            session = self._session()
+        except OSError as error:
+            client.say(f"over: cause {q931.NO_CIRCUIT}, {error}")
+            return
         reference, identifier = random.randrange(1, 1 << 15), secrets.token_hex(16)
         call = Call(self._own, session.media, session.control, identifier, reference, order.calls)
         session.call = call

@@ -17,6 +17,8 @@ from weirlab.studies.voice.telephone.wires import Connection, Gone, datagrams, l
 MEDIA_PORTS: Final = range(6200, 7000, 2)
 """Ports for speech: ones that the lab takes for RTP, and that SIPp and MGCP lines do not use."""
 
+_PACKETS: Final = 64
+"""Most packets of speech that are read at once."""
 _PROTOCOL_ERROR: Final = 111
 """Q.850: protocol error, unspecified."""
 
@@ -171,7 +173,7 @@ class Session:
             self._listener = None
 
     def _listen(self, call: Call, now_s: float) -> None:
-        while True:
+        for _ in range(_PACKETS):
             try:
                 packet = self._media.recv(1 << 11)
             except BlockingIOError:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 
 from weirlab.studies.voice.configs import configs
 from weirlab.studies.voice.gatekeeper import ras
+from weirlab.studies.voice.gatekeeper.__main__ import MOST_OF_HOST as MOST_REQUESTS_OF_HOST
+from weirlab.studies.voice.gatekeeper.__main__ import Service, reply_place
 from weirlab.studies.voice.gatekeeper.answering import Gatekeeper
 from weirlab.studies.voice.gatekeeper.ras import Address, Message
-from weirlab.studies.voice.gatekeeper.registrations import LIVE_S
+from weirlab.studies.voice.gatekeeper.registrations import LIVE_S, MOST, MOST_OF_HOST
 from weirlab.studies.voice.gatekeeper.table import Record, Table
 
 from ..plans import network, ready_network
@@ -32,6 +35,7 @@ PBX = Address("192.0.2.6", 1720)
         ras.GatekeeperConfirm(1, "gk", Address("192.0.2.4", 1719)),
         ras.RegistrationConfirm(2, "gk", "192.0.2.3:1720", 60),
         ras.RegistrationReject(3, "fullRegistrationRequired"),
+        ras.RegistrationReject(3, "resourceUnavailable"),
         ras.UnregistrationConfirm(4),
         ras.AdmissionConfirm(5, 1280, PBX),
         ras.AdmissionConfirm(6, 1280, Address("2001:db8::6", 1720), "420222"),
@@ -165,9 +169,13 @@ def keeper(others: Others, *replacements: tuple[str, str]) -> Gatekeeper:
 
 
 def answer(
-    made: Gatekeeper, message: Message, source: str = GATEWAY.host, now_s: float = 0.0
+    made: Gatekeeper, message: Message, source: str | None = None, now_s: float = 0.0
 ) -> Message | None:
-    return asyncio.run(made.answer(message, source, now_s))
+    """The answer; without ``source``, to the endpoint that the message names."""
+    named = getattr(message, "endpoint", "").rpartition(":")[0] or GATEWAY.host
+    if isinstance(message, ras.RegistrationRequest) and message.signalling is not None:
+        named = message.signalling.host
+    return asyncio.run(made.answer(message, source or named, now_s))
 
 
 def admission(
@@ -415,3 +423,92 @@ def test_every_other_request_is_granted_and_answers_are_not_answered() -> None:
     assert answer(made, ras.DisengageRequest(2)) == ras.DisengageConfirm(2)
     assert answer(made, ras.BandwidthRequest(3, 640)) == ras.BandwidthConfirm(3, 640)
     assert answer(made, ras.DisengageConfirm(4)) is None
+
+
+STRANGER = "192.0.2.99"
+
+
+def test_nobody_registers_calls_or_unregisters_for_another_host() -> None:
+    made = keeper(Others())
+    foreign = ras.RegistrationRequest(1, GATEWAY, ("gw",), "", False)
+    assert answer(made, foreign, STRANGER) == ras.RegistrationReject(1, "invalidCallSignalAddress")
+    renewal = ras.RegistrationRequest(2, None, (), "192.0.2.3:1720", True)
+    assert answer(made, renewal, STRANGER) == ras.RegistrationReject(2, "fullRegistrationRequired")
+    assert answer(made, admission("420222"), STRANGER) == ras.AdmissionReject(7, "invalidEndpointIdentifier")
+    answer(made, ras.UnregistrationRequest(3, "192.0.2.3:1720", GATEWAY), STRANGER)
+    assert isinstance(answer(made, admission("420222")), ras.AdmissionConfirm)
+
+
+def test_registrations_are_bounded_and_those_that_have_expired_are_forgotten() -> None:
+    made = keeper(Others())
+
+    def register(host: str, port: int, now_s: float = 0.0) -> Message | None:
+        return answer(made, ras.RegistrationRequest(1, Address(host, port), (), "", False), now_s=now_s)
+
+    answers = [register(STRANGER, port) for port in range(2000, 2000 + MOST_OF_HOST + 1)]
+    assert [each for each in answers if not isinstance(each, ras.RegistrationConfirm)] == [
+        ras.RegistrationReject(1, "resourceUnavailable")
+    ]
+    # One that is registered may register again.
+    assert isinstance(register(STRANGER, 2000), ras.RegistrationConfirm)
+    for number in range(MOST):
+        register(f"198.51.{number // 200}.{number % 200}", 1720)
+    assert register("203.0.113.1", 1720) == ras.RegistrationReject(1, "resourceUnavailable")
+    assert len(made.registrations._known) == MOST
+    assert isinstance(register("203.0.113.1", 1720, now_s=LIVE_S), ras.RegistrationConfirm)
+    assert len(made.registrations._known) == 1
+
+
+def test_the_call_of_another_host_is_not_ended() -> None:
+    made = keeper(Others())
+    made._calls["192.0.2.3:1720", "a", 1] = "one"
+    disengage = ras.DisengageRequest(4, "192.0.2.3:1720", "a", 1)
+    assert answer(made, disengage, STRANGER) == ras.DisengageConfirm(4)
+    assert made._calls
+    answer(made, disengage)
+    assert not made._calls
+
+
+@pytest.mark.parametrize(
+    ("reply", "goes"),
+    [
+        (Address("192.0.2.50", 1719), Address("192.0.2.50", 1719)),
+        (Address("192.0.2.50", 9999), Address("192.0.2.50", 9999)),
+        (Address("198.51.100.1", 53), Address("192.0.2.50", 40000)),
+    ],
+    ids=["the same host", "another port", "another host"],
+)
+def test_an_answer_goes_to_no_host_but_the_one_that_asked(reply: Address, goes: Address) -> None:
+    asked = ras.LocationRequest(9, "420222", reply)
+    assert reply_place(asked, Address("192.0.2.50", 40000)) == goes
+    assert reply_place(admission("420222"), Address("192.0.2.50", 40000)) == Address("192.0.2.50", 40000)
+
+
+class Wire(asyncio.DatagramTransport):
+    """A transport that keeps what is sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[tuple[bytes, Address]] = []
+
+    def sendto(self, data: bytes, addr: Any = None) -> None:
+        self.sent.append((data, addr))
+
+
+def test_a_flood_of_requests_is_answered_in_part() -> None:
+    async def flooded() -> tuple[int, int]:
+        table = Table.of(json.loads(configs(network(), "/x")["gk/gatekeeper.json"]))
+        service, wire = Service(table), Wire()
+        service.connection_made(wire)
+        request = ras.written(ras.LocationRequest(1, "420222", Address("198.51.100.1", 53)))
+        for _ in range(3 * MOST_REQUESTS_OF_HOST):
+            service.datagram_received(request, ("192.0.2.9", 5000))
+        service.datagram_received(request, ("192.0.2.10", 5000))
+        await asyncio.gather(*service._tasks)
+        others = [addr for _, addr in wire.sent if addr.host == "192.0.2.10"]
+        # There is room again.
+        service.datagram_received(request, ("192.0.2.9", 5000))
+        await asyncio.gather(*service._tasks)
+        return len(wire.sent) - 2, len(others)
+
+    assert asyncio.run(flooded()) == (MOST_REQUESTS_OF_HOST, 1)

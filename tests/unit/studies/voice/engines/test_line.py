@@ -196,3 +196,30 @@ def test_speech_is_a_packet_every_20_ms_from_the_first() -> None:
     assert [packet[1] for packet in packets] == [0x88, 8, 8]
     voice.silent()
     assert len(voice.due(9.0)) == 1
+
+
+def test_answers_to_repeated_commands_are_kept_for_the_last_ones_alone() -> None:
+    made = Line("aaln/1@fax", described("192.0.2.7", 8))
+    for number in range(3 * lines.MOST_ANSWERS):
+        made.received(f"AUEP {number} aaln/1@fax MGCP 1.0\r\n", 0.0)
+    assert len(made._answers) == lines.MOST_ANSWERS
+    made.out.clear()
+    last = 3 * lines.MOST_ANSWERS - 1
+    made.received(f"AUEP {last} aaln/1@fax MGCP 1.0\r\n", 0.0)
+    assert made.out == [made._answers[last]]
+
+
+@pytest.mark.parametrize(
+    ("description", "place"),
+    [
+        ("c=IN IP4 192.0.2.9\nm=audio 6100 RTP/AVP 8\n", ("192.0.2.9", 6100)),
+        ("c=IN IP6 2001:db8::9\nm=audio 6100 RTP/AVP 8\n", ("2001:db8::9", 6100)),
+        ("c=IN IP4 192.0.2.9\nm=audio 70000 RTP/AVP 8\n", None),
+        ("c=IN IP4 192.0.2.9\nm=audio 99999999999999999999 RTP/AVP 8\n", None),
+        ("c=IN IP4 host.example\nm=audio 6100 RTP/AVP 8\n", None),
+    ],
+)
+def test_speech_goes_to_an_address_and_a_port_or_nowhere(
+    description: str, place: tuple[str, int] | None
+) -> None:
+    assert lines._speech(description) == place

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import select
 import socket
 import time
@@ -16,9 +18,9 @@ import pytest
 from weirlab.studies.voice.gatekeeper import ras
 from weirlab.studies.voice.gatekeeper.ras import Address
 from weirlab.studies.voice.telephone import call as calls
-from weirlab.studies.voice.telephone import h225, q931, registering
+from weirlab.studies.voice.telephone import h225, q931, registering, serving
 from weirlab.studies.voice.telephone.h225 import Signal
-from weirlab.studies.voice.telephone.serving import Telephone
+from weirlab.studies.voice.telephone.serving import MOST_STRANGERS, Telephone
 from weirlab.studies.voice.telephone.settings import Codec, Place, Settings
 
 HOST = "127.0.0.1"
@@ -324,3 +326,57 @@ def test_what_is_no_order_is_answered_so(world: World) -> None:
     client = world.order("hall", calls=5)
     world.until(lambda: client.lines != [])
     assert client.lines[0].startswith("no order: ")
+
+
+def strangers(world: World, telephone: Telephone, count: int) -> list[socket.socket]:
+    """Connections that say nothing."""
+    made = []
+    for _ in range(count):
+        each = socket.create_connection(telephone.signalling)
+        world._open.callback(each.close)
+        made.append(each)
+        world.turn()
+    return made
+
+
+def test_strangers_that_say_nothing_are_bounded_and_calls_get_through(world: World) -> None:
+    desk = world.telephone("desk")
+    world.telephone("hall", desk.signalling)
+    silent = strangers(world, desk, MOST_STRANGERS + 10)
+    world.until(lambda: sum("the oldest is closed" in line for line in world.said) == 10)
+    assert len(desk._talks) == MOST_STRANGERS
+    # The oldest are gone.
+    assert [each.recv(1) for each in silent[:10]] == [b""] * 10
+    taking = world.order("desk", takes=True)
+    world.until(lambda: taking.lines == ["ready"])
+    calling = world.order("hall", calls="420308", hold_s=2.0)
+    world.until(lambda: "desk: >> Alerting" in world.said)
+    world.wait(calls.ANSWER_S)
+    world.until(lambda: "answered" in calling.lines)
+
+
+def test_a_telephone_with_all_its_calls_refuses_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST_CALLS", 2)
+    desk = world.telephone("desk")
+    third = strangers(world, desk, 3)[2]
+    world.until(lambda: any("there are 2 calls already" in line for line in world.said))
+    assert third.recv(1) == b""
+    assert len(desk._talks) == 2
+
+
+def test_a_telephone_waits_for_descriptors_above_1023(world: World) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1200:
+        pytest.skip("the limit of open files is below 1,200")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    world._open.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+    below = os.dup(0)
+    while below < 1023:
+        world._open.callback(os.close, below)
+        below = os.dup(0)
+    world._open.callback(os.close, below)
+    desk = world.telephone("desk")
+    assert desk._listener.fileno() > 1023
+    strangers(world, desk, 1)
+    world.until(lambda: len(desk._talks) == 1)
+    desk._wait()
