@@ -33,7 +33,7 @@ pub fn to_dict<'py>(
 
 /// Connections as dicts, each made anew when it is asked for: a dict takes thirty times as much memory.
 #[pyclass(sequence, frozen)]
-pub struct Connections(Vec<Box<Connection>>);
+pub struct Connections(Vec<Connection>);
 
 #[pymethods]
 impl Connections {

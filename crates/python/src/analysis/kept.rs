@@ -7,8 +7,7 @@ use weir_trace::voice::Measured;
 
 /// The connections with most bytes, and the streams with most packets.
 pub struct Kept {
-    /// In boxes: a list that grows copies its items, and a connection takes more than a kilobyte.
-    connections: Most<Box<Connection>>,
+    connections: Most<Connection>,
     streams: Most<Measured>,
 }
 
@@ -19,7 +18,7 @@ impl Kept {
     }
 
     pub fn connection(&mut self, connection: Connection) {
-        self.connections.put(Box::new(connection), bytes);
+        self.connections.put(connection, bytes);
     }
 
     pub fn stream(&mut self, stream: Measured) {
@@ -27,7 +26,7 @@ impl Kept {
     }
 
     /// The connections in the order of their first packets, and how many are left out.
-    pub fn connections(&mut self) -> (Vec<Box<Connection>>, u64) {
+    pub fn connections(&mut self) -> (Vec<Connection>, u64) {
         let (mut connections, left_out) = self.connections.take(bytes);
         connections.sort_by_key(|connection| connection.id);
         (connections, left_out)
@@ -42,7 +41,7 @@ impl Kept {
 }
 
 /// Size of a connection, and what decides between equals.
-fn bytes(connection: &Box<Connection>) -> (Reverse<u64>, u64) {
+fn bytes(connection: &Connection) -> (Reverse<u64>, u64) {
     let bytes: u64 = connection.sides.iter().map(|side| side.link_bytes).sum();
     (Reverse(bytes), connection.id.into())
 }
