@@ -95,7 +95,7 @@ def test_packets_that_find_out_about_a_translation_are_no_part_of_a_trial(tmp_pa
         after = lab.counters()
     # A few packets are the kernel's own; of the calls, there are twice as many as flows from callers.
     assert after["in_rx_packets"] - before["in_rx_packets"] < 10
-    assert after["out_tx_packets"] == before["out_tx_packets"]
+    assert after["out_tx_packets"] - before["out_tx_packets"] < 10
 
 
 def test_a_translation_that_changes_during_a_trial_is_an_error(

@@ -218,7 +218,7 @@ def test_an_image_of_the_users_is_up_when_it_forwards(
     root.write_bytes(image.find().root.read_bytes() + overlay.getvalue())
     whole = image.find()
     options = [str(root) if each == str(whole.root) else each for each in qemu.boot(whole).options]
-    monkeypatch.setattr(disk, "boot", lambda path: qemu.Boot(options, has_agent=False))
+    monkeypatch.setattr(disk, "boot", lambda path, inputs: qemu.Boot(options, has_agent=False))
     with NetnsLab(dut.make("image", root, HOST_FILES)) as lab:
         assert all_pass(lab)
         assert lab.facts["dut_image"] == "root.cpio"

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from weirlab.cli.program.app import app
 from weirlab.errors import InputError
+from weirlab.files import HOST_FILES
 from weirlab.jobs.progress import Quiet
 from weirlab.lab import clean
 from weirlab.lab.linux.namespace import Namespace
@@ -194,7 +195,9 @@ def test_a_proof_is_a_run_with_calls_messages_and_logs(tmp_path: Path) -> None:
     plan = tmp_path / "small.yaml"
     plan.write_text(SMALL)
     content = {"name": "test", "voice": {"plan": str(plan), "talk_s": 0.2}, "report": None}
-    outcome = run_scenario(Store(tmp_path / "store"), from_plain(content, "test", VoiceScenario), Quiet())
+    outcome = run_scenario(
+        Store(tmp_path / "store"), from_plain(content, "test", VoiceScenario), Quiet(), inputs=HOST_FILES
+    )
     assert isinstance(outcome.found, ProofFindings)
     assert outcome.found.problem(None) is None
     assert [(row.number, row.verdict, row.way) for row in outcome.found.rows] == [

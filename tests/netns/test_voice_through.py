@@ -66,7 +66,7 @@ def network(name: str) -> Network:
 @contextmanager
 def lab(plan: str, talk_s: float = 0.3, **asked: object) -> Iterator[VoiceLab]:
     through = Through.model_validate(asked)
-    if missing := make(through.name, through.file).check():
+    if missing := make(through.name, through.file, HOST_FILES).check():
         pytest.skip("; ".join(missing))
     net = network(plan)
     with VoiceLab(net, talk_s, device(through, net, HOST_FILES)) as opened:
