@@ -74,8 +74,7 @@ def open_bed(
     lab: Lab,
     dut: Dut,
     progress: Progress,
-    flows: Flows = USUAL_FLOWS,
-    calls: Calls | None = None,
+    demand: Flows | Calls = USUAL_FLOWS,
     sizes: Iterable[SizeMix] = (),
     inputs: Inputs = NO_FILES,
     *,
@@ -83,7 +82,7 @@ def open_bed(
 ) -> Iterator[TestBed]:
     """A test bed for the duration of the block.
 
-    Traffic through the user's own rules is made to match one of them, as close to ``flows`` (or ``calls``) as
+    Traffic through the user's own rules is made to match one of them, as close to ``demand`` as
     that allows; a note says which one before anything is sent. ``sizes`` that cannot pass the device are
     refused before it is built. ``inputs`` opens the files that the device needs. ``may_drop``: the rule that
     the user names may drop the traffic.
@@ -93,6 +92,7 @@ def open_bed(
     MissingCapability, LabError, InputError
         From the lab and the driver.
     """
+    flows, calls = (USUAL_FLOWS, demand) if isinstance(demand, Calls) else (demand, None)
     if choose(lab, dut, progress) == "sim":
         from weirlab.lab.sim import SimDevice, SimLab
 

@@ -42,6 +42,6 @@ def opened(
     calibrated = None
     if plan is not None and work.begun is None and testbeds.choose(lab, dut, Quiet()) == "netns":
         calibrated = calibrate(work.store, lab, plan, work.progress, command=work.command)
-    with testbeds.open_bed(lab, dut, work.progress, flows, calls, sizes, work.inputs) as bed:
+    with testbeds.open_bed(lab, dut, work.progress, calls or flows, sizes, work.inputs) as bed:
         testbeds.tell_if_busy(bed.lab, work.progress)
         yield DeviceGround(bed, testbeds.facts(bed), in_force(work.store, bed), calibrated)

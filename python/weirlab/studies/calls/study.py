@@ -207,7 +207,7 @@ def make_calls(work: Work, lab: Lab, dut: Dut, calls: Calls, course: Course) -> 
     compile_plan(traffic)
     # Packets sent from behind the device must be accepted there as well.
     spec = TrialSpec(traffic, replace(course.rules, both_ways=calls.directions != "forward"), describe(calls))
-    with testbeds.open_bed(lab, dut, progress, calls=calls, inputs=work.inputs) as bed:
+    with testbeds.open_bed(lab, dut, progress, calls, inputs=work.inputs) as bed:
         spec = replace(spec, rules=testbeds.rule_setup(bed, spec.rules))
         bed.set_rules(spec.rules)  # If it refuses them, there is nothing to keep.
         in_use = in_force(store, bed)
