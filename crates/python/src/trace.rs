@@ -10,7 +10,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use weir_trace::capture::{CaptureError, Compression, Format};
 use weir_trace::packet::Opaque;
-use weir_trace::voice::{Encoding, Kind, KnownBy, Loss, Measured, Options, Protocol, Stream, Told, Voice};
+use weir_trace::voice::{
+    Beginning, Call, Claim, Encoding, Kind, KnownBy, Loss, Measured, Options, Party, Protocol, Reports,
+    Stream, Told, Voice,
+};
 
 use crate::errors::{describe, exception};
 
@@ -99,6 +102,7 @@ fn to_dict<'py>(py: Python<'py>, voice: &Voice) -> PyResult<Bound<'py, PyDict>> 
     let dict = PyDict::new(py);
     dict.set_item("packets", packets(py, &voice.streams)?)?;
     dict.set_item("streams", streams(py, &voice.streams)?)?;
+    dict.set_item("calls", calls(py, &voice.calls)?)?;
     dict.set_item("capture", capture(py, voice)?)?;
     Ok(dict)
 }
@@ -138,13 +142,70 @@ pub fn measured<'py>(py: Python<'py>, stream: &Measured) -> PyResult<Bound<'py, 
     dict.set_item("payload_types", facts.payload_types.clone())?;
     dict.set_item("media", kind_name(facts.kind))?;
     dict.set_item("known_by", known_by_name(facts.known_by))?;
-    fields!(dict, facts; codec, payload_type, clock_hz);
+    fields!(dict, facts; codec, payload_type, clock_hz, nominal_hz);
+    dict.set_item("encrypted", facts.is_secure)?;
     fields!(dict, stream; part, packets, payload_bytes, first_ns, last_ns, expected);
     dict.set_item("lost", (stream.loss != Loss::Unknown).then_some(stream.lost))?;
     dict.set_item("loss_estimated", stream.loss == Loss::Estimated)?;
-    fields!(dict, stream; loss_runs, longest_run, copies, reordered, strays, markers, gap_max_ns);
+    fields!(dict, stream; loss_runs, longest_run, copies, repeats, reordered, strays, markers, gap_max_ns);
+    fields!(dict, stream; lead, still);
+    dict.set_item("begins", beginning_name(stream.beginning))?;
+    let pauses = &stream.pauses;
+    dict.set_item("pauses", pauses.count)?;
+    dict.set_item("pauses_ns", pauses.lasted_ns)?;
+    dict.set_item("not_sent", pauses.skipped)?;
     dict.set_item("jitter_mean_ns", stream.jitter.map(|jitter| jitter.mean_ns))?;
     dict.set_item("jitter_max_ns", stream.jitter.map(|jitter| jitter.max_ns))?;
+    let reports = stream.reports.filter(|reports| reports.count > 0 || reports.claim.is_some());
+    dict.set_item("far_end", reports.map(|reports| far_end(py, &reports, facts.clock_hz)).transpose()?)?;
+    Ok(dict)
+}
+
+/// What the receiver of a stream reported by RTCP.
+fn far_end<'py>(py: Python<'py>, reports: &Reports, clock_hz: u32) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let ns = |ticks: f64| (clock_hz > 0).then(|| ticks * 1e9 / f64::from(clock_hz));
+    dict.set_item("reports", reports.count)?;
+    dict.set_item("loss_ratio", reports.loss_ratio())?;
+    let mean = (reports.count > 0).then(|| reports.jitter_sum as f64 / reports.count as f64);
+    dict.set_item("jitter_mean_ns", mean.and_then(ns))?;
+    dict.set_item("jitter_max_ns", mean.and_then(|_| ns(reports.jitter_max.into())))?;
+    let trips = &reports.round_trips;
+    let known = (trips.count > 0).then_some(trips);
+    dict.set_item("round_trips", trips.count)?;
+    dict.set_item("round_trip_min_ns", known.map(|trips| trips.least_ns))?;
+    dict.set_item("round_trip_mean_ns", known.map(|trips| trips.sum_ns as f64 / trips.count as f64))?;
+    dict.set_item("round_trip_max_ns", known.map(|trips| trips.most_ns))?;
+    dict.set_item("claim", reports.claim.as_ref().map(|claim| self::claim(py, claim)).transpose()?)?;
+    Ok(dict)
+}
+
+fn claim<'py>(py: Python<'py>, claim: &Claim) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    fields!(dict, claim; loss_ratio, discard_ratio, round_trip_ms, end_system_ms, r, mos_lq, mos_cq);
+    Ok(dict)
+}
+
+fn calls<'py>(py: Python<'py>, calls: &[Call]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for call in calls {
+        let dict = PyDict::new(py);
+        fields!(dict, call; id, from, to, first_ns, answered_ns, ended_ns, both_ways);
+        let parties = call.parties.iter().map(|party| self::party(py, party));
+        dict.set_item("parties", parties.collect::<PyResult<Vec<_>>>()?)?;
+        list.append(dict)?;
+    }
+    Ok(list)
+}
+
+fn party<'py>(py: Python<'py>, party: &Party) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("address", party.signals.0.to_string())?;
+    dict.set_item("port", party.signals.1)?;
+    let media = party.media.iter().map(|(address, port)| (address.to_string(), *port));
+    dict.set_item("media", media.collect::<Vec<_>>())?;
+    dict.set_item("sends", party.direction.sends)?;
+    dict.set_item("receives", party.direction.receives)?;
     Ok(dict)
 }
 
@@ -185,6 +246,15 @@ const fn known_by_name(known_by: KnownBy) -> &'static str {
         KnownBy::Iax2 => "iax2",
         KnownBy::Estimated => "estimated",
         KnownBy::Option => "option",
+        KnownBy::WebRtc => "webrtc",
+    }
+}
+
+const fn beginning_name(beginning: Beginning) -> &'static str {
+    match beginning {
+        Beginning::First => "first",
+        Beginning::Restart => "restart",
+        Beginning::Codec => "codec",
     }
 }
 
@@ -193,7 +263,8 @@ fn capture<'py>(py: Python<'py>, voice: &Voice) -> PyResult<Bound<'py, PyDict>> 
     dict.set_item("format", format_name(voice.format, voice.compression))?;
     let counts = &voice.counts;
     fields!(dict, counts; first_ns, last_ns, packets, bytes, truncated, fragments, not_ip, not_udp);
-    fields!(dict, counts; malformed, unknown_link, timeless, misdated, rtcp, sip, iax2, other_udp);
+    fields!(dict, counts; malformed, unknown_link, timeless, misdated, rtcp, rtcp_unreadable, sip, iax2);
+    fields!(dict, counts; other_udp, incomplete, interleaved);
     dict.set_item("opaque", opaque(py, &counts.opaque)?)?;
     dict.set_item("unknown_links", counts.unknown_links.iter().copied().collect::<Vec<u16>>())?;
     fields!(dict, voice; cut_short);

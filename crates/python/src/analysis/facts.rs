@@ -76,7 +76,7 @@ fn capture<'py>(py: Python<'py>, facts: &Facts, files: &[File]) -> PyResult<Boun
         lost
     })?;
     let voice = &facts.voice;
-    fields!(dict, voice; rtcp, sip);
+    fields!(dict, voice; rtcp, rtcp_unreadable, sip);
     dict.set_item("iax2_signalling", voice.iax2)?;
     dict.set_item("other_udp", voice.udp)?;
     dict.set_item("timeless", files.iter().map(|file| file.timeless).sum::<u64>())?;

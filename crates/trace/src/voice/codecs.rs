@@ -12,6 +12,11 @@ pub enum Kind {
     Video,
 }
 
+/// The encoding name of RFC 4733.
+pub(super) const TELEPHONE_EVENT: &str = "telephone-event";
+/// Clock rate of all formats for pictures (RFC 3551 section 5), and of no codec for speech.
+pub(super) const PICTURES_HZ: u32 = 90_000;
+
 /// A payload format: the encoding name and clock rate of SDP's `rtpmap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoding {
@@ -28,7 +33,13 @@ impl Encoding {
     /// (RFC 4733) do not: an event keeps the time at which it began.
     #[must_use]
     pub fn is_speech(&self) -> bool {
-        !["CN", "telephone-event", "tone"].iter().any(|name| self.name.eq_ignore_ascii_case(name))
+        !["CN", TELEPHONE_EVENT, "tone"].iter().any(|name| self.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether these are telephone events.
+    #[must_use]
+    pub fn is_event(&self) -> bool {
+        self.name.eq_ignore_ascii_case(TELEPHONE_EVENT)
     }
 }
 

@@ -3,17 +3,18 @@
 use std::io::Read;
 use std::net::IpAddr;
 
-use super::codecs::{Kind, Told};
+use super::codecs::Told;
 use super::facts::{KnownBy, Types};
 use super::finder::Finder;
 use super::meter::{Found, Measured, Sums};
 use super::numbers::Numbers;
+use super::rtcp::Reports;
 use super::sdp::Media;
 use super::stretches::Stretches;
 use super::track::{Keep, Track};
 use super::{Counts, Options, Protocol, Row, Stream, Voice};
 use crate::capture::{Capture, Packet};
-use crate::packet::{Decoded, decode};
+use crate::packet::{Decoded, Reassembly};
 
 const MAX_LINKS_NAMED: usize = 16;
 
@@ -21,6 +22,7 @@ const MAX_LINKS_NAMED: usize = 16;
 #[derive(Debug)]
 pub struct Collector {
     pub(super) finder: Finder<Whole>,
+    reassembly: Reassembly,
     told: Told,
     counts: Counts,
 }
@@ -56,7 +58,7 @@ impl Collector {
     #[must_use]
     pub fn new(options: Options) -> Self {
         let told = options.told.clone();
-        Self { finder: Finder::new(options), told, counts: Counts::default() }
+        Self { finder: Finder::new(options), reassembly: Reassembly::new(), told, counts: Counts::default() }
     }
 
     /// The next packet.
@@ -68,7 +70,7 @@ impl Collector {
         counts.packets += 1;
         counts.bytes += u64::from(packet.original_len);
         counts.truncated += u64::from(packet.original_len as usize > packet.data.len());
-        let decoded = decode(packet);
+        let decoded = self.reassembly.decode(packet);
         if self.finder.put(packet, &decoded) {
             return;
         }
@@ -90,18 +92,28 @@ impl Collector {
     /// All streams; `capture` has been read to its end.
     pub fn finish<R: Read>(mut self, capture: &Capture<R>) -> Voice {
         let mut streams = Vec::new();
-        self.finder.end(|_| true, |track| streams.push(track));
-        streams.sort_by_key(|track| (track.order, track.part));
+        self.finder.end(|_| true, |track, reports| streams.push((track, reports)));
+        streams.sort_by_key(|(track, _)| (track.order, track.part));
         let others = self.finder.others();
+        let pieces = self.reassembly.counts();
+        let incomplete =
+            self.reassembly.unfinished() + pieces.expired + pieces.crowded_out + pieces.overlapping;
         Voice {
-            streams: streams.into_iter().filter_map(|track| Stream::of(track, &self.told)).collect(),
+            streams: streams
+                .into_iter()
+                .filter_map(|(track, reports)| Stream::of(track, &self.told, reports))
+                .collect(),
+            calls: self.finder.calls().to_vec(),
             counts: Counts {
                 timeless: capture.timeless(),
                 misdated: capture.misdated(),
                 rtcp: others.rtcp,
+                rtcp_unreadable: others.rtcp_unreadable,
+                interleaved: others.interleaved,
                 sip: others.sip,
                 iax2: others.iax2,
                 other_udp: others.udp,
+                incomplete,
                 ..self.counts
             },
             format: capture.format(),
@@ -113,32 +125,31 @@ impl Collector {
 
 impl Stream {
     /// The facts about the stream: codecs from the user, otherwise from the capture.
-    fn of(track: Track<Whole>, told: &Told) -> Option<Self> {
-        let Track { key, order, part, strays, codec, media, kept: Whole { mut rows, mut sums }, .. } = track;
+    fn of(track: Track<Whole>, told: &Told, reports: Option<Reports>) -> Option<Self> {
+        let found = Found::of(&track);
+        let Track { key, media, kept: Whole { mut rows, mut sums }, .. } = track;
         let media = match key.protocol {
-            Protocol::Rtp => Explained::new(&rows, media.as_deref().cloned(), told),
-            Protocol::Iax2 => Explained::default(),
+            Protocol::Rtp => explained(&rows, media.as_deref().cloned(), told),
+            Protocol::Iax2 => None,
         };
-        if !media.told.is_empty() {
+        let media = media.as_ref();
+        if media.is_some_and(|media| media.told != 0) {
             sums = Sums::new(key.protocol);
             for row in &rows {
-                sums.push(*row, media.all());
+                sums.push(*row, media);
             }
         }
-        let sums = sums.finish(media.all())?;
-        let found = Found { key, order, part, strays, codec, media: media.all() };
-        let mut measured = Measured::of(found, &sums);
+        let sums = sums.finish(media)?;
+        let mut measured = Measured::of(found, media, &sums, reports);
         let facts = &mut measured.facts;
-        if media.told.contains(&facts.payload_type) {
-            facts.known_by = KnownBy::Option;
-        } else if key.protocol == Protocol::Iax2
+        if key.protocol == Protocol::Iax2
             && facts.codec.is_empty()
             && let Some(encoding) = told.encoding(None)
         {
             (facts.codec, facts.known_by) = (encoding.name.clone(), KnownBy::Option);
         }
         match key.protocol {
-            Protocol::Rtp => find_speech(&mut rows, media.all()),
+            Protocol::Rtp => find_speech(&mut rows, media),
             Protocol::Iax2 => {
                 let mut numbers = Numbers::of_iax2(&rows);
                 for row in &mut rows {
@@ -147,51 +158,42 @@ impl Stream {
             }
         }
         if facts.clock_hz > 0 {
+            let mut numbers = Vec::new();
             let mut stretches = Stretches::new(facts.clock_hz);
-            for row in rows.iter_mut().filter(|row| row.speech) {
-                row.stretch = stretches.put(row);
+            let mut sink = |_: &Row, number| numbers.push(number);
+            for row in rows.iter().filter(|row| row.speech) {
+                stretches.put(row, &mut sink);
+            }
+            stretches.finish(&mut sink);
+            for (row, number) in rows.iter_mut().filter(|row| row.speech).zip(numbers) {
+                row.stretch = number;
             }
         }
         Some(Self { measured, rows })
     }
 }
 
-/// What payload types stand for, and which of them the user gave.
-#[derive(Debug, Default)]
-struct Explained {
-    media: Option<Media>,
-    told: Vec<u8>,
-}
-
-impl Explained {
-    fn new(rows: &[Row], media: Option<Media>, told: &Told) -> Self {
-        if told.encodings.is_empty() {
-            return Self { media, told: Vec::new() };
-        }
-        let types = Types::of(rows, media.as_ref());
-        let usual = types.usual();
-        let mut formats: Vec<_> = told
-            .encodings
-            .iter()
-            .filter_map(|(number, encoding)| Some(((*number)?, encoding.clone())))
-            .collect();
-        if types.encoding(usual).is_none()
-            && told.encoding(Some(usual)).is_none()
-            && let Some(encoding) = told.encoding(None)
-        {
-            formats.push((usual, encoding.clone()));
-        }
-        let told = formats.iter().map(|(number, _)| *number).collect();
-        // The first one counts.
-        formats.extend(media.iter().flat_map(|media| media.formats.iter().cloned()));
-        let kind = media.as_ref().map_or(Kind::Unknown, |media| media.kind);
-        let (address, port) = media.map_or((IpAddr::from([0; 4]), 0), |media| (media.address, media.port));
-        Self { media: Some(Media { address, port, kind, formats }), told }
+/// What payload types stand for, by the user and by the capture.
+fn explained(rows: &[Row], media: Option<Media>, told: &Told) -> Option<Media> {
+    if told.encodings.is_empty() {
+        return media;
     }
-
-    const fn all(&self) -> Option<&Media> {
-        self.media.as_ref()
+    let types = Types::of(rows, media.as_ref());
+    let usual = types.usual();
+    let mut formats: Vec<_> =
+        told.encodings.iter().filter_map(|(number, encoding)| Some(((*number)?, encoding.clone()))).collect();
+    if types.encoding(usual).is_none()
+        && told.encoding(Some(usual)).is_none()
+        && let Some(encoding) = told.encoding(None)
+    {
+        formats.push((usual, encoding.clone()));
     }
+    let told =
+        formats.iter().fold(0, |bits, (number, _)| bits | 1_u128.checked_shl((*number).into()).unwrap_or(0));
+    // The first one counts.
+    formats.extend(media.iter().flat_map(|media| media.formats.iter().cloned()));
+    let media = media.unwrap_or_else(|| Media::unknown(IpAddr::from([0; 4]), 0));
+    Some(Media { formats, told, ..media })
 }
 
 fn find_speech(rows: &mut [Row], media: Option<&Media>) {

@@ -1,16 +1,43 @@
 //! Packets in, streams out: which are candidates, which are streams, which are forgotten.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::IpAddr;
 use std::rc::Rc;
 
-use super::track::{Keep, Put, Raw, Track};
-use super::{Key, Options, Protocol, iax2, rtp, sdp};
+use super::changes::Fate;
+use super::facts::encoding_of;
+use super::messages::Messages;
+use super::track::{Beginning, Keep, Put, Raw, Track};
+use super::{Key, Kind, Options, Protocol, iax2, rtcp, rtp, rtsp, sdp, sip};
 use crate::capture::Packet;
-use crate::packet::{Datagram, Decoded};
+use crate::packet::{Datagram, Decoded, Tags};
 
 /// Most candidates at a time, and their packets: the limit for a flood of nonsense.
 pub const MAX_CANDIDATES: usize = 1 << 16;
 const MAX_PENDING_ROWS: u64 = 1 << 20;
+/// Streams to one port that are remembered, the latest.
+const MAX_SOURCES: usize = 8;
+/// A source with other ports than the silent one must have been heard for as long, in ns and as a share of the silence.
+const LEAST_OTHER_NS: i64 = 1_000_000_000;
+const LEAST_SHARE: f64 = 0.5;
+const LEAST_OTHER_SHARE: f64 = 0.8;
+/// Most pairs of ports of WebRTC that are remembered.
+const MAX_WEBRTC: usize = 1 << 14;
+
+/// Where streams are heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Ear {
+    dst: IpAddr,
+    port: u16,
+    tags: Tags,
+    interface: (u32, u32),
+}
+
+impl Ear {
+    const fn of(key: &Key) -> Self {
+        Self { dst: key.dst, port: key.dst_port, tags: key.tags, interface: key.interface }
+    }
+}
 
 /// Datagrams and SIP messages that belong to no stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +46,10 @@ pub struct Others {
     pub rtcp: u64,
     /// SIP, over UDP or TCP.
     pub sip: u64,
+    /// RTCP that is encrypted or damaged.
+    pub rtcp_unreadable: u64,
+    /// Streams that RTSP set up within its own TCP connection.
+    pub interleaved: u64,
     /// IAX2's signalling.
     pub iax2: u64,
     /// Datagrams that are none of these and not voice.
@@ -32,8 +63,16 @@ pub struct Finder<K> {
     others: Others,
     packets: u64,
     sessions: sdp::Sessions,
+    calls: sip::Calls,
+    rtsp: rtsp::Rtsp,
+    messages: Messages,
+    reports: rtcp::Store,
+    /// Pairs of ports between which there was STUN or DTLS: WebRTC.
+    webrtc: HashSet<(sip::End, sip::End)>,
     tracks: Vec<Track<K>>,
     index: HashMap<Key, usize>,
+    /// Streams by their destination: one may be heard while another is silent.
+    heard: HashMap<Ear, Vec<usize>>,
     /// Candidates in the order of their beginning, and places of `tracks` that are free.
     candidates: VecDeque<(usize, u64)>,
     free: Vec<usize>,
@@ -50,8 +89,14 @@ impl<K: Keep> Finder<K> {
             others: Others::default(),
             packets: 0,
             sessions: sdp::Sessions::default(),
+            calls: sip::Calls::default(),
+            rtsp: rtsp::Rtsp::default(),
+            messages: Messages::default(),
+            reports: rtcp::Store::default(),
+            webrtc: HashSet::new(),
             tracks: Vec::new(),
             index: HashMap::new(),
+            heard: HashMap::new(),
             candidates: VecDeque::new(),
             free: Vec::new(),
             pending_rows: 0,
@@ -61,7 +106,12 @@ impl<K: Keep> Finder<K> {
 
     /// What belonged to no stream.
     pub const fn others(&self) -> Others {
-        self.others
+        Others { rtcp_unreadable: self.reports.unreadable, interleaved: self.rtsp.interleaved, ..self.others }
+    }
+
+    /// Calls by SIP.
+    pub fn calls(&self) -> &[sip::Call] {
+        self.calls.all()
     }
 
     /// Number of streams and candidates.
@@ -83,31 +133,42 @@ impl<K: Keep> Finder<K> {
                 self.datagram(packet, datagram);
                 true
             }
-            // A message that begins with its segment; one spread over several is not reassembled.
-            Decoded::Tcp(segment) if segment.payload.first().is_some_and(u8::is_ascii_uppercase) => {
-                self.message(segment.payload)
+            Decoded::Tcp(segment) if self.messages.concern(segment) => {
+                let messages = self.messages.put(segment);
+                for message in &messages {
+                    self.message(message, packet.time_ns, segment);
+                }
+                !messages.is_empty()
             }
             _ => false,
         }
     }
 
-    /// Removes what `is_over`: streams go to `sink`, candidates are counted.
-    pub fn end(&mut self, is_over: impl Fn(&Track<K>) -> bool, mut sink: impl FnMut(Track<K>)) {
+    /// Removes what `is_over`: streams go to `sink`, with what their receivers reported; candidates are counted.
+    pub fn end(
+        &mut self,
+        is_over: impl Fn(&Track<K>) -> bool,
+        mut sink: impl FnMut(Track<K>, Option<rtcp::Reports>),
+    ) {
         for at in 0..self.tracks.len() {
             // A place without packets is free.
             if self.tracks[at].kept.packets() == 0 || !is_over(&self.tracks[at]) {
                 continue;
             }
-            let media = self.tracks[at].media.take().or_else(|| self.session_of(&self.tracks[at].key));
             let was_proven = self.tracks[at].is_proven();
             let mut track = self.vacate(at);
-            track.announce(media);
+            if track.media.is_none() {
+                let known =
+                    if was_proven { self.session_of(&track.key) } else { self.sessions.find(&track.key) };
+                track.announce(known);
+            }
             track.end();
             if !was_proven {
                 self.pending_rows = self.pending_rows.saturating_sub(track.kept.packets());
             }
             if track.is_proven() {
-                sink(track);
+                let reports = self.reports.of(track.key.source, track.key.src, track.key.dst);
+                sink(track, reports);
             } else {
                 self.others.udp += track.kept.packets();
             }
@@ -125,20 +186,38 @@ impl<K: Keep> Finder<K> {
         if self.index.get(&track.key) == Some(&at) {
             self.index.remove(&track.key);
         }
-        self.streams -= usize::from(track.is_proven());
+        if track.is_proven() {
+            self.streams -= 1;
+            let ear = Ear::of(&track.key);
+            if let Some(heard) = self.heard.get_mut(&ear) {
+                heard.retain(|each| *each != at);
+                if heard.is_empty() {
+                    self.heard.remove(&ear);
+                }
+            }
+        }
         self.free.push(at);
         track
     }
 
-    /// Takes what may be a SIP message; true if it is one.
+    /// Takes a message of SIP or RTSP.
     #[inline(never)]
-    fn message(&mut self, payload: &[u8]) -> bool {
-        let is_sip = sdp::is_sip(payload);
-        if is_sip {
-            self.others.sip += 1;
-            self.sessions.learn(payload);
+    fn message(&mut self, message: &[u8], now_ns: i64, datagram: &Datagram<'_>) {
+        let (src, dst) = ends(datagram);
+        if !sip::is_sip(message) {
+            if let Some(media) = self.rtsp.learn(message, src.0, dst.0) {
+                self.sessions.learn(media, now_ns);
+            }
+            return;
         }
-        is_sip
+        self.others.sip += 1;
+        let (media, on_hold) = self.calls.learn(message, now_ns, src, dst);
+        for each in media {
+            self.sessions.learn(each, now_ns);
+        }
+        for end in on_hold {
+            self.sessions.hold(end, sdp::Direction { sends: true, receives: false }, now_ns);
+        }
     }
 
     fn datagram(&mut self, packet: &Packet<'_>, datagram: &Datagram<'_>) {
@@ -152,12 +231,20 @@ impl<K: Keep> Finder<K> {
                 let key = key_of(packet, datagram, header.ssrc, Protocol::Rtp);
                 self.rtp(key, Raw { arrival_ns: packet.time_ns, header }, trusted);
             }
-            rtp::Look::Rtcp => self.others.rtcp += 1,
-            rtp::Look::Other if sdp::is_sip(datagram.payload) => {
-                self.others.sip += 1;
-                self.sessions.learn(datagram.payload);
+            rtp::Look::Rtcp => {
+                self.others.rtcp += 1;
+                let (payload, len) = (datagram.payload, datagram.payload_len);
+                self.reports.put(payload, len, packet.time_ns, datagram.src, datagram.dst);
             }
-            rtp::Look::Other => self.others.udp += 1,
+            rtp::Look::Other if sip::is_sip(datagram.payload) => {
+                self.message(datagram.payload, packet.time_ns, datagram);
+            }
+            rtp::Look::Other => {
+                self.others.udp += 1;
+                if rtp::is_webrtc(datagram.payload) && self.webrtc.len() < MAX_WEBRTC {
+                    self.webrtc.insert(pair(ends(datagram)));
+                }
+            }
         }
     }
 
@@ -169,25 +256,108 @@ impl<K: Keep> Finder<K> {
             self.begin(track);
             return self.forget();
         };
-        let was_proven = self.tracks[at].is_proven();
-        match self.tracks[at].put(raw, order) {
-            Put::Kept if was_proven => {}
-            Put::Kept => {
-                self.pending_rows += 1;
-                self.check(at);
+        if !self.tracks[at].is_proven() {
+            match self.tracks[at].put(raw, order, false) {
+                Put::Refuted(dropped) => {
+                    self.others.udp += dropped;
+                    self.pending_rows = (self.pending_rows + 1).saturating_sub(dropped);
+                }
+                Put::Kept | Put::Restart(..) => {
+                    self.pending_rows += 1;
+                    self.check(at);
+                }
             }
-            Put::Refuted(dropped) => {
-                self.others.udp += dropped;
-                self.pending_rows = (self.pending_rows + 1).saturating_sub(dropped);
-            }
-            Put::Restart(first, second) => {
-                let mut next = Track::new(key, order, self.tracks[at].part + 1, first, true);
-                next.media = self.tracks[at].media.clone();
-                next.put(second, order);
-                self.begin(next);
-            }
+            return self.forget();
+        }
+        let (released, fate) = self.tracks[at].changes.put(&raw);
+        for each in released {
+            self.place(&key, each);
+        }
+        match fate {
+            Fate::Stays => self.place(&key, raw),
+            Fate::Waits => {}
+            Fate::Changes(before, held) => self.change(&key, before, held),
         }
         self.forget();
+    }
+
+    /// A packet of a stream.
+    #[inline]
+    fn place(&mut self, key: &Key, raw: Raw) {
+        let Some(&at) = self.index.get(key) else { return };
+        let replaced = self.tracks[at].may_have_paused(&raw) && self.was_replaced(at, raw.arrival_ns);
+        if let Put::Restart(first, second) = self.tracks[at].put(raw, self.packets, replaced) {
+            let mut next = Track::new(*key, self.packets, self.tracks[at].part + 1, first, true);
+            next.media = self.tracks[at].media.clone();
+            next.put(second, self.packets, false);
+            self.begin(next);
+        }
+    }
+
+    /// Packets of another payload type than `before` took the place of a stream's: a part of its own, unless both
+    /// stand for the same codec.
+    #[cold]
+    fn change(&mut self, key: &Key, before: u8, held: Vec<Raw>) {
+        let Some(&at) = self.index.get(key) else { return };
+        let Some(first) = held.first() else { return };
+        let (track, newest) = (&self.tracks[at], self.session_of(key));
+        let old = encoding_of(before, track.media.as_deref()).map(|(encoding, _)| encoding);
+        let now = newest.as_deref().or(track.media.as_deref());
+        let new = encoding_of(first.header.payload_type, now).map(|(encoding, _)| encoding);
+        let is_change = match (&old, &new) {
+            (Some(old), _) if !old.is_speech() => false,
+            (Some(old), Some(new)) => {
+                !new.name.eq_ignore_ascii_case(&old.name) || new.clock_hz != old.clock_hz
+            }
+            _ => true,
+        };
+        if !is_change || new.is_some_and(|new| !new.is_speech() || new.kind == Kind::Video) {
+            let known = newest.map(|newest| Rc::new(newest.with(track.media.as_deref())));
+            self.tracks[at].media = known.or_else(|| self.tracks[at].media.clone());
+            for raw in held {
+                self.place(key, raw);
+            }
+            return;
+        }
+        let mut next = Track::new(*key, self.packets, track.part + 1, *first, true);
+        next.beginning = Beginning::Codec;
+        next.lead = track.missing_before(first);
+        next.media = newest.or_else(|| track.media.clone());
+        self.begin(next);
+        for raw in held.into_iter().skip(1) {
+            self.place(key, raw);
+        }
+    }
+
+    /// Whether, since the stream fell silent, another one was heard at its destination, or it was on hold.
+    #[cold]
+    fn was_replaced(&self, at: usize, now_ns: i64) -> bool {
+        let track = &self.tracks[at];
+        let since_ns = track.newest_ns();
+        let silent_ns = now_ns.saturating_sub(since_ns) as f64;
+        if self.sessions.hold_ns(&track.key, since_ns, now_ns) as f64 >= LEAST_SHARE * silent_ns {
+            return true;
+        }
+        let (mut same, mut other) = (0, 0);
+        for each in self.heard.get(&Ear::of(&track.key)).into_iter().flatten().filter(|each| **each != at) {
+            let (key, heard_ns) = (&self.tracks[*each].key, self.tracks[*each].took_over_ns(since_ns));
+            let is_same = (key.src, key.src_port) == (track.key.src, track.key.src_port);
+            *(if is_same { &mut same } else { &mut other }) += heard_ns;
+        }
+        same as f64 >= LEAST_SHARE * silent_ns
+            || (other >= LEAST_OTHER_NS && (same + other) as f64 >= LEAST_OTHER_SHARE * silent_ns)
+    }
+
+    /// Remembers a stream by its destination.
+    fn hear(&mut self, at: usize) {
+        self.streams += 1;
+        if self.tracks[at].key.protocol == Protocol::Rtp {
+            let heard = self.heard.entry(Ear::of(&self.tracks[at].key)).or_default();
+            if heard.len() == MAX_SOURCES {
+                heard.remove(0);
+            }
+            heard.push(at);
+        }
     }
 
     fn iax2(&mut self, packet: &Packet<'_>, datagram: &Datagram<'_>) {
@@ -232,13 +402,19 @@ impl<K: Keep> Finder<K> {
         }
         let at = self.free.pop().unwrap_or(self.tracks.len());
         self.index.insert(track.key, at);
-        if track.is_proven() {
-            self.streams += 1;
-        } else {
+        let is_proven = track.is_proven();
+        if !is_proven {
             self.candidates.push_back((at, track.birth));
             self.pending_rows += track.kept.packets();
         }
-        if at == self.tracks.len() { self.tracks.push(track) } else { self.tracks[at] = track }
+        if at == self.tracks.len() {
+            self.tracks.push(track)
+        } else {
+            self.tracks[at] = track
+        }
+        if is_proven {
+            self.hear(at);
+        }
     }
 
     /// Whether the candidate has become a stream.
@@ -246,14 +422,14 @@ impl<K: Keep> Finder<K> {
         let rows = self.tracks[at].kept.packets();
         if !self.tracks[at].is_proven() {
             if self.tracks[at].is_proven_if_announced() {
-                let media = self.session_of(&self.tracks[at].key);
+                let media = self.sessions.find(&self.tracks[at].key);
                 self.tracks[at].announce(media);
             }
         } else if self.tracks[at].media.is_none() {
             self.tracks[at].media = self.session_of(&self.tracks[at].key);
         }
         if self.tracks[at].is_proven() {
-            self.streams += 1;
+            self.hear(at);
             self.pending_rows = self.pending_rows.saturating_sub(rows);
         }
     }
@@ -273,12 +449,22 @@ impl<K: Keep> Finder<K> {
         }
     }
 
+    /// What is known about a stream that is proven.
     fn session_of(&self, key: &Key) -> Option<Rc<sdp::Media>> {
-        match key.protocol {
-            Protocol::Rtp => self.sessions.find((key.src, key.src_port), (key.dst, key.dst_port)),
-            Protocol::Iax2 => None,
-        }
+        self.sessions.find(key).or_else(|| {
+            let ends = ((key.src, key.src_port), (key.dst, key.dst_port));
+            self.webrtc.contains(&pair(ends)).then(|| Rc::new(sdp::usual_in_webrtc(key.dst, key.dst_port)))
+        })
     }
+}
+
+const fn ends(datagram: &Datagram<'_>) -> (sip::End, sip::End) {
+    ((datagram.src, datagram.src_port), (datagram.dst, datagram.dst_port))
+}
+
+/// The same for both directions.
+fn pair((one, other): (sip::End, sip::End)) -> (sip::End, sip::End) {
+    (one.min(other), one.max(other))
 }
 
 fn key_of(packet: &Packet<'_>, datagram: &Datagram<'_>, source: u32, protocol: Protocol) -> Key {

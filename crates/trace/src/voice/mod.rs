@@ -1,16 +1,23 @@
 //! Voice streams in a capture: RTP by its looks, its continuity and what SIP says; IAX2 by its port.
 
+mod changes;
 mod codecs;
 mod collector;
 mod facts;
 mod finder;
 mod iax2;
+mod messages;
 mod meter;
 mod numbers;
+mod pace;
+mod rtcp;
 mod rtp;
+mod rtsp;
 mod sdp;
 mod sequence;
+mod sip;
 mod stretches;
+mod text;
 mod track;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +29,10 @@ pub use collector::Collector;
 pub use facts::{Facts, KnownBy};
 pub use finder::Others;
 pub use meter::{Jitter, Loss, Measured, Meter};
+pub use rtcp::{Claim, Reports, RoundTrips};
+pub use sdp::Direction;
+pub use sip::{Call, Party};
+pub use track::{Beginning, Pauses};
 
 use crate::capture::{Compression, Format};
 use crate::packet::{Opaque, Tags};
@@ -130,8 +141,10 @@ pub struct Counts {
     pub last_ns: i64,
     /// Cut off by the capture.
     pub truncated: u64,
-    /// Fragments of datagrams.
+    /// Fragments of datagrams that did not complete one.
     pub fragments: u64,
+    /// Datagrams of which fragments are missing.
+    pub incomplete: u64,
     /// ARP and the like.
     pub not_ip: u64,
     /// Packets that may contain IP and are not decoded.
@@ -146,6 +159,10 @@ pub struct Counts {
     pub unknown_links: BTreeSet<u16>,
     /// RTCP.
     pub rtcp: u64,
+    /// RTCP that is encrypted or damaged.
+    pub rtcp_unreadable: u64,
+    /// Streams that RTSP set up within its own TCP connection.
+    pub interleaved: u64,
     /// SIP, over UDP or TCP.
     pub sip: u64,
     /// IAX2's signalling.
@@ -172,6 +189,8 @@ pub struct Stream {
 pub struct Voice {
     /// Streams in the order of their first packets.
     pub streams: Vec<Stream>,
+    /// Calls by SIP in the order of their first messages.
+    pub calls: Vec<Call>,
     /// Everything counted.
     pub counts: Counts,
     /// Of the file.

@@ -20,6 +20,16 @@ pub struct Header {
     pub ssrc: u32,
     /// Payload as sent, without padding if that was captured.
     pub payload_bytes: u16,
+    /// Length of the datagram as sent.
+    pub datagram_bytes: u16,
+}
+
+impl Header {
+    /// The sequence number, if it is a length: by how much it is more than the length of the datagram.
+    #[must_use]
+    pub const fn beyond_length(&self) -> u16 {
+        self.sequence.wrapping_sub(self.datagram_bytes)
+    }
 }
 
 /// What the first bytes of a datagram can belong to.
@@ -85,5 +95,16 @@ pub fn look(payload: &[u8], len: usize) -> Look {
         timestamp: u32_at(payload, 4).unwrap_or_default(),
         ssrc: u32_at(payload, 8).unwrap_or_default(),
         payload_bytes: u16::try_from(bytes).unwrap_or(u16::MAX),
+        datagram_bytes: u16::try_from(len).unwrap_or(u16::MAX),
     })
+}
+
+/// Whether this is STUN (RFC 8489 section 5) or DTLS (RFC 9147), which share the ports of media in WebRTC.
+#[must_use]
+pub fn is_webrtc(payload: &[u8]) -> bool {
+    match payload {
+        [0..=3, _, _, _, 0x21, 0x12, 0xa4, 0x42, ..] => true,
+        [20..=25, 0xfe, 0xfd | 0xff, ..] => payload.len() > 13,
+        _ => false,
+    }
 }

@@ -31,6 +31,24 @@ impl Sequence {
         }
     }
 
+    /// How many numbers a packet skips if it comes next and in order.
+    #[must_use]
+    pub const fn skipped_by(self, number: u16) -> u16 {
+        number.wrapping_sub(self.highest as u16).wrapping_sub(1)
+    }
+
+    /// The place of a number that has one.
+    #[must_use]
+    pub fn place_near(self, number: u16) -> i64 {
+        self.highest + i64::from(number.wrapping_sub(self.highest as u16).cast_signed())
+    }
+
+    /// The place of a number ahead, however far.
+    #[must_use]
+    pub fn place_ahead(self, number: u16) -> i64 {
+        self.highest + i64::from(number.wrapping_sub(self.highest as u16))
+    }
+
     /// Marks a place as used.
     pub fn advance(&mut self, place: i64) {
         self.highest = self.highest.max(place);

@@ -1,26 +1,38 @@
 //! Where time stamps start anew in the middle of a stream, while its numbers continue: gateways do so when
-//! they switch from one source of sound to another.
+//! they switch from one source of sound to another, and some senders let them stand still in silence.
 
 use super::Row;
+use super::codecs::PICTURES_HZ;
 
 const NS: i64 = 1_000_000_000;
 /// A jump of the time stamps beyond this is not caused by the network.
 const JUMP_NS: i64 = NS;
-/// Formats whose marker ends a picture instead of beginning a talk spurt (RFC 3551 sections 4.1 and 5).
-const PICTURES_HZ: u32 = 90_000;
+/// Packets that come so much later than their stamps say were sent after a silence in which the stamps stood still, or
+/// were held up by the network.
+const SILENCE_NS: i64 = 100_000_000;
+/// The first packets after a silence may be lost. With more, a way that was interrupted is the likelier cause.
+const MOST_LOST: i64 = 10;
+/// Held up, they come at once. After a silence, so many come at least at this pace.
+const PACED: usize = 12;
+const FEWEST_PACED: usize = 3;
+const LEAST_PACE: f64 = 0.8;
 
 /// Follows the time stamps of one stream from stretch to stretch.
 ///
 /// They started anew if they go back although the numbers continue, if they run ahead of the clock here,
-/// and at the beginning of a talk spurt also if they fall behind it. Only there: later in a spurt, packets
-/// that come later than their stamps say were delayed on the way.
-#[derive(Clone, Copy, Debug)]
+/// and at the beginning of a talk spurt also if they fall behind it. They stood still if packets come later than
+/// their stamps say, one after the other as they are sent. Packets that the network held up come faster.
+#[derive(Clone, Debug)]
 pub struct Stretches {
     clock_hz: u32,
     number: u32,
     /// Number of the first packet of this stretch.
     first_seq: i64,
     newest: Option<Newest>,
+    /// Packets since one that may begin a stretch, until it is clear whether it does.
+    held: Vec<Row>,
+    /// How often stamps stood still.
+    still: u64,
 }
 
 /// The packet with the highest number, and the least time that any packet of the stretch took.
@@ -35,11 +47,97 @@ struct Newest {
 impl Stretches {
     /// For a stream whose time stamps run at this rate, which is above 0.
     pub const fn new(clock_hz: u32) -> Self {
-        Self { clock_hz, number: 0, first_seq: i64::MIN, newest: None }
+        Self { clock_hz, number: 0, first_seq: i64::MIN, newest: None, held: Vec::new(), still: 0 }
     }
 
-    /// The stretch that the next packet of speech belongs to, counted from 0.
-    pub fn put(&mut self, row: &Row) -> u32 {
+    /// The next packet of speech. `sink` is given packets in their order, each with the stretch that it belongs
+    /// to, counted from 0.
+    #[inline]
+    pub fn put(&mut self, row: &Row, sink: &mut impl FnMut(&Row, u32)) {
+        if self.held.is_empty() && !self.may_follow_silence(row) {
+            let stretch = self.place(row);
+            sink(row, stretch);
+        } else {
+            self.hold(row, sink);
+        }
+    }
+
+    /// What was held; nothing comes any more.
+    pub fn finish(&mut self, sink: &mut impl FnMut(&Row, u32)) {
+        while !self.held.is_empty() {
+            let is_silence = self.forward().count() >= FEWEST_PACED && self.is_paced();
+            self.release(is_silence, sink);
+        }
+    }
+
+    /// In how many silences the stamps stood still.
+    pub const fn still(&self) -> u64 {
+        self.still
+    }
+
+    #[cold]
+    fn hold(&mut self, row: &Row, sink: &mut impl FnMut(&Row, u32)) {
+        self.held.push(*row);
+        if self.forward().count() >= PACED || self.held.len() >= 4 * PACED {
+            let is_silence = self.is_paced();
+            self.release(is_silence, sink);
+        }
+    }
+
+    /// Packets that were held, and go on from the first of them.
+    fn forward(&self) -> impl Iterator<Item = &Row> {
+        let mut highest = i64::MIN;
+        self.held.iter().filter(move |row| {
+            let ahead = row.seq > highest;
+            highest = highest.max(row.seq);
+            ahead
+        })
+    }
+
+    /// Whether they came as slowly as they were sent.
+    fn is_paced(&self) -> bool {
+        let (Some(first), Some(last)) = (self.held.first(), self.forward().last()) else { return false };
+        let media_ns = media_ns(last.timestamp, self.clock_hz.into())
+            .saturating_sub(media_ns(first.timestamp, self.clock_hz.into()));
+        let arrival_ns = last.arrival_ns.saturating_sub(first.arrival_ns);
+        media_ns > 0 && arrival_ns as f64 >= LEAST_PACE * media_ns as f64
+    }
+
+    /// Gives the first of the held packets its place, and looks at the others again.
+    fn release(&mut self, is_silence: bool, sink: &mut impl FnMut(&Row, u32)) {
+        let held = std::mem::take(&mut self.held);
+        let Some((first, rest)) = held.split_first() else { return };
+        if is_silence {
+            let media_ns = media_ns(first.timestamp, self.clock_hz.into());
+            self.number += 1;
+            self.still += 1;
+            self.begin(first, media_ns, first.arrival_ns.wrapping_sub(media_ns));
+            sink(first, self.number);
+        } else {
+            let stretch = self.place(first);
+            sink(first, stretch);
+        }
+        for row in rest {
+            self.put(row, sink);
+        }
+    }
+
+    /// Whether this packet has about the next number, and comes much later than its stamp says.
+    #[inline]
+    fn may_follow_silence(&self, row: &Row) -> bool {
+        let Some(newest) = self.newest else { return false };
+        let ahead = row.seq.wrapping_sub(newest.seq);
+        if !(1..=1 + MOST_LOST).contains(&ahead) || self.clock_hz == PICTURES_HZ {
+            return false;
+        }
+        let gap_ns = row.arrival_ns.saturating_sub(newest.arrival_ns);
+        gap_ns > SILENCE_NS && {
+            let step_ns = media_ns(row.timestamp, self.clock_hz.into()).saturating_sub(newest.media_ns);
+            step_ns >= 0 && gap_ns.saturating_sub(step_ns) > SILENCE_NS
+        }
+    }
+
+    fn place(&mut self, row: &Row) -> u32 {
         let media_ns = media_ns(row.timestamp, self.clock_hz.into());
         let transit_ns = row.arrival_ns.wrapping_sub(media_ns);
         let Some(newest) = self.newest else {
@@ -94,7 +192,17 @@ mod tests {
             speech: true,
             stretch: 0,
         };
-        packets.iter().map(|packet| stretches.put(&row(packet))).collect()
+        let mut found = Vec::new();
+        let mut sink = |row: &Row, stretch| found.push((row.seq, stretch));
+        for packet in packets {
+            stretches.put(&row(packet), &mut sink);
+        }
+        stretches.finish(&mut sink);
+        assert!(
+            found.iter().map(|(seq, _)| *seq).eq(packets.iter().map(|packet| packet.0)),
+            "in their order"
+        );
+        found.into_iter().map(|(_, stretch)| stretch).collect()
     }
 
     #[test]
@@ -108,8 +216,54 @@ mod tests {
     fn stamps_that_stood_still_in_a_silence_begin_anew_with_the_talk_spurt() {
         let silence = |marker| [(0, 0, 0, true), (1, 0, 0, false), (200, 0, -3_960, marker)];
         assert_eq!(stretches(&silence(true)), [0, 0, 1]);
-        // Without it they were held up.
+        // Without it, and without the next number, they were held up.
         assert_eq!(stretches(&silence(false)), [0, 0, 0]);
+    }
+
+    /// Packets of a speaker whose stamps stand still in silences of so many ms, after 30 packets each.
+    fn with_silences(silences_ms: &[i64], marker: bool) -> Vec<(i64, i64, i64, bool)> {
+        let mut packets = Vec::new();
+        let mut silent_ms = 0;
+        for (spurt, ms) in (0..).zip([&[0], silences_ms].concat()) {
+            silent_ms += ms;
+            packets.extend((0..30).map(|i| (spurt * 30 + i, silent_ms + i % 3, 0, marker && i == 0)));
+        }
+        packets
+    }
+
+    #[test]
+    fn stamps_that_stand_still_in_silences_begin_anew_with_and_without_a_marker() {
+        for marker in [true, false] {
+            let found = stretches(&with_silences(&[2_000, 300, 700], marker));
+            assert_eq!(found, [[0; 30], [1; 30], [2; 30], [3; 30]].concat(), "{marker}");
+        }
+    }
+
+    #[test]
+    fn packets_that_were_held_up_go_on_however_long_and_fast_they_catch_up() {
+        for (held_ms, apart_ms) in [(150, 0), (300, 5), (900, 10), (4_000, 0)] {
+            let held_up: Vec<_> = (0..500)
+                .map(|i| {
+                    let behind = if i < 100 { 0 } else { (held_ms - (i - 100) * (20 - apart_ms)).max(0) };
+                    (i, behind, 0, i == 0)
+                })
+                .collect();
+            assert!(stretches(&held_up).iter().all(|stretch| *stretch == 0), "{held_ms} ms");
+        }
+    }
+
+    #[test]
+    fn stamps_that_stood_still_begin_anew_where_the_first_packets_are_lost() {
+        let mut packets = with_silences(&[2_000, 300], false);
+        packets.retain(|(seq, ..)| ![30, 31, 60].contains(seq));
+        assert_eq!(stretches(&packets), [vec![0; 30], vec![1; 28], vec![2; 29]].concat());
+    }
+
+    #[test]
+    fn packets_after_many_lost_ones_go_on() {
+        let lost: Vec<_> =
+            (0..60).map(|i| if i < 30 { (i, 0, 0, i == 0) } else { (i + 20, 250, 0, false) }).collect();
+        assert!(stretches(&lost).iter().all(|stretch| *stretch == 0));
     }
 
     #[test]
@@ -138,6 +292,10 @@ mod tests {
             speech: true,
             stretch: 0,
         };
-        assert_eq!([row(0, 0), row(1, 33), row(2, 5_000)].map(|row| pictures.put(&row)), [0; 3]);
+        let mut found = Vec::new();
+        for row in [row(0, 0), row(1, 33), row(2, 5_000)] {
+            pictures.put(&row, &mut |_, stretch| found.push(stretch));
+        }
+        assert_eq!(found, [0; 3]);
     }
 }

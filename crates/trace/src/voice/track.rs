@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::changes::Changes;
 use super::sdp::Media;
 use super::sequence::{Sequence, extend, extend16};
 use super::{Key, Protocol, Row, iax2, rtp};
@@ -20,6 +21,34 @@ const LONGEST_MINI_STEP: i64 = 1_000;
 /// A stream without packets for an hour is over, a candidate after a minute.
 const LONGEST_SILENCE_NS: u64 = 3_600_000_000_000;
 const LONGEST_DOUBT_NS: u64 = 60_000_000_000;
+/// Numbers that are missing after a silence as long as this may not have been sent.
+const SHORTEST_PAUSE_NS: i64 = 200_000_000;
+/// A source that is silent for longer begins to speak anew.
+const BETWEEN_TURNS_NS: i64 = 1_000_000_000;
+/// Numbers far ahead after a pause fit the time that it took, by a fifth.
+const PAUSE_TOLERANCE: f64 = 0.2;
+
+/// Why a stream begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// It is the first with its key.
+    First,
+    /// The source started anew with other numbers.
+    Restart,
+    /// The source changed its codec.
+    Codec,
+}
+
+/// What a source did not send while another one was heard, or on hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pauses {
+    /// How many.
+    pub count: u64,
+    /// Numbers that it skipped.
+    pub skipped: i64,
+    /// How long it was silent, ns.
+    pub lasted_ns: i64,
+}
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +101,20 @@ pub struct Track<K> {
     pub codec: Option<u8>,
     /// Packets without a place in the sequence.
     pub strays: u64,
+    /// Why it begins.
+    pub beginning: Beginning,
+    /// Numbers lost between the packets of the codec before and its own.
+    pub lead: u64,
+    /// What it did not send.
+    pub pauses: Pauses,
+    /// Payload types on their way.
+    pub changes: Changes,
+    /// The number after the last pause, and what that pause skipped.
+    resumed: Option<(i64, i64)>,
+    /// Since when it has been sending without a long silence.
+    since_ns: i64,
+    /// By how much its numbers are more than the lengths of its datagrams, as long as that is the same.
+    beyond_length: Option<u16>,
     /// Steps still missing; 0 for a stream.
     missing: u8,
     /// Whether the time stamp has ever moved.
@@ -90,7 +133,9 @@ impl<K: Keep> Track<K> {
             timestamp: first.header.timestamp.into(),
             ..Row::of(first.arrival_ns, &first.header)
         };
-        Self::begin(key, order, part, row, trusted)
+        let beyond_length = Some(first.header.beyond_length());
+        let beginning = if part == 0 { Beginning::First } else { Beginning::Restart };
+        Self { beyond_length, beginning, ..Self::begin(key, order, part, row, trusted) }
     }
 
     /// Begins with an IAX2 frame.
@@ -115,6 +160,13 @@ impl<K: Keep> Track<K> {
             media: None,
             codec: None,
             strays: 0,
+            beginning: Beginning::First,
+            lead: 0,
+            pauses: Pauses::default(),
+            changes: Changes::default(),
+            resumed: None,
+            since_ns: row.arrival_ns,
+            beyond_length: None,
             missing: if trusted { 0 } else { STEPS },
             moved: false,
             sequence: Sequence::new(row.seq as u16),
@@ -141,16 +193,42 @@ impl<K: Keep> Track<K> {
         self.media = media;
     }
 
-    /// The next packet with this key, at this position in the capture.
-    pub fn put(&mut self, raw: Raw, order: u64) -> Put {
+    /// The next packet with this key, at this position in the capture. `replaced`: while it was silent, another
+    /// source was heard instead, or it was on hold.
+    pub fn put(&mut self, raw: Raw, order: u64, replaced: bool) -> Put {
         let header = &raw.header;
-        let Some(seq) = self.sequence.place(header.sequence) else { return self.far_away(raw, order) };
+        if replaced && self.goes_on_after_pause(&raw) {
+            self.pause(&raw);
+        } else if self.sequence.place(header.sequence).is_none() {
+            return self.far_away(raw, order);
+        }
+        let seq = self.numbered(self.sequence.place_near(header.sequence));
         let timestamp = extend(self.newest.timestamp, header.timestamp);
-        if self.refutes(seq - self.newest.seq, timestamp - self.newest.timestamp) {
+        if self.refutes(seq - self.newest.seq, timestamp - self.newest.timestamp, header) {
             return self.start_over(raw, order);
         }
         self.push(Row { seq, timestamp, ..Row::of(raw.arrival_ns, header) });
         Put::Kept
+    }
+
+    /// Whether numbers are missing in front of this packet that its source may not have sent.
+    #[inline]
+    pub fn may_have_paused(&self, raw: &Raw) -> bool {
+        raw.arrival_ns.saturating_sub(self.newest.arrival_ns) >= SHORTEST_PAUSE_NS
+            && self.is_proven()
+            && (1..=i16::MAX as u16).contains(&self.sequence.skipped_by(raw.header.sequence))
+    }
+
+    /// For how long of the time from `from_ns` until now it sent, if it did not do so before.
+    pub fn took_over_ns(&self, from_ns: i64) -> i64 {
+        let begins = self.since_ns.saturating_add(BETWEEN_TURNS_NS / 2) >= from_ns;
+        if begins { self.newest.arrival_ns.saturating_sub(self.since_ns.max(from_ns)).max(0) } else { 0 }
+    }
+
+    /// Numbers between its newest packet and this one; 0 if it is not ahead, or far away.
+    pub fn missing_before(&self, raw: &Raw) -> u64 {
+        let place = self.sequence.place(raw.header.sequence).map(|place| self.numbered(place));
+        place.map_or(0, |place| u64::try_from(place - self.newest.seq - 1).unwrap_or(0))
     }
 
     /// Whether a packet at this time is part of it. Ports, SSRCs and call numbers are used again, and a candidate
@@ -192,30 +270,71 @@ impl<K: Keep> Track<K> {
         std::mem::replace(self, free)
     }
 
-    /// The end: what was held back is dropped.
+    /// The end: packets of another type that waited belong to it, one far away does not.
     pub fn end(&mut self) {
+        for raw in self.changes.rest() {
+            self.put(raw, self.order, false);
+        }
         self.strays += u64::from(self.pending.take().is_some());
     }
 
     fn push(&mut self, row: Row) {
         if row.seq > self.newest.seq {
+            if row.arrival_ns.saturating_sub(self.newest.arrival_ns) > BETWEEN_TURNS_NS {
+                self.since_ns = row.arrival_ns;
+            }
             self.newest = row;
         }
-        self.sequence.advance(row.seq);
+        self.sequence.advance(row.seq + self.pauses.skipped);
         self.kept.push(row, self.media.as_deref());
     }
 
+    /// A number without those that were not sent.
+    const fn numbered(&self, place: i64) -> i64 {
+        match self.resumed {
+            // Late, from before the pause.
+            Some((resumed, skipped)) if place < resumed => place - (self.pauses.skipped - skipped),
+            _ => place - self.pauses.skipped,
+        }
+    }
+
+    /// Whether a packet after a pause has a number that its source may have reached.
+    fn goes_on_after_pause(&self, raw: &Raw) -> bool {
+        if self.sequence.place(raw.header.sequence).is_some() {
+            return true;
+        }
+        let skipped = f64::from(self.sequence.skipped_by(raw.header.sequence));
+        let silent_ns = raw.arrival_ns.saturating_sub(self.newest.arrival_ns);
+        let expected = self.packets_in(silent_ns);
+        expected.is_some_and(|expected| (skipped - expected).abs() <= PAUSE_TOLERANCE * expected)
+    }
+
+    fn pause(&mut self, raw: &Raw) {
+        let skipped = i64::from(self.sequence.skipped_by(raw.header.sequence));
+        let resumed = self.sequence.place_ahead(raw.header.sequence);
+        self.sequence.advance(resumed - 1);
+        self.resumed = Some((resumed, skipped));
+        self.pauses.count += 1;
+        self.pauses.skipped += skipped;
+        self.pauses.lasted_ns += raw.arrival_ns.saturating_sub(self.newest.arrival_ns);
+    }
+
     /// Counts steps towards the proof; true if this cannot be a stream.
-    fn refutes(&mut self, step: i64, pause: i64) -> bool {
+    fn refutes(&mut self, step: i64, pause: i64, header: &rtp::Header) -> bool {
         if self.is_proven() {
             return false;
         }
+        self.beyond_length = self.beyond_length.filter(|beyond| *beyond == header.beyond_length());
         if step > LONGEST_STEP || pause.abs() >= LONGEST_PAUSE || self.kept.packets() >= MAX_CANDIDATE_ROWS {
             return true;
         }
         self.moved |= step > 0 && pause > 0;
         // Time stamps stand still within a picture; the last step has to show that they move.
         if step > 0 && pause >= 0 && (self.missing > 1 || self.moved) {
+            // Numbers that follow the lengths of the datagrams are lengths, as in BACnet/IP.
+            if self.missing == 1 && self.beyond_length.is_some() {
+                return true;
+            }
             self.missing -= 1;
         }
         false
@@ -246,7 +365,7 @@ impl<K: Keep> Track<K> {
         let Some(seq) = expected.and_then(|n| self.sequence.beyond(first.header.sequence, n)) else {
             return Put::Restart(first, raw);
         };
-        for (seq, raw) in [(seq, first), (seq + 1, raw)] {
+        for (seq, raw) in [(self.numbered(seq), first), (self.numbered(seq + 1), raw)] {
             let timestamp = extend(self.newest.timestamp, raw.header.timestamp);
             self.push(Row { seq, timestamp, ..Row::of(raw.arrival_ns, &raw.header) });
         }
@@ -257,7 +376,7 @@ impl<K: Keep> Track<K> {
     fn packets_in(&self, elapsed_ns: i64) -> Option<f64> {
         let (first_seq, first_ns) = self.kept.first()?;
         let sent = self.newest.seq - first_seq;
-        let lasted = self.newest.arrival_ns.saturating_sub(first_ns);
+        let lasted = self.newest.arrival_ns.saturating_sub(first_ns) - self.pauses.lasted_ns;
         (sent > 0 && lasted > 0).then(|| elapsed_ns as f64 * sent as f64 / lasted as f64)
     }
 }

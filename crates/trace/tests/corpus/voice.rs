@@ -69,6 +69,24 @@ pub fn seeds() -> Vec<Seed> {
         let (marker, moved) = (u8::from(i == 10) << 7, if i < 10 { 0 } else { 344_000 });
         rtp(0x80, marker, i, u32::from(i) * 160 + moved, &[0xd5; 20])
     };
+    // Another codec in the middle; a silence in which stamps stand still; numbers that are lengths.
+    let codecs = |i: u16| rtp(0x80, if i < 20 { 9 } else { 8 }, i, u32::from(i) * 160, &[0xd5; 8]);
+    let change: Vec<_> = (0..42).map(|i| (u32::from(i) * 20_000, codecs(i))).collect();
+    let still: Vec<_> =
+        (0..36_u16).map(|i| (u32::from(i) * 20_000 + if i < 18 { 0 } else { 700_000 }, speech(i))).collect();
+    let lengths = stream(|i| rtp(0x81, 10, 12 + i % 7, u32::from(i), &vec![0; usize::from(i % 7)]));
+    // A receiver report with a round trip, and VoIP metrics.
+    let received = [
+        &[0x81, 201, 0, 7, 0, 0, 0, 8, 0, 0, 0, 7, 25, 0, 0, 3, 0, 0, 0, 90, 0, 0, 0, 9][..],
+        &[0, 0, 0, 1, 0, 0, 1, 0, 0x80, 207, 0, 10, 0, 0, 0, 8, 7, 0, 0, 8, 0, 0, 0, 7],
+        &[9; 28],
+    ]
+    .concat();
+    let hold = SDP.replace("a=ptime:20", "a=inactive");
+    let held = [
+        vec![(0, frame(5_060, 5_060, SDP.as_bytes())), (100, frame(5_060, 5_060, hold.as_bytes()))],
+        stream(|i| rtp(0x80, 96, i * 2, u32::from(i) * 1_920, &[1; 20])),
+    ];
     let short: Vec<_> =
         (0..16_u8).map(|n| (u32::from(n), frame(4_000, 4_002, &vec![0x80; n.into()]))).collect();
     vec![
@@ -81,6 +99,11 @@ pub fn seeds() -> Vec<Seed> {
         ("iax2-unlocked", pcap(1, &stream(unlocked)), 1),
         ("rtp-short", pcap(1, &short), 1),
         ("rtp-announced", pcap(1, &announced.concat()), 1),
+        ("rtp-codec-change", pcap(1, &change), 2),
+        ("rtp-still", pcap(1, &still), 1),
+        ("rtp-lengths", pcap(1, &lengths), 1),
+        ("rtp-on-hold", pcap(1, &held.concat()), 1),
+        ("rtcp-received", pcap(1, &[(0, frame(4_001, 4_003, &received))]), 0),
         ("rtcp", pcap(1, &[(0, frame(4_001, 4_003, &report))]), 0),
         ("iax2", pcap(1, &[vec![(0, frame(4_569, 4_569, &iax2_new))], stream(iax2)].concat()), 1),
         ("iax2-trunk", pcap(1, &stream(trunk)), 1),

@@ -14,10 +14,16 @@ pub struct Jitter {
 }
 
 /// The estimate of RFC 3550 appendix A.8 for one clock rate.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Estimate {
-    clock_hz: u32,
     stretches: Stretches,
+    sum: Sum,
+}
+
+/// What is known until now.
+#[derive(Clone, Copy, Debug)]
+struct Sum {
+    clock_hz: u32,
     /// Stretch of the last packet, and its arrival less its media time.
     last: Option<(u32, i64)>,
     /// Number of differences between two packets that were added.
@@ -35,19 +41,14 @@ pub struct Estimates {
 }
 
 impl Estimates {
-    /// For a clock rate, or if it is 0 for all usual ones.
-    pub fn new(clock_hz: u32) -> Self {
-        let of = |clock_hz| Estimate {
-            clock_hz,
-            stretches: Stretches::new(clock_hz),
-            last: None,
-            known: 0,
-            now_ns: 0.0,
-            sum_ns: 0.0,
-            max_ns: 0.0,
+    /// For these clock rates; for all usual ones if there are none.
+    pub fn new(clocks_hz: &[u32]) -> Self {
+        let clocks_hz = if clocks_hz.is_empty() { &CLOCKS_HZ } else { clocks_hz };
+        let of = |clock_hz: &u32| Estimate {
+            stretches: Stretches::new(*clock_hz),
+            sum: Sum { clock_hz: *clock_hz, last: None, known: 0, now_ns: 0.0, sum_ns: 0.0, max_ns: 0.0 },
         };
-        let each = if clock_hz == 0 { CLOCKS_HZ.map(of).to_vec() } else { vec![of(clock_hz)] };
-        Self { each, packets: 0 }
+        Self { each: clocks_hz.iter().map(of).collect(), packets: 0 }
     }
 
     /// If time stamps mean nothing.
@@ -71,16 +72,39 @@ impl Estimates {
 
     /// With this clock; `None` without two packets, or if the clock was not expected.
     pub fn by(&self, clock_hz: u32) -> Option<Jitter> {
-        let estimate = self.each.iter().find(|estimate| estimate.clock_hz == clock_hz)?;
-        let known = Some(estimate.known).filter(|known| *known > 0)?;
-        Some(Jitter { mean_ns: estimate.sum_ns / known as f64, max_ns: estimate.max_ns })
+        let mut estimate = self.each.iter().find(|estimate| estimate.sum.clock_hz == clock_hz)?.clone();
+        estimate.finish();
+        let sum = estimate.sum;
+        let known = Some(sum.known).filter(|known| *known > 0)?;
+        Some(Jitter { mean_ns: sum.sum_ns / known as f64, max_ns: sum.max_ns })
+    }
+
+    /// In how many silences the time stamps stood still, with this clock.
+    pub fn still(&self, clock_hz: u32) -> u64 {
+        let estimate = self.each.iter().find(|estimate| estimate.sum.clock_hz == clock_hz);
+        estimate.map_or(0, |estimate| {
+            let mut estimate = estimate.clone();
+            estimate.finish();
+            estimate.stretches.still()
+        })
     }
 }
 
 impl Estimate {
     fn put(&mut self, row: &Row) {
+        let sum = &mut self.sum;
+        self.stretches.put(row, &mut |row, stretch| sum.add(row, stretch));
+    }
+
+    fn finish(&mut self) {
+        let sum = &mut self.sum;
+        self.stretches.finish(&mut |row, stretch| sum.add(row, stretch));
+    }
+}
+
+impl Sum {
+    fn add(&mut self, row: &Row, stretch: u32) {
         let transit_ns = row.arrival_ns.wrapping_sub(media_ns(row.timestamp, self.clock_hz.into()));
-        let stretch = self.stretches.put(row);
         match self.last {
             // Late, from the stretch before.
             Some((last, _)) if stretch < last => return,
@@ -116,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_estimate_follows_rfc_3550() {
-        let mut estimates = Estimates::new(8_000);
+        let mut estimates = Estimates::new(&[8_000]);
         // 20 ms apart by their stamps; 0, 4 ms and 0 late.
         for (seq, arrival_ns, stamp) in [(0, 0, 0), (1, 24_000_000, 160), (2, 40_000_000, 320)] {
             estimates.put(&row(seq, arrival_ns, stamp));
@@ -129,7 +153,7 @@ mod tests {
 
     #[test]
     fn one_packet_has_no_jitter_and_an_unexpected_clock_none_either() {
-        let mut estimates = Estimates::new(8_000);
+        let mut estimates = Estimates::new(&[8_000]);
         estimates.put(&row(0, 0, 0));
         assert_eq!(estimates.by(8_000), None);
         estimates.put(&row(1, 20_000_000, 160));
@@ -138,7 +162,7 @@ mod tests {
 
     #[test]
     fn time_stamps_that_begin_anew_are_no_jitter() {
-        let mut estimates = Estimates::new(8_000);
+        let mut estimates = Estimates::new(&[8_000]);
         for i in 0..20 {
             let moved = if i < 10 { 0 } else { 344_000 };
             estimates.put(&row(i, i * 20_000_000, i * 160 + moved));
@@ -148,7 +172,7 @@ mod tests {
 
     #[test]
     fn every_usual_clock_is_tried_where_none_is_known() {
-        let mut estimates = Estimates::new(0);
+        let mut estimates = Estimates::new(&[]);
         for i in 0..10 {
             estimates.put(&row(i, i * 20_000_000, i * 960));
         }

@@ -10,8 +10,9 @@ pub use jitter::Jitter;
 
 use super::finder::{Finder, Others};
 use super::numbers::Numbers;
+use super::rtcp::Reports;
 use super::sdp::Media;
-use super::track::Track;
+use super::track::{Beginning, Pauses, Track};
 use super::{Facts, Key, Options};
 use crate::capture::Packet;
 use crate::packet::Decoded;
@@ -62,18 +63,30 @@ pub struct Measured {
     pub loss_runs: u64,
     /// The longest run.
     pub longest_run: u64,
-    /// Packets whose number had come before.
+    /// Packets whose number had come before, and that no sender repeats.
     pub copies: u64,
+    /// Packets of telephone events that their sender repeated with the same number.
+    pub repeats: u64,
     /// Packets after one with a higher number.
     pub reordered: u64,
     /// Packets without a place in the sequence, left out.
     pub strays: u64,
     /// Packets with RTP's marker.
     pub markers: u64,
+    /// Why it begins.
+    pub beginning: Beginning,
+    /// Numbers lost between the packets of the codec before and its own; part of `expected` and `lost`.
+    pub lead: u64,
+    /// What it did not send while another source was heard, or on hold; not part of `expected`.
+    pub pauses: Pauses,
+    /// Silences in which the time stamps stood still.
+    pub still: u64,
     /// Longest time between two arrivals, ns; `None` with fewer than two.
     pub gap_max_ns: Option<i64>,
     /// Of the packets whose time stamps follow them; `None` with fewer than two, or without a known clock.
     pub jitter: Option<Jitter>,
+    /// What its receiver reported by RTCP.
+    pub reports: Option<Reports>,
 }
 
 /// Finds streams by the rules of [`super::Collector`] and keeps sums of them.
@@ -136,11 +149,11 @@ impl Meter {
     }
 
     fn end(&mut self, is_over: impl Fn(&Track<Sums>) -> bool, mut sink: impl FnMut(Measured)) {
-        self.finder.end(is_over, |track| {
-            let Track { key, order, part, strays, codec, media, kept, .. } = track;
-            let media = media.as_deref();
-            if let Some(sums) = kept.finish(media) {
-                sink(Measured::of(Found { key, order, part, strays, codec, media }, &sums));
+        self.finder.end(is_over, |track, reports| {
+            let found = Found::of(&track);
+            let media = track.media.as_deref();
+            if let Some(sums) = track.kept.finish(media) {
+                sink(Measured::of(found, media, &sums, reports));
             }
         });
     }
@@ -148,43 +161,62 @@ impl Meter {
 
 /// The finder's facts about a stream that is over.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct Found {
     pub key: Key,
     pub order: u64,
     pub part: u32,
     pub strays: u64,
     pub codec: Option<u8>,
-    pub media: Option<&'a Media>,
+    pub beginning: Beginning,
+    pub lead: u64,
+    pub pauses: Pauses,
+}
+
+impl Found {
+    /// Of this stream.
+    pub const fn of<K>(track: &Track<K>) -> Self {
+        let Track { key, order, part, strays, codec, beginning, lead, pauses, .. } = *track;
+        Self { key, order, part, strays, codec, beginning, lead, pauses }
+    }
 }
 
 impl Measured {
-    pub(super) fn of(found: Found<'_>, sums: &Running) -> Self {
-        let (facts, jitter) = sums.judge(found.codec, found.media);
+    pub(super) fn of(found: Found, media: Option<&Media>, sums: &Running, reports: Option<Reports>) -> Self {
+        let Found { key, order, part, strays, codec, beginning, lead, pauses } = found;
+        let (facts, jitter, still) = sums.judge(codec, media);
         let (loss_runs, longest_run) = sums.losses.clone().runs();
+        let loss = match sums.numbers {
+            Numbers::Given if sums.lacks_speech() => Loss::Unknown,
+            Numbers::Given => Loss::Counted,
+            Numbers::ByTime { .. } => Loss::Estimated,
+            Numbers::ByArrival { .. } => Loss::Unknown,
+        };
         Self {
-            key: found.key,
-            order: found.order,
-            part: found.part,
+            key,
+            order,
+            part,
             facts,
             packets: sums.packets,
             payload_bytes: sums.payload_bytes,
             first_ns: sums.first_ns,
             last_ns: sums.last_ns,
-            expected: sums.losses.expected(),
-            lost: sums.losses.lost(),
-            loss: match sums.numbers {
-                Numbers::Given => Loss::Counted,
-                Numbers::ByTime { .. } => Loss::Estimated,
-                Numbers::ByArrival { .. } => Loss::Unknown,
-            },
-            loss_runs,
-            longest_run,
-            copies: sums.losses.copies(),
+            expected: sums.losses.expected() + lead,
+            lost: sums.losses.lost() + lead,
+            loss,
+            loss_runs: loss_runs + u64::from(lead > 0),
+            longest_run: longest_run.max(lead),
+            copies: sums.losses.copies() - sums.repeats(),
+            repeats: sums.repeats(),
             reordered: sums.losses.reordered(),
-            strays: found.strays,
+            strays,
             markers: sums.markers,
+            beginning,
+            lead,
+            pauses,
+            still,
             gap_max_ns: sums.gap_max_ns,
             jitter,
+            reports,
         }
     }
 }

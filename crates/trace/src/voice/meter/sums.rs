@@ -1,7 +1,8 @@
 //! What is kept of a stream that may last for ever: a few packets at its beginning, then sums.
 
-use super::super::facts::{Facts, Types, clock_between, facts_of_iax2};
+use super::super::facts::{Facts, KnownBy, Types, clock_between, facts_of_iax2};
 use super::super::numbers::{LOOKED_AT, Numbers};
+use super::super::pace::Pace;
 use super::super::sdp::Media;
 use super::super::track::Keep;
 use super::super::{Protocol, Row};
@@ -37,6 +38,9 @@ pub struct Running {
     arrived_ns: i64,
     pub gap_max_ns: Option<i64>,
     jitter: Estimates,
+    /// The clock rate that was announced, and another one that the stamps may run at; 0 for none.
+    clocks_hz: (u32, u32),
+    pace: Pace,
     /// First and last packet of speech.
     speech: Option<(Row, Row)>,
 }
@@ -87,9 +91,10 @@ impl Running {
             Protocol::Rtp => Numbers::Given,
             Protocol::Iax2 => Numbers::of_iax2(held),
         };
+        let clocks_hz = clocks_of(&types, usual, held);
         let jitter = match numbers {
-            Numbers::Given => Estimates::new(types.clock_hz(usual)),
-            Numbers::ByTime { .. } => Estimates::new(numbers.clock_hz()),
+            Numbers::Given => estimates(clocks_hz),
+            Numbers::ByTime { .. } => Estimates::new(&[numbers.clock_hz()]),
             Numbers::ByArrival { .. } => Estimates::none(),
         };
         let first_number = numbers.number(first);
@@ -107,6 +112,8 @@ impl Running {
             arrived_ns: first.arrival_ns,
             gap_max_ns: None,
             jitter,
+            clocks_hz,
+            pace: Pace::default(),
             speech: None,
         };
         sums.count(first);
@@ -118,7 +125,7 @@ impl Running {
     }
 
     fn put(&mut self, row: Row, media: Option<&Media>) {
-        self.types.add(row.payload_type, media);
+        self.types.add(&row, media);
         self.add(row);
     }
 
@@ -130,6 +137,8 @@ impl Running {
             let gap_ns = row.arrival_ns.saturating_sub(self.arrived_ns);
             self.gap_max_ns = Some(self.gap_max_ns.map_or(gap_ns, |longest| longest.max(gap_ns)));
             self.arrived_ns = row.arrival_ns;
+        } else {
+            self.types.add_copy(row.payload_type);
         }
         self.hear(&row, is_first);
     }
@@ -148,7 +157,8 @@ impl Running {
             if row.payload_type != self.usual && self.jitter.packets() == 0 {
                 // Only comfort noise so far: speech begins here.
                 self.usual = self.types.usual();
-                self.jitter = Estimates::new(self.types.clock_hz(self.usual));
+                self.clocks_hz = (self.types.clock_hz(self.usual), 0);
+                self.jitter = estimates(self.clocks_hz);
             }
             if !self.types.speaks(row.payload_type, self.usual) {
                 return;
@@ -156,19 +166,66 @@ impl Running {
         }
         self.speech = Some((self.speech.map_or(*row, |(first, _)| first), *row));
         if is_first {
+            self.pace.put(row);
             self.jitter.put(&Row { timestamp: row.timestamp.wrapping_sub(self.first_stamp), ..*row });
         }
     }
 
-    /// What the packets are, and their jitter.
-    pub fn judge(&self, codec: Option<u8>, media: Option<&Media>) -> (Facts, Option<Jitter>) {
+    /// What the packets are, their jitter, and in how many silences the time stamps stood still.
+    pub fn judge(&self, codec: Option<u8>, media: Option<&Media>) -> (Facts, Option<Jitter>, u64) {
         let facts = if self.numbers == Numbers::Given {
-            let measured = || self.speech.as_ref().and_then(|(first, last)| clock_between(first, last));
-            self.types.told_by(media).facts(media, measured)
+            let by_ends = || self.speech.as_ref().and_then(|(first, last)| clock_between(first, last));
+            let measured = || self.pace.hz().or_else(by_ends);
+            let mut types = self.types.told_by(media);
+            let guessed = types.encoding(types.usual()).is_some_and(|(_, by)| *by == KnownBy::WebRtc);
+            if guessed && self.pace.other_than(types.clock_hz(types.usual())).is_some() {
+                types = self.types.told_by(None);
+            }
+            let nominal = types.clock_hz(types.usual());
+            let clock = match self.clocks_hz {
+                (announced, other)
+                    if announced == nominal && other > 0 && self.pace.is_rather(other, nominal) =>
+                {
+                    other
+                }
+                _ => nominal,
+            };
+            types.facts(media, clock, measured)
         } else {
             facts_of_iax2(codec, self.packets, self.numbers.clock_hz())
         };
-        let jitter = self.jitter.by(facts.clock_hz);
-        (facts, jitter)
+        let (jitter, still) = (self.jitter.by(facts.clock_hz), self.jitter.still(facts.clock_hz));
+        (facts, jitter, still)
+    }
+
+    /// Copies of telephone events that their sender made.
+    pub fn repeats(&self) -> u64 {
+        if self.numbers == Numbers::Given { self.types.repeats() } else { 0 }
+    }
+
+    /// Whether numbers may be missing because other packets of their stream were not captured: of telephone events,
+    /// which share the numbers of the speech.
+    pub fn lacks_speech(&self) -> bool {
+        self.numbers == Numbers::Given && self.types.has_only_events() && self.types.missing() > 0
+    }
+}
+
+/// The clock rate that was announced for a stream's usual type, and another one that its first packets run at.
+fn clocks_of(types: &Types, usual: u8, held: &[Row]) -> (u32, u32) {
+    let nominal = types.clock_hz(usual);
+    let mut pace = Pace::default();
+    for row in held.iter().filter(|row| types.speaks(row.payload_type, usual)) {
+        pace.put(row);
+    }
+    let is_told = types.encoding(usual).is_some_and(|(_, by)| *by == KnownBy::Option);
+    let other = if nominal > 0 && !is_told { pace.other_than(nominal) } else { None };
+    (nominal, other.unwrap_or(0))
+}
+
+fn estimates((nominal, other): (u32, u32)) -> Estimates {
+    match (nominal, other) {
+        (0, _) => Estimates::new(&[]),
+        (nominal, 0) => Estimates::new(&[nominal]),
+        (nominal, other) => Estimates::new(&[nominal, other]),
     }
 }

@@ -1,3 +1,5 @@
+mod situations;
+
 use super::finder::MAX_CANDIDATES;
 use super::*;
 use crate::capture::Packet;
@@ -173,7 +175,13 @@ fn sessions_have_an_address_for_all_or_for_each_of_their_media() {
         c=IN IP6 2001:db8::9\na=rtpmap:96 H264/90000\nm=application 9 TCP 1\nm=audio 0 RTP/AVP 0\n";
     let media = sdp::media_in(sdp);
     let told: Vec<_> = media.iter().map(|m| (m.address.to_string(), m.port, m.kind)).collect();
-    assert_eq!(told, [("10.0.0.1".into(), 4_000, Kind::Audio), ("2001:db8::9".into(), 5_000, Kind::Video)]);
+    let of = |address: &str, port, kind| (address.to_owned(), port, kind);
+    let expected = [
+        of("10.0.0.1", 4_000, Kind::Audio),
+        of("2001:db8::9", 5_000, Kind::Video),
+        of("10.0.0.1", 0, Kind::Audio),
+    ];
+    assert_eq!(told, expected);
     assert_eq!(media[1].encoding(96).unwrap().clock_hz, 90_000);
 }
 

@@ -1,0 +1,360 @@
+//! RTCP (RFC 3550 section 6) and its extended reports (RFC 3611): what receivers say about streams, and round trips.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+
+use crate::packet::{u16_at, u32_at};
+
+const SENDER_REPORT: u8 = 200;
+const RECEIVER_REPORT: u8 = 201;
+const EXTENDED_REPORT: u8 = 207;
+const BLOCK_BYTES: usize = 24;
+/// Block types of extended reports (RFC 3611 sections 4.4, 4.5, 4.7).
+const RECEIVER_TIME: u8 = 4;
+const DELAY_SINCE_RECEIVER_TIME: u8 = 5;
+const VOIP_METRICS: u8 = 7;
+const VOIP_METRICS_BYTES: usize = 32;
+/// An unknown value in VoIP metrics.
+const UNKNOWN: u8 = 127;
+
+/// Most receivers of streams that are remembered, and the last times of sources.
+const MAX_RECEIVERS: usize = 1 << 15;
+const MAX_SOURCES: usize = 1 << 15;
+const MAX_TIMES: usize = 16;
+/// A longer round trip is a clock that jumped.
+const LONGEST_TRIP_NS: i64 = 60_000_000_000;
+
+/// VoIP metrics as the receiver has computed them; ratios from 0 to 1, and `None` for what it did not know.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Claim {
+    /// Lost in the network.
+    pub loss_ratio: f64,
+    /// Discarded by the jitter buffer.
+    pub discard_ratio: f64,
+    /// Round trip between the two, ms.
+    pub round_trip_ms: u16,
+    /// Within the receiver, ms.
+    pub end_system_ms: u16,
+    /// R factor.
+    pub r: Option<u8>,
+    /// MOS without and with the effects of delay.
+    pub mos_lq: Option<f64>,
+    /// The same for a conversation.
+    pub mos_cq: Option<f64>,
+}
+
+/// A round trip between the capture and a receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoundTrips {
+    /// How many are known.
+    pub count: u64,
+    /// Least, ns.
+    pub least_ns: i64,
+    /// Greatest.
+    pub most_ns: i64,
+    /// All together.
+    pub sum_ns: i64,
+}
+
+impl RoundTrips {
+    fn add(&mut self, trip_ns: i64) {
+        // A reply may leave before the capture's clock has moved.
+        if !(-1_000_000..LONGEST_TRIP_NS).contains(&trip_ns) {
+            return;
+        }
+        let trip_ns = trip_ns.max(0);
+        self.least_ns = if self.count == 0 { trip_ns } else { self.least_ns.min(trip_ns) };
+        self.most_ns = self.most_ns.max(trip_ns);
+        self.sum_ns += trip_ns;
+        self.count += 1;
+    }
+}
+
+/// What a receiver reported about a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reports {
+    /// How many reports.
+    pub count: u64,
+    /// Sum of the shares lost since the report before, in 256ths.
+    fraction_sum: u64,
+    /// Cumulative losses and highest number of the first report and of the last.
+    first: (i64, u32),
+    last: (i64, u32),
+    /// Greatest jitter, in ticks of the stream's clock.
+    pub jitter_max: u32,
+    /// Sum of all jitters, in ticks.
+    pub jitter_sum: u64,
+    /// Between the capture and the receiver.
+    pub round_trips: RoundTrips,
+    /// What it computed itself, the last time.
+    pub claim: Option<Claim>,
+}
+
+impl Reports {
+    /// Share of the packets that the receiver missed, from 0 to 1; `None` without a report. From the totals, and if
+    /// there is only one, from what it missed since the one before.
+    #[must_use]
+    pub fn loss_ratio(&self) -> Option<f64> {
+        let expected = self.last.1.wrapping_sub(self.first.1);
+        let lost = (self.last.0 - self.first.0).max(0);
+        match self.count {
+            0 => None,
+            2.. if expected > 0 && expected < u32::MAX / 2 => {
+                Some((lost as f64 / f64::from(expected)).min(1.0))
+            }
+            count => Some(self.fraction_sum as f64 / 256.0 / count as f64),
+        }
+    }
+}
+
+/// A stream and its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Receiver {
+    source: u32,
+    sender: IpAddr,
+    receiver: IpAddr,
+}
+
+/// Everything that was reported.
+#[derive(Debug, Default)]
+pub struct Store {
+    receivers: HashMap<Receiver, Reports>,
+    /// The middle 32 bits of NTP times that sources sent, and when they were captured.
+    times: HashMap<u32, VecDeque<(u32, i64)>>,
+    /// Packets that are encrypted, or damaged.
+    pub unreadable: u64,
+}
+
+impl Store {
+    /// Takes a compound packet, of which `len` bytes were sent and `payload` was captured.
+    pub fn put(&mut self, payload: &[u8], len: usize, now_ns: i64, src: IpAddr, dst: IpAddr) {
+        // Lengths add up to that of the datagram; in SRTCP, a tag follows and what precedes it is encrypted.
+        let Some(packets) = split(payload, len) else {
+            self.unreadable += 1;
+            return;
+        };
+        for packet in packets {
+            let Some(sender) = u32_at(packet, 4) else { continue };
+            let blocks = usize::from(packet[0] & 0x1f);
+            match packet[1] {
+                SENDER_REPORT => {
+                    if let Some(time) = u32_at(packet, 10) {
+                        self.remember(sender, time, now_ns);
+                    }
+                    self.report(packet.get(28..).unwrap_or_default(), blocks, now_ns, src, dst);
+                }
+                RECEIVER_REPORT => self.report(&packet[8..], blocks, now_ns, src, dst),
+                EXTENDED_REPORT => self.extended(sender, &packet[8..], now_ns, src, dst),
+                _ => {}
+            }
+        }
+    }
+
+    /// What the receiver of a stream reported.
+    #[must_use]
+    pub fn of(&self, source: u32, sender: IpAddr, receiver: IpAddr) -> Option<Reports> {
+        self.receivers.get(&Receiver { source, sender, receiver }).copied()
+    }
+
+    fn remember(&mut self, source: u32, time: u32, now_ns: i64) {
+        if self.times.len() >= MAX_SOURCES && !self.times.contains_key(&source) {
+            return;
+        }
+        let times = self.times.entry(source).or_default();
+        // The same packet may be seen twice.
+        if times.back().is_some_and(|(last, _)| *last == time) {
+            return;
+        }
+        if times.len() == MAX_TIMES {
+            times.pop_front();
+        }
+        times.push_back((time, now_ns));
+    }
+
+    /// From when a source sent this time until now, less the delay at the other end.
+    fn trip(&self, source: u32, time: u32, delay: u32, now_ns: i64) -> Option<i64> {
+        let (_, sent_ns) = self.times.get(&source)?.iter().find(|(sent, _)| *sent == time)?;
+        // Delays are in 65,536ths of a second.
+        let delay_ns = i64::from(delay) * 1_000_000_000 / 65_536;
+        Some(now_ns.saturating_sub(*sent_ns).saturating_sub(delay_ns))
+    }
+
+    fn receiver(&mut self, source: u32, src: IpAddr, dst: IpAddr) -> Option<&mut Reports> {
+        let key = Receiver { source, sender: dst, receiver: src };
+        (self.receivers.len() < MAX_RECEIVERS || self.receivers.contains_key(&key))
+            .then(|| self.receivers.entry(key).or_default())
+    }
+
+    fn report(&mut self, blocks: &[u8], count: usize, now_ns: i64, src: IpAddr, dst: IpAddr) {
+        for block in blocks.chunks_exact(BLOCK_BYTES).take(count) {
+            let word = |at| u32_at(block, at).unwrap_or_default();
+            let (source, losses, highest, jitter) = (word(0), word(4), word(8), word(12));
+            let trip = Some((word(16), word(20)))
+                .filter(|(time, _)| *time != 0)
+                .and_then(|(time, delay)| self.trip(source, time, delay, now_ns));
+            let Some(reports) = self.receiver(source, src, dst) else { continue };
+            // Signed, 24 bits: copies may exceed losses.
+            let lost = i64::from((losses << 8).cast_signed() >> 8);
+            if reports.count == 0 {
+                reports.first = (lost, highest);
+            }
+            reports.last = (lost, highest);
+            reports.count += 1;
+            reports.fraction_sum += u64::from(losses >> 24);
+            reports.jitter_max = reports.jitter_max.max(jitter);
+            reports.jitter_sum += u64::from(jitter);
+            if let Some(trip_ns) = trip {
+                reports.round_trips.add(trip_ns);
+            }
+        }
+    }
+
+    fn extended(&mut self, sender: u32, mut blocks: &[u8], now_ns: i64, src: IpAddr, dst: IpAddr) {
+        while let (Some(&kind), Some(words)) = (blocks.first(), u16_at(blocks, 2)) {
+            let bytes = usize::from(words) * 4;
+            let Some(body) = blocks.get(4..4 + bytes) else { return };
+            match kind {
+                RECEIVER_TIME => {
+                    if let Some(time) = u32_at(body, 2) {
+                        self.remember(sender, time, now_ns);
+                    }
+                }
+                // From the sender of a stream to those that only receive: the capture's round trip to the sender is
+                // that of its own stream's receiver, which is the one that answers.
+                DELAY_SINCE_RECEIVER_TIME => {
+                    for item in body.chunks_exact(12) {
+                        let word = |at| u32_at(item, at).unwrap_or_default();
+                        let (source, time, delay) = (word(0), word(4), word(8));
+                        let trip = self.trip(source, time, delay, now_ns);
+                        if let (Some(trip_ns), Some(reports)) = (trip, self.receiver(source, src, dst)) {
+                            reports.round_trips.add(trip_ns);
+                        }
+                    }
+                }
+                VOIP_METRICS if body.len() >= VOIP_METRICS_BYTES => {
+                    let source = u32_at(body, 0).unwrap_or_default();
+                    if let Some(reports) = self.receiver(source, src, dst) {
+                        reports.claim = Some(claim(body));
+                    }
+                }
+                _ => {}
+            }
+            blocks = &blocks[4 + bytes..];
+        }
+    }
+}
+
+fn claim(body: &[u8]) -> Claim {
+    let known = |at: usize| Some(body[at]).filter(|value| *value != UNKNOWN);
+    let mos = |at| known(at).map(|tenths| f64::from(tenths) / 10.0);
+    Claim {
+        loss_ratio: f64::from(body[4]) / 256.0,
+        discard_ratio: f64::from(body[5]) / 256.0,
+        round_trip_ms: u16_at(body, 12).unwrap_or_default(),
+        end_system_ms: u16_at(body, 14).unwrap_or_default(),
+        r: known(20),
+        mos_lq: mos(22),
+        mos_cq: mos(23),
+    }
+}
+
+/// The packets of a compound packet; `None` if their lengths do not add up.
+fn split(payload: &[u8], len: usize) -> Option<Vec<&[u8]>> {
+    let (mut at, mut found) = (0, Vec::new());
+    while at < len {
+        if at >= payload.len() {
+            // Cut off by the capture.
+            return Some(found);
+        }
+        if payload[at] >> 6 != 2 {
+            return None;
+        }
+        let end = at + (usize::from(u16_at(payload, at + 2)?) + 1) * 4;
+        if end > len {
+            return None;
+        }
+        if let Some(packet) = payload.get(at..end).filter(|packet| packet.len() >= 8) {
+            found.push(packet);
+        }
+        at = end;
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+    const SECOND_NS: i64 = 1_000_000_000;
+
+    fn packet(kind: u8, count: u8, words: &[u32]) -> Vec<u8> {
+        let head = [0x80 | count, kind, 0, words.len() as u8];
+        [&head[..], &words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>()].concat()
+    }
+
+    fn sender_report(source: u32, time: u32) -> Vec<u8> {
+        packet(SENDER_REPORT, 0, &[source, time >> 16, time << 16, 0, 0, 0])
+    }
+
+    fn receiver_report(about: u32, fraction: u32, lost: i32, highest: u32, since: (u32, u32)) -> Vec<u8> {
+        let losses = fraction << 24 | (lost as u32 & 0x00ff_ffff);
+        packet(RECEIVER_REPORT, 1, &[9, about, losses, highest, 80, since.0, since.1])
+    }
+
+    fn put(store: &mut Store, bytes: &[u8], at_ns: i64, src: IpAddr, dst: IpAddr) {
+        store.put(bytes, bytes.len(), at_ns, src, dst);
+    }
+
+    #[test]
+    fn a_round_trip_is_the_time_to_the_report_less_that_at_the_receiver() {
+        let mut store = Store::default();
+        put(&mut store, &sender_report(7, 0x1234_5678), 3 * SECOND_NS, A, B);
+        let tenth_s = 6_554;
+        put(&mut store, &receiver_report(7, 0, 0, 100, (0x1234_5678, tenth_s)), 34 * SECOND_NS / 10, B, A);
+        let trips = store.of(7, A, B).unwrap().round_trips;
+        assert_eq!((trips.count, trips.least_ns / 1_000_000), (1, 299));
+        // Of a time that nobody sent, nothing follows.
+        put(&mut store, &receiver_report(7, 0, 0, 100, (5, 0)), 4 * SECOND_NS, B, A);
+        assert_eq!(store.of(7, A, B).unwrap().round_trips.count, 1);
+    }
+
+    #[test]
+    fn losses_are_those_between_the_first_report_and_the_last() {
+        let mut store = Store::default();
+        for (lost, highest) in [(-2, 1_000), (8, 1_250), (48, 1_500)] {
+            put(&mut store, &receiver_report(7, 25, lost, highest, (0, 0)), 0, B, A);
+        }
+        assert_eq!(store.of(7, A, B).unwrap().loss_ratio(), Some(0.1));
+        assert_eq!(store.of(7, B, A), None);
+        let mut store = Store::default();
+        put(&mut store, &receiver_report(7, 64, 500, 9_000, (0, 0)), 0, B, A);
+        assert_eq!(store.of(7, A, B).unwrap().loss_ratio(), Some(0.25));
+    }
+
+    #[test]
+    fn extended_reports_have_the_round_trip_of_a_receiver_and_what_it_computed() {
+        let mut store = Store::default();
+        let time = packet(EXTENDED_REPORT, 0, &[9, 0x0400_0002, 0x0000_5678, 0x9abc_0000]);
+        put(&mut store, &time, SECOND_NS, B, A);
+        let answer = packet(EXTENDED_REPORT, 0, &[7, 0x0500_0003, 9, 0x5678_9abc, 0]);
+        put(&mut store, &answer, SECOND_NS + 40_000_000, A, B);
+        assert_eq!(store.of(9, B, A).unwrap().round_trips.least_ns, 40_000_000);
+        let metrics = [7, 0x4020_0000, 0, 0x0096_0028, 0, 0x5f7f_2926, 0, 0];
+        let words = [&[9, 0x0700_0008][..], &metrics].concat();
+        put(&mut store, &packet(EXTENDED_REPORT, 0, &words), 2 * SECOND_NS, B, A);
+        let claim = store.of(7, A, B).unwrap().claim.unwrap();
+        assert_eq!((claim.loss_ratio, claim.discard_ratio), (0.25, 0.125));
+        assert_eq!((claim.round_trip_ms, claim.end_system_ms), (150, 40));
+        assert_eq!((claim.r, claim.mos_lq, claim.mos_cq), (Some(95), Some(4.1), Some(3.8)));
+    }
+
+    #[test]
+    fn encrypted_packets_are_counted_and_not_believed() {
+        let mut store = Store::default();
+        let encrypted = [&receiver_report(7, 200, 9, 10, (0, 0))[..], &[0x80, 0, 0, 1], &[0xaa; 10]].concat();
+        put(&mut store, &encrypted, 0, B, A);
+        assert_eq!((store.unreadable, store.of(7, A, B)), (1, None));
+    }
+}
