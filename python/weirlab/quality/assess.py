@@ -134,14 +134,15 @@ def hear(
     streams: Streams,
     play: PlayOut,
     coded: Coded,
-    network_ns: float = 0.0,
+    network_ns: F64 | float = 0.0,
+    beyond: F64 | float = 0.0,
 ) -> PlayoutQuality:
     """Quality of the speech behind one jitter buffer.
 
     The delay from speaking to hearing is packet time, look-ahead of the codec, network and jitter
     buffer. ``network_ns`` is added if the packets do not show it (captures). Packet loss is the packets
     that the network lost and those that came late, in percent of those sent; its burst ratio is that of
-    both together.
+    both together. ``beyond`` is the share that was lost afterwards, between the packets and the listener.
     """
     inside = packets.within(window)
     late = play.late & inside
@@ -151,7 +152,7 @@ def hear(
     buffered = segments.mean(play.delay_ns[played], played_start)
     delay = packets.packet_ns + coded.each(lambda kind: kind.lookahead_ms) * _MS + network_ns + buffered
     with np.errstate(invalid="ignore"):
-        ppl = 100 * unheard.count / streams.sent.astype(np.float64)
+        ppl = 100 * (1 - (1 - unheard.count / streams.sent.astype(np.float64)) * (1 - beyond))
     r, mos = opinion(coded, delay / _MS, ppl, unheard.burst_ratio)
     slips = segments.total((play.slipped & inside).astype(np.int64), packets.start)
     return PlayoutQuality(segments.total(late.astype(np.int64), packets.start), slips, delay, r, mos)

@@ -54,6 +54,24 @@ class VoicePackets:
     payload_bytes: npt.NDArray[np.integer]
     stretch: npt.NDArray[np.integer]
     """How often the speech time stamps of its stream had restarted before."""
+    lead: npt.NDArray[np.integer] | None = None
+    """Packets of each stream that were lost before its first, shape (streams,); None: none."""
+
+
+@dataclass(frozen=True)
+class FarEnd:
+    """What RTCP shows of streams beyond the capture; shapes (streams,), NaN if unknown."""
+
+    round_trip_ns: F64
+    """Between sender and receiver, as far as it is known."""
+    loss_ratio: F64
+    """Share of the packets that the receiver missed."""
+
+
+_LEAST_BEYOND: Final = 0.005
+"""Reports count at other times than the capture: a smaller difference is none."""
+_TAG_BYTES: Final = 10
+"""The usual authentication tag of SRTP (RFC 3711, 4.2)."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +93,11 @@ class CaptureTable:
     fixed: PlayoutQuality
     adaptive: PlayoutQuality
     network_ms: float | None
-    """As given; None: not measured, and MOS leaves it out."""
+    """As given; None: not given."""
+    network_ns: F64
+    """Delay of the network that MOS assumes: as given, or half of the round trip; NaN: not known."""
+    beyond: F64
+    """Share of the packets that was lost between capture and receiver, which MOS includes."""
 
     @property
     def mos(self) -> F64:
@@ -91,12 +113,20 @@ class CaptureTable:
     @property
     def assumption(self) -> str:
         """The network delay that MOS assumes, in words."""
-        if self.network_ms is None:
+        if self.network_ms is not None:
+            return f"MOS assumes a network delay of {self.network_ms:g} ms, as given"
+        known = self.network_ns[np.isfinite(self.network_ns)] / 1e6
+        if not len(known):
             return (
                 "the capture does not show the network's delay: MOS includes only that of codec, packet and "
                 "jitter buffer"
             )
-        return f"MOS assumes a network delay of {self.network_ms:g} ms, as given"
+        least, most = f"{known.min():.0f}", f"{known.max():.0f}"
+        span = least if least == most else f"{least} to {most}"
+        half = f"MOS assumes half of the round trip that RTCP shows: {span} ms"
+        if len(known) == len(self.network_ns):
+            return half
+        return f"{half}; of {len(self.network_ns) - len(known)} streams the network's delay is not known"
 
 
 def capture_table(
@@ -105,11 +135,14 @@ def capture_table(
     clock_hz: npt.NDArray[np.integer],
     buffers: Buffers = USUAL,
     network_ms: float | None = None,
+    far_end: FarEnd | None = None,
+    encrypted: npt.NDArray[np.bool_] | None = None,
 ) -> CaptureTable:
     """Quality of each stream.
 
-    ``encodings`` (as in SDP; empty: not known) and ``clock_hz`` (0: not known) have one element per
-    stream. ``network_ms`` is the least delay from sender to capture, if it is known.
+    ``encodings`` (as in SDP; empty: not known), ``clock_hz`` (0: not known) and ``encrypted`` have one
+    element per stream. ``network_ms`` is the least delay from sender to capture, if it is known; else half of
+    the round trip of ``far_end`` counts.
 
     Raises
     ------
@@ -121,25 +154,25 @@ def capture_table(
     placed = media.placed(np.zeros(len(clock)))
     sloping = media.skew()
     level = media.placed(sloping) if sloping.any() else placed
-    size = segments.total(
-        packets.payload_bytes.astype(np.int64) * packets.speech, _starts_of(packets, len(clock))
-    )
     number = segments.total(packets.speech.astype(np.int64), _starts_of(packets, len(clock)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        kbps = 8e6 * size / number / placed.packet_ns
+    tag = 0 if encrypted is None else _TAG_BYTES * encrypted
+    size = _usual_payload(packets, number) - tag
     kinds = tuple(
-        of_encoding(name, float(rate), buffers.concealment)
-        for name, rate in zip(encodings, kbps, strict=True)
+        of_encoding(name, float(payload), float(packet_ns) / 1e6, buffers.concealment)
+        for name, payload, packet_ns in zip(encodings, size, placed.packet_ns, strict=True)
     )
     coded = Coded(kinds, np.arange(len(kinds), dtype=np.int64))
     streams = measure(level)
     timed = (clock > 0) & (number > 0)
-    network_ns = 0.0 if network_ms is None else network_ms * 1e6
+    blank = np.full(len(clock), np.nan)
+    far = FarEnd(blank, blank) if far_end is None else far_end
+    network_ns = far.round_trip_ns / 2 if network_ms is None else np.full(len(clock), network_ms * 1e6)
+    beyond = _beyond(streams, far.loss_ratio)
 
     def heard(play: PlayOut) -> PlayoutQuality:
         # Buffers see the sender's times; the delay that a listener notices is by one clock.
         real = replace(play, delay_ns=play.delay_ns + (placed.sent_ns - level.sent_ns))
-        return _with_clock(hear(level, None, streams, real, coded, network_ns), timed)
+        return _with_clock(hear(level, None, streams, real, coded, np.nan_to_num(network_ns), beyond), timed)
 
     return CaptureTable(
         placed.packet_ns,
@@ -149,7 +182,24 @@ def capture_table(
         heard(jitterbuffer.fixed(placed, buffers)),
         heard(jitterbuffer.adaptive(placed, buffers)),
         network_ms,
+        network_ns,
+        beyond,
     )
+
+
+def _beyond(streams: Streams, loss_ratio: F64) -> F64:
+    """Share of the packets that passed the capture and did not arrive, by what the receiver missed in all."""
+    here = streams.losses.count / streams.sent
+    share = 1 - (1 - np.nan_to_num(loss_ratio)) / np.where(here < 1, 1 - here, 1)
+    return np.where(share >= _LEAST_BEYOND, share, 0.0)
+
+
+def _usual_payload(packets: VoicePackets, number: I64) -> F64:
+    """Median size of the speech in a packet of each stream; without speech 0."""
+    size = packets.payload_bytes.astype(np.float64)[packets.speech]
+    order = np.lexsort((size, packets.stream.astype(np.int64)[packets.speech]))
+    (median,) = segments.quantiles(size[order], segments.starts(number), (0.5,))
+    return np.asarray(np.nan_to_num(median), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -220,6 +270,8 @@ def _media(packets: VoicePackets, clock_hz: I64) -> _Media:
 
     seq = packets.seq.astype(np.int64)
     first = segments.smallest(seq, start, 0)
+    if packets.lead is not None:
+        first = first - packets.lead.astype(np.int64)
     span = segments.largest(seq, start, 0) - first + 1
     if (span > LONGEST_STREAM).any():
         raise InputError(

@@ -115,14 +115,19 @@ def named(name: str, concealment: bool = True) -> Impairment:
     return found
 
 
-def of_encoding(encoding: str, kbps: float, concealment: bool = True) -> Impairment:
-    """The impairment by a codec as a session description names it (``PCMU``, ``G729``), at this bit rate.
+def of_encoding(
+    encoding: str, payload_bytes: float, packet_ms: float, concealment: bool = True
+) -> Impairment:
+    """The impairment by a codec as a session description names it (``PCMU``), in packets of this size.
 
-    The bit rate distinguishes codecs with the same name in SDP: G.723.1, iLBC, Opus.
+    The size tells codecs with the same name in SDP apart: modes of AMR and AMR-WB, G.723.1, iLBC, Opus.
     """
     name = encoding.lower()
+    kbps = 8 * payload_bytes / packet_ms if packet_ms > 0 else NAN
     if name == "opus":
         return _opus(kbps)
+    if name in _MODES:
+        return _of_mode(_MODES[name], payload_bytes, packet_ms)
     if name == "gsm-efr":
         return named(name)
     name = {"pcma": "pcmu"}.get(name, name)
@@ -131,6 +136,89 @@ def of_encoding(encoding: str, kbps: float, concealment: bool = True) -> Impairm
         note = f"{_NO_VALUES} or Weir does not know it: {encoding}" if encoding else "the codec is not known"
         return Impairment("narrowband", NAN, NAN, 0, "", note=note)
     return impairment(min(same, key=lambda codec: abs(codec.bit_rate_bps / 1e3 - kbps)), concealment)
+
+
+@dataclass(frozen=True)
+class _Mode:
+    """A mode of AMR or AMR-WB: its bits in a frame of 20 ms (3GPP TS 26.101 and 26.201)."""
+
+    bits: int
+    impairment: Impairment
+
+    def sizes(self, frames: int) -> tuple[int, int]:
+        """Payloads of so many frames, bandwidth-efficient and octet-aligned (RFC 4867, 4.3 and 4.4)."""
+        return math.ceil((4 + frames * (6 + self.bits)) / 8), 1 + frames * (1 + math.ceil(self.bits / 8))
+
+
+_FRAME_MS: Final = 20
+
+
+_EFR_BPL: Final = 10
+_INTERPOLATED: Final = "Ie is interpolated between AMR at 7.4 and 12.2 kbit/s"
+
+
+def _amr(bits: int, ie: float, source: str, note: str = "") -> _Mode:
+    return _Mode(bits, Impairment("narrowband", ie, _EFR_BPL, 5, source, bool(note), note))
+
+
+def _amr_without_values(kbps: float, bits: int) -> _Mode:
+    note = f"{_NO_VALUES}: AMR at {kbps:g} kbit/s"
+    return _Mode(bits, Impairment("narrowband", NAN, NAN, 5, "", note=note))
+
+
+def _amr_wb(bits: int, ie: float, bpl: float | None = None) -> _Mode:
+    """Look-ahead of 5 ms, and 0.94 ms of resampling."""
+    note = (
+        "Bpl is that of listening with both ears, the only one in G.113 Table IV.4"
+        if bpl
+        else "Bpl is the least of those of AMR-WB in G.113 Table IV.4"
+    )
+    return _Mode(bits, Impairment("wideband", ie, bpl or 4.3, 5.94, "G.113 Table IV.1, G.722.2", True, note))
+
+
+_MODES: Final[dict[str, tuple[_Mode, ...]]] = {
+    # G.113 has no AMR, but the codecs that two of its modes are (3GPP TS 26.071): GSM enhanced full rate at
+    # 12.2, and IS-641 at 7.4 kbit/s.
+    "amr": (
+        _amr_without_values(4.75, 95),
+        _amr_without_values(5.15, 103),
+        _amr_without_values(5.9, 118),
+        _amr_without_values(6.7, 134),
+        _amr(148, 10, "G.113 Table I.1, IS-641", "Bpl is that of GSM enhanced full rate"),
+        _amr(159, 9.4, "G.113 Table I.1, IS-641 and GSM-EFR", _INTERPOLATED),
+        _amr(204, 7.1, "G.113 Table I.1, IS-641 and GSM-EFR", _INTERPOLATED),
+        _amr(244, 5, "G.113 Tables I.1 and I.4, GSM-EFR"),
+    ),
+    "amr-wb": (
+        _amr_wb(132, 41),
+        _amr_wb(177, 26),
+        _amr_wb(253, 13, 4.3),
+        _amr_wb(285, 10),
+        _amr_wb(317, 7),
+        _amr_wb(365, 5),
+        _amr_wb(397, 3),
+        _amr_wb(461, 1, 4.6),
+        _amr_wb(477, 8, 4.9),
+    ),
+}
+
+
+_MOST_BEYOND: Final = 2
+"""Bytes by which a packet may be larger or smaller than those of its mode."""
+
+
+def _of_mode(modes: tuple[_Mode, ...], payload_bytes: float, packet_ms: float) -> Impairment:
+    """The mode whose payload has this size."""
+    frames = round(packet_ms / _FRAME_MS)
+
+    def error(mode: _Mode) -> float:
+        return min(abs(size - payload_bytes) for size in mode.sizes(frames))
+
+    nearest = min(modes, key=error)
+    if frames < 1 or not error(nearest) <= _MOST_BEYOND:
+        note = f"no mode of it has packets of {payload_bytes:g} B every {packet_ms:g} ms"
+        return replace(nearest.impairment, ie=NAN, bpl=NAN, source="", provisional=False, note=note)
+    return nearest.impairment
 
 
 def _opus(kbps: float) -> Impairment:

@@ -54,21 +54,62 @@ def test_opus_below_what_was_tested_has_no_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "kbps", "ie"),
+    ("encoding", "payload_bytes", "packet_ms", "ie"),
     [
-        ("PCMU", 64, 0),
-        ("PCMA", 64, 0),
-        ("G729", 8, 11),
-        ("G723", 6.4, 15),
-        ("G723", 5.3, 19),
-        ("G722", 64, 13),
+        ("PCMU", 160, 20, 0),
+        ("PCMA", 80, 10, 0),
+        ("G729", 20, 20, 11),
+        ("G723", 24, 30, 15),
+        ("G723", 20, 30, 19),
+        ("G722", 160, 20, 13),
     ],
 )
-def test_names_of_sdp_are_understood(encoding: str, kbps: float, ie: float) -> None:
-    assert of_encoding(encoding, kbps).ie == ie
+def test_names_of_sdp_are_understood(encoding: str, payload_bytes: int, packet_ms: float, ie: float) -> None:
+    assert of_encoding(encoding, payload_bytes, packet_ms).ie == ie
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ie"),
+    [
+        ((19, 18), 41),
+        ((25, 24), 26),
+        ((34, 33), 13),
+        ((38, 37), 10),
+        ((42, 41), 7),
+        ((48, 47), 5),
+        ((52, 51), 3),
+        ((60, 59), 1),
+        ((62, 61), 8),
+    ],
+)
+def test_the_mode_of_amr_wb_follows_from_the_size_octet_aligned_or_not(
+    sizes: tuple[int, int], ie: float
+) -> None:
+    for payload_bytes in sizes:
+        found = of_encoding("AMR-WB", payload_bytes, 20)
+        assert (found.band, found.ie) == ("wideband", ie)
+    # Three frames in a packet: a header, and per frame its speech and an entry of 8 bits.
+    assert of_encoding("AMR-WB", 1 + 3 * (sizes[0] - 1), 60).ie == ie
+
+
+@pytest.mark.parametrize(
+    ("payload_bytes", "ie", "bpl"), [(33, 5, 10), (32, 5, 10), (21, 10, 10), (20, 10, 10), (28, 7.1, 10)]
+)
+def test_amr_has_the_values_of_the_codecs_that_its_modes_are(
+    payload_bytes: int, ie: float, bpl: float
+) -> None:
+    found = of_encoding("AMR", payload_bytes, 20)
+    assert (found.band, found.ie, found.bpl) == ("narrowband", ie, bpl)
+
+
+@pytest.mark.parametrize("payload_bytes", [14, 15, 16, 18])
+def test_modes_of_amr_without_published_values_have_none(payload_bytes: int) -> None:
+    found = of_encoding("AMR", payload_bytes, 20)
+    assert math.isnan(found.ie)
+    assert "no values" in found.note
 
 
 def test_a_codec_that_is_not_known_has_no_values_and_a_reason() -> None:
-    found = of_encoding("SPEEX", 15)
+    found = of_encoding("SPEEX", 38, 20)
     assert math.isnan(found.ie)
     assert "SPEEX" in found.note

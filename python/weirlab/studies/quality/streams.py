@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Final
 
 from weirlab.trace.quantities import NOTHING
+
+_MOST_BPS: Final = 520_000
+"""Opus takes at most 510 kbit/s (RFC 6716); uncompressed stereo of studios takes more."""
+_SHOWS_RATE_NS: Final = 500_000_000
 
 
 @dataclass(frozen=True)
@@ -32,9 +36,30 @@ class VoiceStream:
     """Encoding name; empty if unknown."""
     known_by: str
     clock_hz: int
+    """Rate at which its time stamps run."""
+    nominal_hz: int
+    """Rate at which they should run; 0 if unknown."""
     payload_type: int
     payload_types: tuple[tuple[int, int, str], ...]
+    encrypted: bool
+    """SRTP."""
     strays: int
+    begins: str
+    """``first``; ``restart`` of the source; ``codec``: it changed its codec."""
+    lead: int
+    """Packets lost between those of the codec before and its own; part of the losses."""
+    repeats: int
+    """Packets of telephone events that their sender repeated with the same number."""
+    still: int
+    """Silences in which its time stamps stood still."""
+    pauses: int
+    pauses_ns: int
+    not_sent: int
+    """Numbers that it skipped in these pauses, while another source was heard, or on hold."""
+    far_end: Mapping[str, Any] | None
+    """What its receiver reported by RTCP: ``loss_ratio``, ``round_trip_mean_ns``, ``claim`` and more."""
+    packets: int
+    payload_bytes: int
     first_ns: int
     last_ns: int
     loss_estimated: bool
@@ -45,7 +70,7 @@ class VoiceStream:
     @property
     def title(self) -> str:
         """``192.0.2.1:4000 > 192.0.2.2:4002``."""
-        return f"{_end(self.src, self.src_port)} > {_end(self.dst, self.dst_port)}"
+        return f"{end(self.src, self.src_port)} > {end(self.dst, self.dst_port)}"
 
     @property
     def full_title(self) -> str:
@@ -61,6 +86,22 @@ class VoiceStream:
         return f"call {self.ssrc}" if self.protocol == "iax2" else f"0x{self.ssrc:08x}"
 
     @property
+    def is_voice(self) -> bool:
+        """False for pictures, for telephone events without speech, and for more than any codec needs."""
+        return not (self.media == "video" or self.has_only_events or self._bit_rate_bps > _MOST_BPS)
+
+    @property
+    def has_only_events(self) -> bool:
+        """Whether there are telephone events and no speech."""
+        return self.codec.lower() == "telephone-event"
+
+    @property
+    def _bit_rate_bps(self) -> float:
+        """Of the payload; 0 for a stream that is too short to show it."""
+        lasts_ns = self.last_ns - self.first_ns
+        return self.payload_bytes * 8e9 / lasts_ns if lasts_ns >= _SHOWS_RATE_NS else 0.0
+
+    @property
     def codec_title(self) -> str:
         """The codec, or else the payload type."""
         return self.codec or (f"type {self.payload_type}" if self.protocol == "rtp" else NOTHING)
@@ -73,7 +114,7 @@ class VoiceStream:
         ends = ((self.src, self.src_port), (self.dst, self.dst_port))
         same = _address(plain)
         return plain == str(self.number) or any(
-            same == address or plain == _end(address, port) for address, port in ends
+            same == address or plain == end(address, port) for address, port in ends
         )
 
 
@@ -85,7 +126,7 @@ def voice_stream(number: int, found: Mapping[str, Any]) -> VoiceStream:
     )
 
 
-def _end(address: str, port: int) -> str:
+def end(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 

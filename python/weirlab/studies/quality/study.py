@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,12 +13,13 @@ import numpy.typing as npt
 
 from weirlab import _engine
 from weirlab.errors import InputError
-from weirlab.quality.captures import LONGEST_STREAM, CaptureTable, VoicePackets, capture_table
+from weirlab.quality.captures import LONGEST_STREAM, CaptureTable, FarEnd, VoicePackets, capture_table
 from weirlab.quality.distribution import DISSATISFIED, SATISFIED, Spread
 from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
 from weirlab.quality.streams import Streams
 from weirlab.quoting import quoted
-from weirlab.studies.quality import notes
+from weirlab.studies.quality import findings, notes
+from weirlab.studies.quality.findings import Finding
 from weirlab.studies.quality.streams import VoiceStream, voice_stream
 
 F64 = npt.NDArray[np.float64]
@@ -49,6 +51,8 @@ class QualityOutcome:
     streams: tuple[VoiceStream, ...]
     found: int
     """Streams in the capture, including those that were not chosen."""
+    calls: tuple[Mapping[str, Any], ...]
+    """Calls by SIP between two hosts; see ``weirlab._engine.rtp_packets``."""
     table: CaptureTable
     heard: BufferChoice
     buffers: Buffers
@@ -86,6 +90,11 @@ class QualityOutcome:
             int(i) for i in np.lexsort((-np.nan_to_num(self.loss_ratio), np.nan_to_num(self.mos, nan=np.inf)))
         ]
 
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong, or could be mistaken."""
+        return tuple(findings.of(self.streams, self.table, self.calls, self.capture))
+
     def notes(self) -> list[str]:
         """What a reader has to know, a sentence each."""
         return [*self.notes_on_capture(), *self.notes_on_streams()]
@@ -96,7 +105,11 @@ class QualityOutcome:
 
     def notes_on_streams(self) -> list[str]:
         """Notes on the streams; the first says what MOS assumes."""
-        return list(notes.about_streams(self.streams, self.table, self.mos))
+        return [
+            notes.sentence(self.table.assumption),
+            *(finding.text for finding in self.findings),
+            *notes.without_mos(self.streams, self.table, self.mos),
+        ]
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -109,6 +122,8 @@ class QualityOutcome:
             "network_delay_ms": self.table.network_ms,
             "jitter_buffer": {"heard": self.heard, **asdict(self.buffers)},
             "notes": self.notes(),
+            "findings": [asdict(finding) for finding in self.findings],
+            "calls": self.calls,
             "summary": {
                 "streams": len(self.streams),
                 "without_mos": int(np.isnan(self.mos).sum()),
@@ -126,6 +141,8 @@ class QualityOutcome:
         return {
             **asdict(self.streams[i]),
             "packet_ns": self.table.packet_ns[i],
+            "network_ms": self.table.network_ns[i] / 1e6,
+            "lost_beyond_ratio": self.table.beyond[i],
             "skew_ppm": self.table.skew[i] * 1e6,
             **{name: getattr(measured, name)[i] for name in _COLUMNS},
             "lost": measured.losses.count[i] if self.streams[i].loss_known else None,
@@ -190,9 +207,42 @@ def capture_quality(
         np.array([stream.clock_hz for stream in chosen], dtype=np.int64),
         buffers,
         network_ms,
+        _far_end(chosen, streams),
+        np.array([stream.encrypted for stream in chosen], dtype=np.bool_),
     )
     table = replace(table, streams=_as_counted(table.streams, counted))
-    return QualityOutcome(path, read["capture"], tuple(chosen), len(streams), table, heard, buffers)
+    calls = tuple(read["calls"])
+    return QualityOutcome(path, read["capture"], tuple(chosen), len(streams), calls, table, heard, buffers)
+
+
+def _far_end(chosen: Sequence[VoiceStream], streams: Sequence[VoiceStream]) -> FarEnd:
+    """What receivers reported.
+
+    The round trip between sender and receiver is that from the capture to the receiver, and to the receiver
+    of the stream in the other direction, who is the sender.
+    """
+    trips = {
+        (each.src, each.src_port, each.dst, each.dst_port): _reported(each, "round_trip_mean_ns")
+        for each in streams
+    }
+
+    def between(stream: VoiceStream) -> float:
+        back = trips.get((stream.dst, stream.dst_port, stream.src, stream.src_port), np.nan)
+        both = np.array([_reported(stream, "round_trip_mean_ns"), back])
+        if np.isfinite(both).any():
+            return float(np.nansum(both))
+        claim = (stream.far_end or {}).get("claim")
+        return claim["round_trip_ms"] * 1e6 if claim and claim["round_trip_ms"] else np.nan
+
+    return FarEnd(
+        round_trip_ns=np.array([between(stream) for stream in chosen], dtype=np.float64),
+        loss_ratio=np.array([_reported(stream, "loss_ratio") for stream in chosen], dtype=np.float64),
+    )
+
+
+def _reported(stream: VoiceStream, name: str) -> float:
+    value = (stream.far_end or {}).get(name)
+    return float("nan") if value is None else float(value)
 
 
 def _as_counted(streams: Streams, counted: Sequence[Mapping[str, Any]]) -> Streams:
@@ -210,7 +260,7 @@ def _as_counted(streams: Streams, counted: Sequence[Mapping[str, Any]]) -> Strea
     return replace(
         streams,
         sent=whole("expected"),
-        received=whole("packets") - whole("copies"),
+        received=whole("packets") - whole("copies") - whole("repeats"),
         duplicated=whole("copies"),
         reordered=whole("reordered"),
         losses=losses,
@@ -244,4 +294,5 @@ def _packets(packets: Mapping[str, Any], chosen: Sequence[tuple[int, Mapping[str
             name: packets[name][rows]
             for name in ("arrival_ns", "seq", "timestamp", "speech", "payload_bytes", "stretch")
         },
+        lead=np.array([found["lead"] for _, found in chosen], dtype=np.int64),
     )

@@ -58,7 +58,7 @@ def of(outcome: QualityOutcome, most: int) -> list[Table]:
     left = len(outcome.streams) - len(listed)
     caption = f"The {len(listed)} worst streams; --json has all {count(len(outcome.streams))}"
     shown = streams([_row(outcome, i) for i in listed], caption if left else "Streams, the worst first")
-    return [shown, _arrived(outcome, listed), _heard(outcome, listed)]
+    return [shown, _arrived(outcome, listed), _heard(outcome, listed), *_reported(outcome, listed)]
 
 
 def _arrived(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
@@ -76,6 +76,35 @@ def _arrived(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
         for i, stream in ((i, outcome.streams[i]) for i in shown)
     ]
     return Table("Packets and loss", columns, cells, details=True)
+
+
+def _reported(outcome: QualityOutcome, shown: Sequence[int]) -> list[Table]:
+    """What receivers say by RTCP; no table if none says anything."""
+    columns = (
+        "Stream", "Reports", "Lost", "Lost behind the capture", "Jitter", "Round trip", "Network",
+        "Claimed R", "Claimed MOS-CQ",
+    )  # fmt: skip
+    cells = []
+    for i in shown:
+        far, network_ns = outcome.streams[i].far_end, float(outcome.table.network_ns[i])
+        if far is None:
+            continue
+        claim = far["claim"] or {}
+        cells.append(
+            (
+                str(outcome.streams[i].number),
+                count(far["reports"]),
+                NOTHING if far["loss_ratio"] is None else percent(far["loss_ratio"]),
+                percent(float(outcome.table.beyond[i])),
+                _time(far["jitter_mean_ns"]),
+                _time(far["round_trip_mean_ns"]),
+                _time(_known(network_ns)),
+                _whole(claim.get("r")),
+                decimals(claim.get("mos_cq"), 1),
+            )
+        )
+    caption = "What receivers report (RTCP); the round trip is that from the capture on"
+    return [Table(caption, columns, cells, details=True)] if cells else []
 
 
 def _heard(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
@@ -122,7 +151,7 @@ def _row(outcome: QualityOutcome, i: int) -> dict[str, Any]:
         "ends": stream.full_title,
         "source": stream.source,
         "codec": stream.codec_title,
-        "packets": int(measured.received[i] + measured.duplicated[i]),
+        "packets": int(measured.received[i] + measured.duplicated[i]) + stream.repeats,
         "begin_s": (stream.first_ns - start_ns) / 1e9,
         "end_s": (stream.last_ns - start_ns) / 1e9,
         "mos": _known(outcome.mos[i]),
