@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from weirlab.studies.voice.plan import numbers
 from weirlab.studies.voice.plan.values import (
     Address,
+    Calls,
     Codec,
     Day,
     Dialled,
@@ -21,6 +22,7 @@ from weirlab.studies.voice.plan.values import (
     Email,
     Host,
     Kind,
+    Length,
     Line,
     MgcpLine,
     Name,
@@ -91,7 +93,7 @@ class Organisation(Section):
     """What its callers may call; without it, every number."""
     barred: tuple[Prefix, ...] = ()
     """What its callers may not call; the longest prefix of may_call and barred decides."""
-    most_calls: Annotated[int, Field(strict=True, ge=1)] | None = None
+    most_calls: Calls | None = None
     """Most calls that its callers may have at once at each home engine; without it, there is no limit."""
 
 
@@ -102,7 +104,7 @@ class Range(Limited):
     """What the numbers begin with."""
     owner: Name
     """The organisation."""
-    digits: Annotated[int, Field(strict=True, ge=1)] | None = None
+    digits: Length | None = None
     """Digits of a whole number, country code included."""
     delegated_by: Name | None = None
     """The organisation whose larger range contains these numbers."""

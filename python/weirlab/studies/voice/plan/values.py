@@ -19,6 +19,11 @@ Transport = Literal["udp", "tcp"]
 _LONGEST = 40
 """Characters of a number; those that are too long but for a slip of the pen are for the checks."""
 
+_LONGEST_LINE = 1000
+_LONGEST_EMAIL = 254
+"""RFC 5321, 4.5.3.1.3."""
+_LONGEST_WORD = 64
+
 _LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
 _HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _EMAIL = re.compile(rf"[^@\s]+@{_LABEL}(\.{_LABEL})+")
@@ -34,26 +39,26 @@ def _in_quotes(value: object) -> object:
 
 
 def _number(text: str) -> str:
-    if not numbers.is_number(text) or len(text) > _LONGEST:
+    if len(text) > _LONGEST or not numbers.is_number(text):
         raise ValueError('must be an international number, such as "+420224355289"')
     return text
 
 
 def _prefix(text: str) -> str:
-    if not numbers.PREFIX.fullmatch(text) or len(text) > _LONGEST:
+    if len(text) > _LONGEST or not numbers.PREFIX.fullmatch(text):
         raise ValueError('must be the beginning of international numbers, such as "+420950"')
     return text
 
 
 def _dialled(text: str) -> str:
-    if not numbers.DIALLED.fullmatch(text) or len(text) > _LONGEST:
+    if len(text) > _LONGEST or not numbers.DIALLED.fullmatch(text):
         raise ValueError('must be digits as they are dialled, such as "+420224355289" or "00420224355289"')
     return text
 
 
 def _digits(text: str) -> str:
-    if not re.fullmatch(r"\+?[0-9]*", text):
-        raise ValueError("must be digits, with a + in front or without")
+    if len(text) > _LONGEST or not re.fullmatch(r"\+?[0-9]*", text):
+        raise ValueError(f"must be up to {_LONGEST} digits, with a + in front or without")
     return text
 
 
@@ -84,7 +89,7 @@ def is_address(text: str) -> bool:
 
 
 def _email(text: str) -> str:
-    if not _EMAIL.fullmatch(text):
+    if len(text) > _LONGEST_EMAIL or not _EMAIL.fullmatch(text):
         raise ValueError("must be an e-mail address, such as hostmaster@example.net")
     return text
 
@@ -96,19 +101,23 @@ def _name(text: str) -> str:
 
 
 def _codec(text: str) -> str:
-    if not _CODEC.fullmatch(text):
+    if len(text) > _LONGEST_WORD or not _CODEC.fullmatch(text):
         raise ValueError("must be the name of a codec as Asterisk has it, such as alaw, ulaw, g722 or opus")
     return text
 
 
 def _line(text: str) -> str:
+    if len(text) > _LONGEST_LINE:
+        raise ValueError(f"has {len(text):,} characters; at most {_LONGEST_LINE:,} are allowed")
     if re.search(r"[\x00-\x1f\x7f]", text):
         raise ValueError("must be a single line without control characters")
+    if re.search("[\ud800-\udfff]", text):
+        raise ValueError("has half of a surrogate pair, which is no character")
     return text
 
 
 def _mgcp_line(text: str) -> str:
-    if not _MGCP_LINE.fullmatch(text):
+    if len(text) > _LONGEST_WORD or not _MGCP_LINE.fullmatch(text):
         raise ValueError("must be a local endpoint name of MGCP, such as aaln/1")
     return text
 
@@ -132,5 +141,7 @@ Line = Annotated[str, AfterValidator(_line)]
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 Short = Annotated[int, Field(strict=True, ge=0, le=65535)]
 Serial = Annotated[int, Field(strict=True, ge=1, le=4294967295)]
+Length = Annotated[int, Field(strict=True, ge=1, le=_LONGEST)]
+Calls = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 Seconds = Annotated[int, Field(strict=True, ge=1, le=2147483647)]
 Day = Annotated[date, BeforeValidator(_in_quotes)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -239,3 +240,43 @@ def test_an_expression_that_would_backtrack_for_ever_is_checked_at_once(
     assert any(each.field.startswith("naptr.0") for each in problems)
     register.add(ONE, "enum", entry, accept=True)
     register.state().complete()
+
+
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize(
+    ("part", "content", "field"),
+    [
+        ("ranges", {"prefix": "+4201119", "owner": "one", "digits": 2**63 - 1}, "digits"),
+        ("ranges", {"prefix": "+4201119", "owner": "one", "digits": 10**30}, "digits"),
+        ("ranges", {"prefix": f"+420{HALF}", "owner": "one"}, "prefix"),
+        ("ranges", {"prefix": "+" + "4" * 10_000, "owner": "one"}, "prefix"),
+        ("ranges", {"prefix": "+4201119", "owner": HALF}, "owner"),
+        ("organisations", {"name": "three", "most_calls": 2**63 - 1}, "most_calls"),
+        ("organisations", {"name": "three", "title": HALF}, "title"),
+        ("organisations", {"name": "three", "title": "x" * 100_000}, "title"),
+        ("contacts", {"name": f"a{HALF}", "organisation": "one"}, "name"),
+        ("contacts", {"name": "a", "organisation": "one", "email": f"{'a' * 400}@example.net"}, "email"),
+        ("enum", {**ENTRY, "naptr": [{"service": "E2U+sip", "uri": f"sip:{HALF}@x"}]}, "naptr.0.uri"),
+        (
+            "enum",
+            {**ENTRY, "naptr": [{"service": "E2U+sip", "uri": "sip:a@x", "order": 2**63}]},
+            "naptr.0.order",
+        ),
+        ("routes", {"at": "core", "prefix": "+4", "to": ["desk"], "prepend": "1" * 100_000}, "prepend"),
+        ("routes", {"at": "core", "prefix": "+4", "to": ["desk"], "strip": 2**63 - 1}, "strip"),
+        ("tests", {"number": "+420111000001", "note": HALF}, "note"),
+        (
+            "engines",
+            {"name": "new", "kind": "endpoint", "protocols": ["sip"], "codecs": ["a" * 999]},
+            "codecs.0",
+        ),
+    ],
+)
+def test_what_no_database_and_no_zone_can_hold_is_refused_at_its_field(
+    register: Register, part: str, content: dict[str, Any], field: str
+) -> None:
+    problems = refused(lambda: register.add(ADMINISTRATOR, part, content, accept=True))
+    assert [(each.code, each.field) for each in problems] == [("form", field)]
+    assert "".join(each.reason for each in problems).encode()
