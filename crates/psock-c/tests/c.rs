@@ -78,7 +78,7 @@ struct Receiver {
 fn receiver(program: &Path, address: &str) -> Receiver {
     let mut child = Command::new(program)
         .args(["receive", address, "0"])
-        .env("COPY_TOKEN", "a token")
+        .env("COPY_TOKEN", "a token of tests")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -95,7 +95,7 @@ fn copy(program: &Path, address: &str, data: &[u8]) {
     let mut receiver = receiver(program, address);
     let mut sender = Command::new(program)
         .args(["send", address, &receiver.port])
-        .env("COPY_TOKEN", "a token")
+        .env("COPY_TOKEN", "a token of tests")
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -155,7 +155,7 @@ static void wrong_arguments(void)
 	other.sin_addr.s_addr = htonl(INADDR_ANY);
 	CHECK(pbind(fd, (struct sockaddr *)&other, sizeof(other)) == 0);
 	FAILS(plisten(fd, 1), EACCES);
-	CHECK(setpsockopt(fd, SOL_PSOCK, PSOCK_TOKEN, "secret", 6) == 0);
+	CHECK(setpsockopt(fd, SOL_PSOCK, PSOCK_TOKEN, "sixteen bytes!!!", 16) == 0);
 	CHECK(plisten(fd, 1) == 0 && get(fd, SOL_SOCKET, SO_ACCEPTCONN) == 1);
 	CHECK(psclose(fd) == 0);
 }

@@ -102,6 +102,7 @@ pub fn open_error(py: Python<'_>, error: &OpenError) -> PyErr {
     };
     let advice = match error {
         OpenError::Greeting { source: GreetingError::Secret, .. } => "; check --token",
+        OpenError::TokenShort(_) => ", for example the output of: openssl rand -hex 16",
         OpenError::Greeting { source: GreetingError::NotPsock | GreetingError::Version(_), .. }
         | OpenError::Silent { .. } => "; --fallback uses plain TCP with such a peer",
         _ => "",

@@ -208,7 +208,7 @@ fn a_server_that_is_the_client_of_another_one_is_held_to_the_same() {
 fn serving(changed: impl FnOnce(&mut ServerOptions)) -> Server {
     let mut options = ServerOptions {
         address: "127.0.0.1:0".parse().unwrap(),
-        token: "sesame".to_owned(),
+        token: "open sesame, open".to_owned(),
         most_ns: None,
         most_bytes: None,
         most_clients: 1,
@@ -235,7 +235,8 @@ fn a_crowd_of_strangers_keeps_no_client_away() {
     let server = serving(|_| {});
     let strangers = idle_strangers(&server, 700);
     for _ in 0..3 {
-        let client = ClientOptions { token: "sesame".to_owned(), ..options(server.address().port()) };
+        let client =
+            ClientOptions { token: "open sesame, open".to_owned(), ..options(server.address().port()) };
         let client = Client::start(ClientOptions {
             request: Request { bytes: Some(10_000), bytes_per_s: None, up: 32, down: 32, ..client.request },
             ..client
@@ -270,8 +271,10 @@ fn a_proof_that_nobody_asked_for_ends_the_transfer() {
         capture_bytes: 0,
         request,
     };
-    control
-        .send(&Message::Errand { proof: prove_errand("sesame", &nonce, &errand), errand: Box::new(errand) });
+    control.send(&Message::Errand {
+        proof: prove_errand("open sesame, open", &nonce, &errand),
+        errand: Box::new(errand),
+    });
     control.send(&Message::Proven { proof: [0; 32] });
     assert_eq!(control.receive(), Some(Message::Refuse { why: "that makes no sense here".to_owned() }));
 }

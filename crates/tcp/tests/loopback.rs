@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use weir_tcp::bulk::{
     CaptureOptions, Client, ClientEvent, ClientOptions, FetchOptions, Here, Recorded, Recorder, Recording,
-    Server, ServerEvent, ServerOptions, Via, Wanted,
+    Server, ServerError, ServerEvent, ServerOptions, Via, Wanted,
 };
 use weir_tcp::control::{Event, INTERVALS_NS, Record, Request, Total, Wish};
 use weir_tcp::fields::field;
@@ -24,7 +24,7 @@ const BYTES: u64 = 1_000_001;
 fn server_options() -> ServerOptions {
     ServerOptions {
         address: "127.0.0.1:0".parse().unwrap(),
-        token: "sesame".to_owned(),
+        token: "open sesame, open".to_owned(),
         most_ns: None,
         most_bytes: None,
         most_clients: 1,
@@ -74,7 +74,7 @@ fn client(server: &Server, token: &str) -> Client {
 
 /// A server that may be the client of others, with a token of its own.
 fn agent(changed: ServerOptions) -> Server {
-    Server::start(ServerOptions { token: "open".to_owned(), ..changed }).unwrap()
+    Server::start(ServerOptions { token: "knock at the other gate".to_owned(), ..changed }).unwrap()
 }
 
 fn between(agent: &Server, server: &Server, tokens: (&str, &str)) -> ClientOptions {
@@ -100,7 +100,7 @@ fn failure(client: &Client) -> String {
 #[test]
 fn both_ends_count_the_same_bytes_in_both_directions() {
     let server = server();
-    let client = client(&server, "sesame");
+    let client = client(&server, "open sesame, open");
     let (mut exchanges, mut begun) = (0, false);
     let (ours, theirs) = loop {
         match client.next_event(SOON).unwrap() {
@@ -134,7 +134,7 @@ fn both_ends_count_the_same_bytes_in_both_directions() {
 #[test]
 fn a_wrong_token_is_refused_at_both_ends() {
     let server = server();
-    let client = client(&server, "open");
+    let client = client(&server, "knock at the other gate");
     assert!(
         matches!(client.next_event(SOON), Some(ClientEvent::Failed(error)) if error.to_string().contains("token"))
     );
@@ -146,7 +146,8 @@ fn a_wrong_token_is_refused_at_both_ends() {
 #[test]
 fn a_third_host_is_told_what_two_servers_did_with_each_other() {
     let (server, agent) = (server(), agent(ServerOptions { errands: true, ..server_options() }));
-    let client = Client::start(between(&agent, &server, ("open", "sesame"))).unwrap();
+    let client =
+        Client::start(between(&agent, &server, ("knock at the other gate", "open sesame, open"))).unwrap();
     let (mut started, mut exchanges, mut ends) = (0, 0, [false; 2]);
     let (ours, theirs) = loop {
         match client.next_event(SOON).unwrap() {
@@ -183,7 +184,8 @@ fn a_third_host_is_told_what_two_servers_did_with_each_other() {
 #[test]
 fn a_server_is_the_client_of_others_only_if_it_may_be() {
     let (server, agent) = (server(), agent(server_options()));
-    let client = Client::start(between(&agent, &server, ("open", "sesame"))).unwrap();
+    let client =
+        Client::start(between(&agent, &server, ("knock at the other gate", "open sesame, open"))).unwrap();
     assert!(failure(&client).contains("--allow-client"));
     assert!(
         matches!(agent.next_event(SOON), Some(ServerEvent::Refused { why, .. }) if why.contains("--allow-client"))
@@ -193,13 +195,22 @@ fn a_server_is_the_client_of_others_only_if_it_may_be() {
 }
 
 #[test]
+fn a_token_that_could_be_guessed_is_refused_on_loopback_too() {
+    for token in ["x", &"x".repeat(15)] {
+        let refused =
+            Server::start(ServerOptions { token: token.to_owned(), ..server_options() }).unwrap_err();
+        assert!(matches!(refused, ServerError::TokenShort(bytes) if bytes == token.len()));
+    }
+}
+
+#[test]
 fn both_tokens_must_be_known_and_neither_opens_the_other_door() {
     let (server, agent) = (server(), agent(ServerOptions { errands: true, ..server_options() }));
     for (tokens, told) in [
-        (("sesame", "sesame"), "the token is wrong"),
-        (("open", "open"), "the token is wrong"),
-        (("", "sesame"), "which is to be the client, wants a token"),
-        (("open", ""), "the server wants a token"),
+        (("open sesame, open", "open sesame, open"), "the token is wrong"),
+        (("knock at the other gate", "knock at the other gate"), "the token is wrong"),
+        (("", "open sesame, open"), "which is to be the client, wants a token"),
+        (("knock at the other gate", ""), "the server wants a token"),
     ] {
         let said = failure(&Client::start(between(&agent, &server, tokens)).unwrap());
         assert!(said.contains(told), "{tokens:?}: {said}");
@@ -211,10 +222,12 @@ fn limits_hold_for_a_transfer_with_another_server() {
     let limited = ServerOptions { errands: true, most_bytes: Some(BYTES), ..server_options() };
     let (server, agent) = (server(), agent(limited));
     // Two directions of so many bytes each.
-    let said = failure(&Client::start(between(&agent, &server, ("open", "sesame"))).unwrap());
+    let said = failure(
+        &Client::start(between(&agent, &server, ("knock at the other gate", "open sesame, open"))).unwrap(),
+    );
     assert!(said.contains("may have 1000001 bytes"), "{said}");
     // By time, nobody knows beforehand how much it will be; and the next report is an hour away.
-    let mut endless = between(&agent, &server, ("open", "sesame"));
+    let mut endless = between(&agent, &server, ("knock at the other gate", "open sesame, open"));
     endless.request.bytes = None;
     endless.request.interval_ns = *INTERVALS_NS.end();
     let said = failure(&Client::start(endless).unwrap());
@@ -224,7 +237,7 @@ fn limits_hold_for_a_transfer_with_another_server() {
 #[test]
 fn a_transfer_between_two_servers_is_ended_in_good_order() {
     let (server, agent) = (server(), agent(ServerOptions { errands: true, ..server_options() }));
-    let mut endless = between(&agent, &server, ("open", "sesame"));
+    let mut endless = between(&agent, &server, ("knock at the other gate", "open sesame, open"));
     endless.request.bytes = None;
     let client = Client::start(endless).unwrap();
     loop {
@@ -244,7 +257,7 @@ fn a_transfer_between_two_servers_is_ended_in_good_order() {
 fn what_the_far_client_cannot_reach_is_told() {
     let agent = agent(ServerOptions { errands: true, ..server_options() });
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut options = between(&agent, &server(), ("open", "sesame"));
+    let mut options = between(&agent, &server(), ("knock at the other gate", "open sesame, open"));
     options.port = nobody.port();
     let said = failure(&Client::start(options).unwrap());
     assert!(said.contains("127.0.0.1, which is to be the client, says: cannot connect to"), "{said}");
@@ -357,7 +370,7 @@ fn captured(recorder: Option<&Arc<Played>>, fetch: FetchOptions) -> Result<Resul
         most_ns: u64::MAX,
     });
     let server = Server::start(ServerOptions { capture, ..server_options() }).unwrap();
-    let options = ClientOptions { fetch: Some(fetch), ..client_options(&server, "sesame") };
+    let options = ClientOptions { fetch: Some(fetch), ..client_options(&server, "open sesame, open") };
     let client = Client::start(options).unwrap();
     let mut told = None;
     loop {
@@ -450,7 +463,7 @@ fn a_third_host_has_the_captures_of_both_ends() {
     let options = ClientOptions {
         fetch: fetch("from-server"),
         fetch_via: fetch("from-client"),
-        ..between(&agent, &server, ("open", "sesame"))
+        ..between(&agent, &server, ("knock at the other gate", "open sesame, open"))
     };
     let told = both_captured(options).unwrap();
     assert_eq!(told.iter().map(|(of, _)| *of).collect::<Vec<_>>(), [Here::Client, Here::Server]);
@@ -478,7 +491,7 @@ fn who_records_nothing_passes_nothing_on() {
     let options = |must, via| ClientOptions {
         fetch: fetch(must),
         fetch_via: via,
-        ..between(&agent, &server, ("open", "sesame"))
+        ..between(&agent, &server, ("knock at the other gate", "open sesame, open"))
     };
     let not_passed = "it passes no captures on; that needs weir tcp serve --allow-capture";
     let not_made = "it records no packets; that needs weir tcp serve --allow-capture";
@@ -498,7 +511,8 @@ fn whoever_hears_of_the_end_has_a_place_at_once() {
     for number in 0..6 {
         let file = folder.0.join(number.to_string());
         let fetch = (number % 2 == 1).then_some(FetchOptions { file, must: true, most_bytes: 1000 });
-        let told = both_captured(ClientOptions { fetch, ..client_options(&server, "sesame") }).unwrap();
+        let told =
+            both_captured(ClientOptions { fetch, ..client_options(&server, "open sesame, open") }).unwrap();
         assert!(told.len() == number % 2 && told.iter().all(|(_, found)| found.is_ok()), "{told:?}");
     }
 }

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
+use weir_tcp::control::LEAST_TOKEN_BYTES;
 use weir_tcp::strangers::{Limits, Stranger as Counted, Strangers};
 
 use super::dial::prepare;
@@ -123,6 +124,9 @@ impl Listener {
             return Err(OpenError::Addresses(addresses.len()));
         }
         let is_open = |at: &&SocketAddr| !at.ip().to_canonical().is_loopback();
+        if (1..LEAST_TOKEN_BYTES).contains(&options.token.len()) {
+            return Err(OpenError::TokenShort(options.token.len()));
+        }
         if let Some(open) = addresses.iter().find(is_open).filter(|_| options.token.is_empty()) {
             return Err(OpenError::TokenNeeded(open.ip()));
         }

@@ -19,6 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use thiserror::Error;
+use weir_tcp::control::LEAST_TOKEN_BYTES;
 use weir_tcp::option::{OptionError, Setting};
 
 pub use listener::{Listener, Stranger};
@@ -60,7 +61,8 @@ pub struct Route {
 /// How a session is carried.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What both ends know; empty for none, in which case anybody can open a session.
+    /// What both ends know; empty for none, in which case anybody can open a session. A listener refuses one of less
+    /// than 16 bytes.
     pub token: Vec<u8>,
     /// Memory and time limits.
     pub config: Config,
@@ -121,6 +123,9 @@ pub enum OpenError {
     /// A listener that anybody could use.
     #[error("listening on {0}, which others can reach, needs a token")]
     TokenNeeded(IpAddr),
+    /// A token that whoever hears a greeting could find by trying.
+    #[error("a token of {0} bytes can be guessed; it must have {LEAST_TOKEN_BYTES} or more")]
+    TokenShort(usize),
     /// The address cannot be used.
     #[error("cannot listen on {at}")]
     Listen {

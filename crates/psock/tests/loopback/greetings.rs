@@ -12,14 +12,14 @@ use crate::{LONG, LOOPBACK, answering, read_all, routes, server_and, with_token}
 
 #[test]
 fn whoever_lacks_the_token_opens_nothing_and_the_listener_goes_on() {
-    let listener = Listener::bind(&[LOOPBACK], with_token(b"right")).unwrap();
+    let listener = Listener::bind(&[LOOPBACK], with_token(b"the right one of all")).unwrap();
     let to = listener.addresses()[0];
     for token in [&b"wrong"[..], b""] {
         let refused = ParallelSocket::connect(&routes(to, 2), &with_token(token)).unwrap_err();
         assert!(matches!(refused, OpenError::Greeting { source: GreetingError::Secret, .. }), "{refused:?}");
     }
     let server = answering(listener);
-    let client = ParallelSocket::connect(&routes(to, 1), &with_token(b"right")).unwrap();
+    let client = ParallelSocket::connect(&routes(to, 1), &with_token(b"the right one of all")).unwrap();
     client.write_all(b"hello").unwrap();
     client.finish();
     assert_eq!(server_and(read_all(&client), server), b"hello");
@@ -110,7 +110,7 @@ fn a_plain_tcp_server_is_named_as_such() {
 
 #[test]
 fn a_crowd_that_says_next_to_nothing_keeps_no_client_away() {
-    let listener = Listener::bind(&[LOOPBACK], with_token(b"token")).unwrap();
+    let listener = Listener::bind(&[LOOPBACK], with_token(b"a token of tests")).unwrap();
     let to = listener.addresses()[0];
     let connect = |_| {
         let mut stream = TcpStream::connect(to).unwrap();
@@ -119,7 +119,7 @@ fn a_crowd_that_says_next_to_nothing_keeps_no_client_away() {
     };
     let mut crowd: Vec<_> = (0..700).map(connect).collect();
     let server = answering(listener);
-    let client = ParallelSocket::connect(&routes(to, 4), &with_token(b"token")).unwrap();
+    let client = ParallelSocket::connect(&routes(to, 4), &with_token(b"a token of tests")).unwrap();
     client.write_all(b"hello").unwrap();
     client.finish();
     assert_eq!(server_and(read_all(&client), server), b"hello");
@@ -129,10 +129,10 @@ fn a_crowd_that_says_next_to_nothing_keeps_no_client_away() {
 
 #[test]
 fn many_sessions_at_once_wait_until_they_are_accepted() {
-    let listener = Listener::bind(&[LOOPBACK], with_token(b"token")).unwrap();
+    let listener = Listener::bind(&[LOOPBACK], with_token(b"a token of tests")).unwrap();
     let to = listener.addresses()[0];
     thread::scope(|scope| {
-        let open = || ParallelSocket::connect(&routes(to, 1), &with_token(b"token"));
+        let open = || ParallelSocket::connect(&routes(to, 1), &with_token(b"a token of tests"));
         let clients: Vec<_> = (0..100).map(|_| scope.spawn(open)).collect();
         let accepted: Vec<_> = (0..100).map(|_| listener.accept(LONG).unwrap()).collect();
         let opened = clients.into_iter().map(|client| client.join().unwrap());

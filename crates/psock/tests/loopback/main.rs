@@ -67,7 +67,7 @@ fn data_go_both_ways_over_several_streams_with_every_scheduler() {
         Timing { suspect_ns: MINUTE_NS, dead_ns: 2 * MINUTE_NS, lost_ns: 3 * MINUTE_NS, ..Timing::default() };
     for name in SCHEDULERS {
         let config = Config { timing, ..Config::default() };
-        let options = Options { scheduler: name.to_owned(), config, ..with_token(b"token") };
+        let options = Options { scheduler: name.to_owned(), config, ..with_token(b"a token of tests") };
         let listener = Listener::bind(&[LOOPBACK], options.clone()).unwrap();
         let to = listener.addresses()[0];
         let server = answering(listener);

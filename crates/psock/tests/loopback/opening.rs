@@ -11,7 +11,7 @@ use weir_psock::io::{Listener, OpenError, Opening, Options, ParallelSocket, Rout
 use weir_psock::session::{Config, Timing};
 use weir_psock::wire::{HELLO_BYTES, Hello, PROOF_BYTES, Responder, Status, refusal};
 
-use crate::{LONG, LOOPBACK, answering, events, read_all, routes, server_and, wait_for};
+use crate::{LONG, LOOPBACK, answering, events, read_all, routes, server_and, wait_for, with_token};
 
 #[test]
 fn what_cannot_be_is_refused_before_anything_is_sent() {
@@ -25,6 +25,10 @@ fn what_cannot_be_is_refused_before_anything_is_sent() {
     assert!(matches!(none, OpenError::Addresses(0)));
     let open = Listener::bind(&["0.0.0.0:0".parse().unwrap()], Options::default()).unwrap_err();
     assert!(matches!(open, OpenError::TokenNeeded(_)));
+    for token in [&b"x"[..], &[b'x'; 15]] {
+        let short = Listener::bind(&[LOOPBACK], with_token(token)).unwrap_err();
+        assert!(matches!(short, OpenError::TokenShort(bytes) if bytes == token.len()));
+    }
     let local = Some("192.0.2.1".parse().unwrap());
     let foreign = ParallelSocket::connect(&[Route { local, remote: LOOPBACK }], &Options::default());
     assert!(matches!(foreign.unwrap_err(), OpenError::Local { .. }));

@@ -82,7 +82,7 @@ fn a_plain_connection_that_breaks_off_is_an_error_and_one_that_is_aborted_too() 
 
 #[test]
 fn a_token_and_plain_tcp_exclude_each_other() {
-    let options = Options { is_fallback: true, ..with_token(b"token") };
+    let options = Options { is_fallback: true, ..with_token(b"a token of tests") };
     let refused = ParallelSocket::connect(&routes(LOOPBACK, 1), &options).unwrap_err();
     assert!(matches!(refused, OpenError::TokenAndFallback));
     // A listener takes nobody without the protocol.

@@ -387,6 +387,7 @@ fn server_error(py: Python<'_>, error: &ServerError) -> PyErr {
     let (class, way_out) = match error {
         ServerError::TokenNeeded(_) => ("InputError", "; give one with --token, or leave --bind out"),
         ServerError::ErrandsNeedToken => ("InputError", "; give one with --token"),
+        ServerError::TokenShort(_) => ("InputError", ", for example the output of: openssl rand -hex 16"),
         ServerError::Listen { .. } => ("LabError", "; give another port, or an address of this host"),
         ServerError::Option(_) => ("InputError", ""),
         ServerError::System { .. } => ("LabError", ""),

@@ -49,7 +49,7 @@ pub use event::{Event, Joined};
 pub use flow::{Flow, LatencyNs, Total};
 pub use message::Message;
 pub use preamble::Preamble;
-pub use proof::{prove, prove_errand, verify, verify_errand};
+pub use proof::{LEAST_TOKEN_BYTES, prove, prove_errand, verify, verify_errand};
 pub use record::{Record, Wish};
 pub use request::Request;
 

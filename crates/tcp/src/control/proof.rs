@@ -6,6 +6,9 @@ use sha2::Sha256;
 use super::codec::Writer;
 use super::{Digest, Errand, Proof, Request};
 
+/// Bytes of a token: a proof crosses the network, and whoever hears it could find a shorter one by trying.
+pub const LEAST_TOKEN_BYTES: usize = 16;
+
 /// Proves that `token` is known to the sender of `request`, which was given `nonce`.
 #[must_use]
 pub fn prove(token: &str, nonce: &Digest, request: &Request) -> Proof {

@@ -20,7 +20,7 @@ use thiserror::Error;
 use super::capture::CaptureOptions;
 use super::end::Input;
 use super::line::is_temporary;
-use crate::control::{Digest, MOST_CONNECTIONS, Record, Request, Session};
+use crate::control::{Digest, LEAST_TOKEN_BYTES, MOST_CONNECTIONS, Record, Request, Session};
 use crate::option::{OptionError, Setting};
 use crate::strangers::{Limits, Strangers};
 
@@ -43,7 +43,8 @@ const MOST_EVENTS: usize = 4096;
 pub struct ServerOptions {
     /// Where it listens.
     pub address: SocketAddr,
-    /// What clients must know; empty for none, which only a loopback address may have.
+    /// What clients must know, of [`LEAST_TOKEN_BYTES`] or more; empty for none, which only a loopback address
+    /// may have.
     pub token: String,
     /// How long a transfer may last.
     pub most_ns: Option<u64>,
@@ -65,6 +66,9 @@ pub enum ServerError {
     /// Anyone could use it.
     #[error("{0} can be reached from other hosts, and that needs a token")]
     TokenNeeded(IpAddr),
+    /// Whoever hears a proof of it could find it by trying.
+    #[error("a token of {0} bytes can be guessed; it must have {LEAST_TOKEN_BYTES} or more")]
+    TokenShort(usize),
     /// Anyone could make it send.
     #[error("who may have it send to other servers must know a token")]
     ErrandsNeedToken,
@@ -195,6 +199,9 @@ impl Server {
         let at = options.address;
         if options.token.is_empty() && !at.ip().to_canonical().is_loopback() {
             return Err(ServerError::TokenNeeded(at.ip()));
+        }
+        if (1..LEAST_TOKEN_BYTES).contains(&options.token.len()) {
+            return Err(ServerError::TokenShort(options.token.len()));
         }
         if options.token.is_empty() && options.errands {
             return Err(ServerError::ErrandsNeedToken);
