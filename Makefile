@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link bench-psock bench-managing bench-rulesets bench-prefixes psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
+.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link bench-psock bench-managing bench-rulesets bench-hostile bench-prefixes psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -82,6 +82,9 @@ bench-managing: build ## What changes to a managed plan of 100,000 prefixes cost
 
 bench-rulesets: build ## Compare orders of random rulesets in the kernel (root; ARGS="--nft 5000 --iptables 1000")
 	@python bench/rulesets.py $(ARGS)
+
+bench-hostile: build ## Serve a user of the page beside hostile clients (ARGS="--clients 200 --seconds 20")
+	@python bench/hostile.py $(ARGS)
 
 bench-prefixes: build ## What checking, looking up and serving a plan of 100,000 prefixes costs (root for BIND)
 	@python bench/prefixes.py $(ARGS)

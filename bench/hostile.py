@@ -1,9 +1,10 @@
 """A user's requests while hostile clients keep the services busy: times, refusals, memory, and what is left.
 
-Starts `weir web` with a token and a numbering plan, `weir tcp serve` and `weir psock proxy` on loopback. Hostile
-clients of several loopback addresses send half requests, slow bodies, sign-ins and uploads, and single bytes to
-the other two. They know the token, as otherwise they would be refused at once. The user, at another address,
-lists runs, opens the page, signs in and uploads a small capture, each with a new connection. Needs no root.
+Starts `weir web` with a token and a numbering plan, `weir tcp serve` and `weir psock proxy` on loopback.
+Hostile clients of several loopback addresses send half requests, slow bodies, sign-ins and uploads, and
+single bytes to the other two. They know the token, as otherwise they would be refused at once. The user,
+at another address, lists runs, opens the page, signs in and uploads a small capture, each with a new
+connection. Needs no root.
 
     make bench-hostile
     .venv/bin/python bench/hostile.py --clients 200 --seconds 20
@@ -40,7 +41,14 @@ from weirlab.studies.voice.plan import load, ready
 TOKEN: Final = "correct horse battery"
 PASSWORD: Final = "a weir holds water"
 USER: Final = "127.0.0.1"
-KINDS: Final = {"half request": 0.3, "slow body": 0.2, "sign-in": 0.15, "upload": 0.15, "tcp byte": 0.1, "psock byte": 0.1}
+KINDS: Final = {
+    "half request": 0.3,
+    "slow body": 0.2,
+    "sign-in": 0.15,
+    "upload": 0.15,
+    "tcp byte": 0.1,
+    "psock byte": 0.1,
+}
 """Kinds of hostile clients, and their shares."""
 PAUSE_S: Final = 0.2
 """Between two attempts of a hostile client."""
@@ -53,7 +61,9 @@ _REST_S: Final = 40.0
 # The hostile clients, in a process of their own.
 
 
-async def attack(clients: int, seconds: float, addresses: int, ports: dict[str, int], content: bytes) -> Counter[str]:
+async def attack(
+    clients: int, seconds: float, addresses: int, ports: dict[str, int], content: bytes
+) -> Counter[str]:
     """Be all hostile clients; returns what came of their attempts."""
     outcomes: Counter[str] = Counter()
     until = asyncio.get_running_loop().time() + seconds
@@ -149,7 +159,7 @@ def _status(answer: bytes) -> str:
 class Service:
     """A running service."""
 
-    def __init__(self, name: str, *arguments: str) -> None:
+    def __init__(self, name: str, arguments: list[str]) -> None:
         self.name = name
         self.process = subprocess.Popen(
             [sys.executable, "-m", "weirlab", *arguments, "--json"], stdout=subprocess.PIPE, text=True
@@ -199,11 +209,14 @@ def services(folder: Path) -> Iterator[tuple[list[Service], dict[str, int]]]:
     with ExitStack() as stack:
         made = []
         for name, arguments in {
-            "web": ["--store", str(folder / "store"), "web", "--bind", f"{USER}:0", "--token", TOKEN, "--voice", str(plan)],
+            "web": [
+                *("--store", str(folder / "store"), "web"),
+                *("--bind", f"{USER}:0", "--token", TOKEN, "--voice", str(plan)),
+            ],
             "tcp": ["tcp", "serve", "--bind", USER, "--port", "0"],
             "psock": ["psock", "proxy", "--bind", USER, "--port", "0", "--allow", "192.0.2.0/24"],
         }.items():
-            one = Service(name, *arguments)
+            one = Service(name, arguments)
             stack.callback(one.process.kill)
             made.append(one)
         web = int(str(made[0].first["url"]).rstrip("/").rpartition(":")[2])
@@ -253,9 +266,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--clients", type=int, default=1000, help="hostile clients, at most 5,000 (default 1,000)")
+    parser.add_argument(
+        "--clients", type=int, default=1000, help="hostile clients, at most 5,000 (default 1,000)"
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="how long, at most 600 (default 60)")
-    parser.add_argument("--addresses", type=int, default=16, help="hostile addresses, at most 200 (default 16)")
+    parser.add_argument(
+        "--addresses", type=int, default=16, help="hostile addresses, at most 200 (default 16)"
+    )
     parser.add_argument("--ports", help=argparse.SUPPRESS)
     options = parser.parse_args()
     clients, seconds = min(options.clients, 5000), min(options.seconds, 600.0)
@@ -263,7 +280,9 @@ def main() -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if options.ports:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-        found = asyncio.run(attack(clients, seconds, addresses, json.loads(options.ports), sys.stdin.buffer.read()))
+        found = asyncio.run(
+            attack(clients, seconds, addresses, json.loads(options.ports), sys.stdin.buffer.read())
+        )
         print(json.dumps(found))
         return 0
     console = Console()
@@ -301,7 +320,9 @@ def main() -> int:
     console.print(attempts)
     states = Table("service", "most MB", "MB afterwards", "sockets left", "exit code")
     for each, (most_bytes, bytes_after), sockets, code in zip(made, memory, left, codes, strict=True):
-        states.add_row(each.name, f"{most_bytes / 1e6:.0f}", f"{bytes_after / 1e6:.0f}", str(sockets), str(code))
+        states.add_row(
+            each.name, f"{most_bytes / 1e6:.0f}", f"{bytes_after / 1e6:.0f}", str(sockets), str(code)
+        )
     console.print(states)
     worst = max(max(took) for took in user.times.values())
     for failure, number in user.failures.items():

@@ -203,7 +203,11 @@ def _by_weir(
         if watch is not None and watch.poll() is None:
             spent.append((time.monotonic(), used_s(watch.pid)))
 
-    with serving(weir("serve", "--bind", ADDRESS, "--token", "x", "--transfers", "1"), "listening", cpu_s):
+    with serving(
+        weir("serve", "--bind", ADDRESS, "--token", "a token of tests", "--transfers", "1"),
+        "listening",
+        cpu_s,
+    ):
         if every:
             # The control connection is watched as well.
             kept = ("--fields", "all", "--out", str(scratch / SAMPLES), "--json")
@@ -217,7 +221,15 @@ def _by_weir(
             watch.stderr.readline()
         out = measured(
             weir(
-                *("send", ADDRESS, "--token", "x", "--json", "--connections", str(connections)),
+                *(
+                    "send",
+                    ADDRESS,
+                    "--token",
+                    "a token of tests",
+                    "--json",
+                    "--connections",
+                    str(connections),
+                ),
                 *("--congestion", CONTROL, "--block", str(BLOCK), *wanted),
             ),
             cpu_s,

@@ -46,7 +46,7 @@ DESTINATION: Final = "203.0.113.9"
 DESTINATION6: Final = "2001:db8:9::9"
 FAR6: Final = "2001:db8:98::2"
 """Of the far host, on the first path."""
-TOKEN: Final = "token"
+TOKEN: Final = "a token of tests"
 SCHEDULER: Final = "round-robin"
 """Each stream in turn: how much a path carries does not depend on its speed."""
 DATA: Final = random.Random(3).randbytes(4_000_000)

@@ -79,7 +79,7 @@ class Transfer:
 
     def __init__(self, eventually: Eventually) -> None:
         addresses = [(f"10.97.{path}.2", 5097) for path in (1, 2)]
-        how = {**HOW, "token": "token"}
+        how = {**HOW, "token": "a token of tests"}
         self._eventually = eventually
         self._listener = Namespace(Y).call(lambda: ParallelListener(addresses, how))
         routes = [(f"10.97.{path}.1", f"10.97.{path}.2", 5097) for path in (1, 2)]

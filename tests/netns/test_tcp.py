@@ -45,7 +45,7 @@ def _serve(server: Namespace, address: str, **more: Any) -> TcpServer:
         lambda: TcpServer(
             address=address,
             port=0,
-            token="x",
+            token="a token of tests",
             most_ns=None,
             most_bytes=None,
             most_clients=1,
@@ -69,7 +69,9 @@ def test_every_byte_crosses_and_each_namespace_knows_its_own_ends(
 ) -> None:
     client, server = hosts
     service, seen = _serve(server, address), Seen(client, server)
-    settings = sending.Settings(address, service.address[1], "x", up=2, down=1, total_bytes=BYTES)
+    settings = sending.Settings(
+        address, service.address[1], "a token of tests", up=2, down=1, total_bytes=BYTES
+    )
     outcome = _send(client, settings, seen)
     service.stop()
     assert [each.received_bytes for each in outcome.directions] == [BYTES, BYTES]
@@ -95,7 +97,9 @@ def test_loss_is_seen_as_retransmissions_of_the_sender(hosts: tuple[Namespace, N
     nft = ["ip", "netns", "exec", server.name, "nft", "--file", "-"]
     subprocess.run(nft, input=rules, text=True, check=True)
     service, seen = _serve(server, V4), Seen(client, server)
-    settings = sending.Settings(V4, service.address[1], "x", total_bytes=BYTES, congestion="cubic")
+    settings = sending.Settings(
+        V4, service.address[1], "a token of tests", total_bytes=BYTES, congestion="cubic"
+    )
     (direction,) = _send(client, settings, seen).directions
     service.stop()
     assert direction.received_bytes == direction.sent_bytes == BYTES
@@ -124,7 +128,7 @@ def test_the_server_hands_over_what_it_recorded_of_the_test_and_keeps_nothing(
     service = _serve(server, address, capture=serving.Captures().allowed(str(folder)))
     fetch = sending.Fetch(tmp_path / "here.pcapng", must=True, most_bytes=1 << 30)
     settings = sending.Settings(
-        address, service.address[1], "x", up=1, down=1, total_bytes=BYTES, fetch=fetch
+        address, service.address[1], "a token of tests", up=1, down=1, total_bytes=BYTES, fetch=fetch
     )
     outcome = _send(client, settings, Seen(client, server))
     service.stop()
@@ -150,7 +154,7 @@ def test_a_capture_at_the_server_has_as_many_bytes_as_it_may(
     captures = serving.Captures(most_bytes=20_000, interface="b0")
     service = _serve(server, V4, capture=captures.allowed(str(tmp_path)))
     fetch = sending.Fetch(tmp_path / "here.pcapng", must=True, most_bytes=1 << 30)
-    settings = sending.Settings(V4, service.address[1], "x", total_bytes=BYTES, fetch=fetch)
+    settings = sending.Settings(V4, service.address[1], "a token of tests", total_bytes=BYTES, fetch=fetch)
     outcome = _send(client, settings, Seen(client, server))
     service.stop()
     assert outcome.recorded is not None
@@ -176,7 +180,7 @@ def test_who_insists_on_a_capture_is_refused_where_none_is_allowed(
     client, server = hosts
     service = _serve(server, V4)
     fetch = sending.Fetch(tmp_path / "here.pcapng", must=True, most_bytes=1 << 30)
-    settings = sending.Settings(V4, service.address[1], "x", total_bytes=1000, fetch=fetch)
+    settings = sending.Settings(V4, service.address[1], "a token of tests", total_bytes=1000, fetch=fetch)
     with pytest.raises(TrialError, match="--allow-capture"):
         _send(client, settings, Seen(client, server))
     service.stop()

@@ -60,14 +60,14 @@ def measured(router: Router, tmp_path: Path) -> Outcome[Any]:
     """Three captures of a transfer of which the router loses packets."""
     nft = ["ip", "netns", "exec", router.here.name, "nft", "--file", "-"]
     subprocess.run(nft, input=DROPS, text=True, check=True)
-    client = served(router.client, CLIENT, "one", tmp_path / "client", errands=True)
-    server = served(router.server, SERVER, "two", tmp_path / "server")
+    client = served(router.client, CLIENT, "the first of two", tmp_path / "client", errands=True)
+    server = served(router.server, SERVER, "the second token", tmp_path / "server")
     asked = scenarios.loads(
         f"{{name: x, report: null, tcp: {{host: {SERVER}, port: {server.address[1]}, client: {CLIENT}, "
         f"client_port: {client.address[1]}, total: {TOTAL}, congestion: cubic, "
         "capture: 'sender,receiver,between:rc'}}"
     )
-    study = TcpStudy(running.Live(tokens=("two", "one")))
+    study = TcpStudy(running.Live(tokens=("the second token", "the first of two")))
     outcome = router.here.call(lambda: runner.run(study, asked, Work(Store(tmp_path / "runs"), Quiet())))
     for each in (client, server):
         each.stop()

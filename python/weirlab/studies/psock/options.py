@@ -26,7 +26,12 @@ TOKEN: Final = "WEIR_PSOCK_TOKEN"
 Scheduler = Literal["earliest", "poll-all", "round-robin", "ecf", "blest", "redundant"]
 TokenOption = Annotated[
     str,
-    typer.Option("--token", help="Shared secret of both ends.", envvar=TOKEN, metavar="TEXT"),
+    typer.Option(
+        "--token",
+        help="Shared secret of both ends, of 16 characters or more.",
+        envvar=TOKEN,
+        metavar="TEXT",
+    ),
 ]
 BindOption = Annotated[
     list[str] | None,

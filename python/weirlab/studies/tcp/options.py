@@ -15,7 +15,12 @@ _SOCKETS = "Sockets"
 
 TokenOption = Annotated[
     str,
-    typer.Option("--token", help="Secret that clients must know.", envvar="WEIR_TCP_TOKEN", metavar="TEXT"),
+    typer.Option(
+        "--token",
+        help="Secret that clients must know, of 16 characters or more.",
+        envvar="WEIR_TCP_TOKEN",
+        metavar="TEXT",
+    ),
 ]
 OptionOption = Annotated[
     list[str] | None,

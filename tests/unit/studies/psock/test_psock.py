@@ -45,8 +45,10 @@ def test_a_file_arrives_as_it_is_and_the_result_accounts_for_it(
     data = random.Random(5).randbytes(3_000_001)
     path = tmp_path / "data.bin"
     path.write_bytes(data)
-    to = receiver(token="a token")
-    answer = weir("psock", "send", "127.0.0.1", path, "--port", to.port, "--token", "a token", "--json")
+    to = receiver(token="a token of tests")
+    answer = weir(
+        "psock", "send", "127.0.0.1", path, "--port", to.port, "--token", "a token of tests", "--json"
+    )
     assert answer.code == 0, answer.err
     served = to.ended()
     assert bytes(to.data) == data
@@ -139,7 +141,7 @@ def test_a_session_that_breaks_off_is_counted_and_says_why(receiver: Callable[..
 
 
 def test_another_token_is_refused(weir: Weir, receiver: Callable[..., Receiver]) -> None:
-    to = receiver(token="right")
+    to = receiver(token="the right one of all")
     answer = weir("psock", "send", "127.0.0.1", "--bytes", "1kB", "--port", to.port, "--token", "wrong")
     assert answer.code == InputError.exit_code
     assert "secrets of both ends differ" in answer.err
@@ -315,6 +317,8 @@ def test_a_receiver_that_others_can_reach_needs_a_token(weir: Weir, tmp_path: Pa
     answer = weir("psock", "serve", "--bind", "0.0.0.0", "--port", "0")
     assert answer.code == InputError.exit_code
     assert "needs a token" in answer.err
+    answer = weir("psock", "serve", "--token", "fifteen letters", "--port", "0")
+    assert (answer.code, "15 bytes can be guessed" in answer.err) == (InputError.exit_code, True)
     answer = weir("psock", "serve", "--out", tmp_path / "x")
     assert answer.code == InputError.exit_code
     assert "--transfers 1" in answer.err

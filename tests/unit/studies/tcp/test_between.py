@@ -21,9 +21,14 @@ BYTES = 5_000_000
 @pytest.fixture
 def between(weir: Weir, serve: Serve) -> Callable[..., Answer]:
     """Runs a command about a transfer from one server to another one."""
-    server, client = serve(token="one"), serve(token="Zq7-far", errands=True)
+    server, client = serve(token="a token of tests"), serve(token="Zq7-the-far-host", errands=True)
 
-    def run(command: str, *options: object, token: str = "one", client_token: str = "Zq7-far") -> Answer:
+    def run(
+        command: str,
+        *options: object,
+        token: str = "a token of tests",
+        client_token: str = "Zq7-the-far-host",
+    ) -> Answer:
         return weir(
             *("tcp", command, "127.0.0.1", "--port", server.port, "--token", token, "--bytes", "5MB"),
             *("--client", "127.0.0.1", "--client-port", client.port, "--client-token", client_token),
@@ -55,7 +60,7 @@ def test_both_ends_are_on_one_axis_and_the_run_is_kept(
     assert {"sender.throughput_bps", "receiver.throughput_bps"} <= set(document["axis"][0])
     assert len(document["diagnoses"]) == 1
     for path in Path(document["path"]).rglob("*"):
-        assert path.is_dir() or b"Zq7-far" not in path.read_bytes(), path
+        assert path.is_dir() or b"Zq7-the-far-host" not in path.read_bytes(), path
 
 
 def test_a_wrong_token_of_either_is_told(between: Callable[..., Answer]) -> None:
@@ -70,10 +75,10 @@ def test_a_wrong_token_of_either_is_told(between: Callable[..., Answer]) -> None
 
 
 def test_the_far_client_says_with_whom_it_sends_and_which_way(weir: Weir, serve: Serve) -> None:
-    server, client = serve(token="one"), serve(token="Zq7-far", errands=True)
+    server, client = serve(token="a token of tests"), serve(token="Zq7-the-far-host", errands=True)
     answer = weir(
-        *("tcp", "send", "127.0.0.1", "--port", server.port, "--token", "one", "--bytes", "1MB"),
-        *("--client", "127.0.0.1", "--client-port", client.port, "--client-token", "Zq7-far"),
+        *("tcp", "send", "127.0.0.1", "--port", server.port, "--token", "a token of tests", "--bytes", "1MB"),
+        *("--client", "127.0.0.1", "--client-port", client.port, "--client-token", "Zq7-the-far-host"),
     )
     assert answer.code == 0, answer.err
     far, near = (tables.server_event(each.wait_for("began")) for each in (client, server))

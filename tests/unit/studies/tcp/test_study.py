@@ -51,12 +51,12 @@ def outcome(store: Store) -> Outcome[Any]:
     from weirlab._engine import TcpServer
 
     server = TcpServer(
-        address="127.0.0.1", port=0, token="secret-word", most_ns=None, most_bytes=None, most_clients=1,
+        address="127.0.0.1", port=0, token="secret words here", most_ns=None, most_bytes=None, most_clients=1,
         options=[],
     )  # fmt: skip
     try:
         what = asked(server.address[1], connections=2)
-        return runner.run(TcpStudy(Live(tokens=("secret-word", ""))), what, Work(store, Quiet()))
+        return runner.run(TcpStudy(Live(tokens=("secret words here", ""))), what, Work(store, Quiet()))
     finally:
         server.stop()
 
@@ -153,7 +153,7 @@ def test_the_page_begins_with_the_sentence_and_draws_all_on_one_axis(outcome: Ou
     assert len(ends) == 1
     html = story.html()
     assert "Where the time went" in html
-    assert "secret-word" not in html
+    assert "secret words here" not in html
 
 
 def test_the_throughput_that_is_drawn_is_that_of_the_transfer(outcome: Outcome[Any]) -> None:
@@ -171,7 +171,7 @@ def _is(name: str) -> Any:
 
 def test_no_file_of_a_run_has_the_token(outcome: Outcome[Any]) -> None:
     for path in outcome.run.path.rglob("*"):
-        assert path.is_dir() or b"secret-word" not in path.read_bytes(), path
+        assert path.is_dir() or b"secret words here" not in path.read_bytes(), path
 
 
 def test_going_on_with_a_complete_run_measures_nothing(
@@ -227,11 +227,11 @@ def test_the_token_is_not_kept_with_the_command(
     assert list(_unsecret(["tcp", "--token", "a b", "--token=c", "--port", "1"])) == [
         "tcp", "--token", "...", "--token=...", "--port", "1",
     ]  # fmt: skip
-    port = serve(token="secret-word").port
+    port = serve(token="secret words here").port
     answer = weir(
-        *("tcp", "measure", "127.0.0.1", "--port", port, "--token", "secret-word", "--store", tmp_path),
+        *("tcp", "measure", "127.0.0.1", "--port", port, "--token", "secret words here", "--store", tmp_path),
         *("--bytes", "1MB", "--capture", "none", "--json"),
     )
     assert answer.code == 0, answer.err
     for path in Path(answer.json["path"]).rglob("*"):
-        assert path.is_dir() or b"secret-word" not in path.read_bytes(), path
+        assert path.is_dir() or b"secret words here" not in path.read_bytes(), path
