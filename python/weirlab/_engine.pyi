@@ -590,6 +590,21 @@ def seccomp_filter() -> tuple[int, bytes]:
     Raises ``MissingCapability`` where there is none for this processor.
     """
 
+def confine(
+    *,
+    user: int | None,
+    view: bool,
+    read: Sequence[str],
+    write: Sequence[str],
+    network: bool,
+    calls: Literal["all", "files", "service"],
+) -> list[tuple[str, str | None]]:
+    """Confine this process for good; see ``weirlab.confinement``.
+
+    Returns each measure with the reason why it is not in force, or None. Raises ``MissingCapability`` if the
+    process is neither as free as before nor confined.
+    """
+
 class ParallelProxy:
     """Makes the connections that sessions ask for, to destinations that ``allow`` names.
 

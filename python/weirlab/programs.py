@@ -24,6 +24,9 @@ FOLDERS: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 Program = subprocess.Popen
 """A program that was started."""
 
+_BARE: Final = ("LANG", "LANGUAGE", "TZ")
+"""What every program may know of the environment."""
+
 _HOME: Final = str(Path(__file__).absolute().parent.parent)
 
 # -I: neither the current folder nor PYTHONPATH. -S: no site-packages before the standard library is found.
@@ -45,7 +48,13 @@ def own(module: str, *arguments: str) -> list[str]:
     It finds packages where this process does, but none in the current folder, and none that has the name of
     a module of the standard library.
     """
-    return [sys.executable, *_ISOLATED, "-c", _MODULE, json.dumps(_search_path()), module, *arguments]
+    return [sys.executable, *_ISOLATED, "-c", _MODULE, json.dumps(search_path()), module, *arguments]
+
+
+def own_files() -> list[str]:
+    """The files and folders of Python, of Weir and of the packages that it uses."""
+    python = (sys.executable, sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)
+    return list(dict.fromkeys([*python, *search_path()]))
 
 
 def script(path: Path, *arguments: str) -> list[str]:
@@ -66,6 +75,12 @@ def located(command: Sequence[str]) -> list[str]:
 def environment(**more: str) -> dict[str, str]:
     """The environment of a started program: that of this process, with the system's folders as PATH."""
     return {**os.environ, "PATH": FOLDERS, **more}
+
+
+def bare_environment(**more: str) -> dict[str, str]:
+    """The environment of a program that need not know anything of this process, such as its tokens."""
+    kept = {name: value for name, value in os.environ.items() if name in _BARE or name.startswith("LC_")}
+    return {**kept, "PATH": FOLDERS, **more}
 
 
 def start(command: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any) -> Program[Any]:
@@ -90,7 +105,7 @@ def _apart(options: dict[str, Any]) -> dict[str, Any]:
     return options if options.get("start_new_session") else {"process_group": 0, **options}
 
 
-def _search_path() -> list[str]:
+def search_path() -> list[str]:
     """Where this process finds packages, without the current folder unless they were installed there."""
     try:
         here = os.path.realpath(os.getcwd())

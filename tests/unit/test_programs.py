@@ -127,6 +127,6 @@ def test_relative_folders_and_the_current_one_are_not_handed_on(
     hostile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", ["", ".", "lib", str(hostile), "/elsewhere", *sys.path])
-    found = programs._search_path()
+    found = programs.search_path()
     assert found[:2] == [programs._HOME, "/elsewhere"]
     assert not {"", ".", "lib", str(hostile)} & set(found)

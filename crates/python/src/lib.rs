@@ -17,6 +17,7 @@ mod plan;
 mod psock;
 mod record;
 mod relay;
+mod sandbox;
 mod tap;
 mod tcp;
 mod trace;
@@ -275,6 +276,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<tap::Tap>()?;
     psock::add_to(m)?;
     relay::add_to(m)?;
+    sandbox::add_to(m)?;
     tcp::add_to(m)?;
     m.add_function(wrap_pyfunction!(analysis::analyse, m)?)?;
     m.add_function(wrap_pyfunction!(cut::cut_captures, m)?)?;

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from weirlab import programs
+from weirlab import confinement, programs
 from weirlab.errors import MissingCapability
 from weirlab.extras import REPORT
 from weirlab.lab import clean, dut, steadiness
@@ -52,6 +52,7 @@ def diagnose(store: Path | None = None) -> list[Finding]:
         *_devices(),
         _tap(),
         _netem(),
+        _confinement(),
         _charts(),
         *steadiness.findings(),
         _room(store or _default_store()),
@@ -266,6 +267,24 @@ def _try_netem() -> subprocess.CompletedProcess[str]:
     syscalls.unshare_net()
     command = ["tc", "qdisc", "add", "dev", "lo", "root", "netem"]
     return programs.run(command, capture_output=True, text=True, errors="replace")
+
+
+def _confinement() -> Finding:
+    """How well processes are confined that read what strangers sent."""
+    name = "confinement"
+    try:
+        measures = confinement.tried()
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return Finding(
+            name, False, f"a confined process failed: {error}", "see docs/security.md", essential=False
+        )
+    kept = [confinement.MEASURES[measure] for measure, refusal in measures.items() if not refusal]
+    lacking = [f"{confinement.MEASURES[each]} ({refusal})" for each, refusal in measures.items() if refusal]
+    detail = f"processes that read captures have {', '.join(kept)}"
+    if not lacking:
+        return Finding(name, True, detail, essential=False)
+    remedy = "the rest is in force; Linux 6.2 with Landlock has all of it, in a container: --privileged"
+    return Finding(name, False, f"{detail}; missing: {', '.join(lacking)}", remedy, essential=False)
 
 
 def _charts() -> Finding:

@@ -9,8 +9,11 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
+from weirlab import confinement
+from weirlab.confinement import Confinement
+from weirlab.errors import WeirError
 from weirlab.web.children import NO_MEMORY
 
 Deed = Callable[[dict[str, Any]], dict[str, Any]]
@@ -26,10 +29,24 @@ def serve(deeds: Mapping[str, Deed], file: str) -> None:
     ``file`` in the request's folder is what the user knows by the request's ``name``.
     """
     request = json.loads(sys.stdin.buffer.readline())
+    try:
+        _confine(request)
+    except WeirError as error:
+        _tell(_failure(str(error)))
     threading.Thread(target=_end_with_the_service, daemon=True).start()
     _limit(int(request["memory_bytes"]), int(request["most_s"]))
+    _tell(answer(deeds, request, file))
+
+
+def _confine(request: dict[str, Any]) -> None:
+    """From here on, what strangers sent may come: it gets at nothing but its own folder."""
+    read = tuple(Path(each) for each in request.get("read", ()))
+    confinement.enter(Confinement(read, write=(Path(request["folder"]),)))
+
+
+def _tell(answer: dict[str, Any]) -> NoReturn:
     # Not through a standard stream, which may be broken already.
-    os.write(1, json.dumps(answer(deeds, request, file)).encode())
+    os.write(1, json.dumps(answer).encode())
     os._exit(0)
 
 
@@ -45,7 +62,6 @@ def answer(deeds: Mapping[str, Deed], request: dict[str, Any], file: str) -> dic
 
 def _told(error: Exception, request: dict[str, Any], file: str) -> str:
     """What failed, without the folders of this host."""
-    from weirlab.errors import WeirError
     from weirlab.quoting import printable, shortened
 
     text = str(error) if isinstance(error, WeirError) else f"unexpected {type(error).__name__}: {error}"

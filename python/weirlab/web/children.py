@@ -75,7 +75,7 @@ class Children:
             raise Interrupted("The service ends.")
         process = programs.start(
             command,
-            env=programs.environment(**environment),
+            env=programs.bare_environment(**environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -18,6 +18,8 @@ from weirlab.studies.commands import tables, wording
 from weirlab.studies.comparison import command as comparing
 from weirlab.studies.comparison.study import compare_runs
 from weirlab.studies.registry import study_of
+from weirlab.web import drawing
+from weirlab.web.child import ENVIRONMENT
 from weirlab.web.children import Children
 from weirlab.web.tables import for_page
 
@@ -57,12 +59,13 @@ class Wanted:
 
 
 class Shelf:
-    """The runs of one store."""
+    """The runs of one store. A child process that draws a report may take ``memory_bytes``."""
 
-    def __init__(self, store: Store, children: Children) -> None:
+    def __init__(self, store: Store, children: Children, memory_bytes: int) -> None:
         self._store = Store(store.root, most_table_bytes=_MOST_TABLE_BYTES)
         self._reading = threading.BoundedSemaphore(_MOST_READERS)
         self._children = children
+        self._memory_bytes = memory_bytes
 
     def page(self, wanted: Wanted) -> dict[str, Any]:
         """Lines about the ``wanted`` runs, newest first; how many there are of these, and in all."""
@@ -122,7 +125,7 @@ class Shelf:
                 return done
             case "none":
                 raise InputError(f"There is no report about runs of the kind {run.manifest.kind}.")
-        return self._children.submit(lambda: self._draw(run.run_id), urgent=True)
+        return self._children.submit(lambda: self._draw(run), urgent=True)
 
     def counts(self) -> dict[tuple[str, str], int]:
         """How many runs there are of each kind and status."""
@@ -131,9 +134,19 @@ class Shelf:
             found[run.kind, run.status] = found.get((run.kind, run.status), 0) + 1
         return found
 
-    def _draw(self, run_id: str) -> None:
-        command = programs.own("weirlab", "--store", str(self._store.root), "report", run_id, "--json")
-        self._children.ask(command, {}, most_s=_MOST_REPORT_S, environment={})
+    def _draw(self, run: Run) -> None:
+        store = str(self._store.root)
+        request = {
+            "do": "draw",
+            "name": run.run_id,
+            "folder": str(run.path),
+            "store": store,
+            "read": [store],
+            "memory_bytes": self._memory_bytes,
+            "most_s": round(_MOST_REPORT_S),
+        }
+        command = programs.own(drawing.__name__)
+        self._children.ask(command, request, most_s=_MOST_REPORT_S, environment=ENVIRONMENT)
 
     def _report_state(self, run: Run) -> str:
         """``ready``, ``possible`` or ``none``."""

@@ -102,7 +102,7 @@ def service(
         app.add_middleware(Shares)
         app.add_middleware(Guard, sessions=sessions, settings=settings, public=_public())
         app.add_middleware(Forwarding, proxies=Proxies(settings.proxies))
-        shelf = Shelf(store, children)
+        shelf = Shelf(store, children, settings.memory_bytes)
         routes.add_to(
             app,
             routes.Parts(

@@ -59,6 +59,19 @@ def test_names_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
+def test_what_confines_processes_is_told_with_what_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    measures = dict.fromkeys(doctor.confinement.MEASURES, "")
+    monkeypatch.setattr(doctor.confinement, "tried", lambda: measures)
+    found = doctor._confinement()
+    assert (found.ok, found.essential, found.remedy) == (True, False, "")
+    assert "no other files (Landlock), few system calls (seccomp)" in found.detail
+    measures["files"] = "this kernel has no Landlock (Linux 5.13)"
+    found = doctor._confinement()
+    assert (found.ok, found.essential) == (False, False)
+    assert "missing: no other files (Landlock) (this kernel has no Landlock (Linux 5.13))" in found.detail
+    assert "the rest is in force" in found.remedy
+
+
 @pytest.mark.parametrize(
     ("code", "said", "told"),
     [

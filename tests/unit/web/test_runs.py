@@ -123,13 +123,17 @@ def test_what_cannot_be_compared_is_told(client: TestClient, store: Store) -> No
 
 def test_a_report_is_drawn_when_it_is_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = trials(store, 20_000.0)
-    asked: list[list[str]] = []
+    asked: list[dict[str, Any]] = []
     children = Children(1)
-    monkeypatch.setattr(children, "ask", lambda command, *_, **__: asked.append(command))
+    monkeypatch.setattr(children, "ask", lambda _, request, **__: asked.append(request))
     monkeypatch.setattr(Shelf, "_report_state", lambda *_: "possible")
-    Shelf(store, children).prepare(run_id).result()
+    Shelf(store, children, 1_000_000).prepare(run_id).result()
     children.close()
-    assert asked[0][-4:] == [str(store.root), "report", run_id, "--json"]
+    (request,) = asked
+    assert (request["store"], request["name"]) == (str(store.root), run_id)
+    # It writes to the run alone, and reads the rest of the store.
+    assert (request["folder"], request["read"]) == (str(store.root / run_id), [str(store.root)])
+    assert request["memory_bytes"] == 1_000_000
 
 
 def test_metrics_count_runs_and_uploads(client: TestClient, store: Store) -> None:
