@@ -203,6 +203,25 @@ def test_wireguard_carries_calls_and_packets_are_as_long_as_the_formula_says(
     check_calls(pair, 10)
 
 
+def test_qemu_has_no_rights_but_to_its_own_files(lab: NetnsLab) -> None:
+    machine = the_filter(lab).guest.machine
+    (process,) = [
+        folder
+        for folder in Path("/proc").glob("[0-9]*")
+        if f"\nPPid:\t{machine._first}\n" in (folder / "status").read_text()
+    ]
+    status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
+    assert status["Name"].startswith("qemu")
+    assert "0" not in (*status["Uid"].split(), *status["Gid"].split())
+    assert status["Groups"].strip() == ""
+    assert {status[f"Cap{kind}"] for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
+    assert status["NoNewPrivs"] == "1"
+    assert status["Seccomp"] == ("2" if qemu.has_sandbox() else "0")
+    root = process / "root"
+    assert not (root / "etc" / "shadow").exists()
+    assert (root / image.find().kernel.relative_to("/")).read_bytes()[:2] == b"MZ"
+
+
 def test_an_image_of_the_users_is_up_when_it_forwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,7 +237,7 @@ def test_an_image_of_the_users_is_up_when_it_forwards(
     root.write_bytes(image.find().root.read_bytes() + overlay.getvalue())
     whole = image.find()
     options = [str(root) if each == str(whole.root) else each for each in qemu.boot(whole).options]
-    monkeypatch.setattr(disk, "boot", lambda path, inputs: qemu.Boot(options, has_agent=False))
+    monkeypatch.setattr(disk, "boot", lambda path, inputs: qemu.Boot(options, (whole.kernel, root), False))
     with NetnsLab(dut.make("image", root, HOST_FILES)) as lab:
         assert all_pass(lab)
         assert lab.facts["dut_image"] == "root.cpio"

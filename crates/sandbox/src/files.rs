@@ -1,11 +1,13 @@
 //! Landlock: files, signals, connections.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath,
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
 /// The newest version of Landlock that these rules were tried with. Older kernels enforce what they know of it.
 const TRIED: ABI = ABI::V7;
@@ -36,15 +38,21 @@ fn restricted(
         ruleset = ruleset.handle_access(AccessNet::from_all(TRIED))?;
     }
     let mut created = ruleset.create()?;
-    for (paths, access) in [(read, reading), (write, writing())] {
-        for path in paths {
-            // What is missing cannot be opened either.
-            if let Ok(fd) = PathFd::new(path) {
-                created = created.add_rule(PathBeneath::new(fd, of_kind(path, access)))?;
-            }
-        }
+    // What is missing cannot be opened either.
+    for fd in read.iter().filter_map(|path| opened(path, ResolveFlags::empty())) {
+        let access = of_kind(&fd, reading);
+        created = created.add_rule(PathBeneath::new(fd, access))?;
+    }
+    // Without links: whoever can replace a folder on the way would have others written to.
+    for fd in write.iter().filter_map(|path| opened(path, ResolveFlags::NO_SYMLINKS)) {
+        let access = of_kind(&fd, writing());
+        created = created.add_rule(PathBeneath::new(fd, access))?;
     }
     created.restrict_self()
+}
+
+fn opened(path: &Path, resolve: ResolveFlags) -> Option<File> {
+    openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).ok().map(File::from)
 }
 
 /// Reading and writing, but neither starting programs nor making devices.
@@ -53,7 +61,8 @@ fn writing() -> BitFlags<AccessFs> {
     AccessFs::from_all(TRIED) & !never
 }
 
-/// The rights among `access` that a file can have, if `path` is one.
-fn of_kind(path: &Path, access: BitFlags<AccessFs>) -> BitFlags<AccessFs> {
-    if path.is_dir() { access } else { access & AccessFs::from_file(TRIED) }
+/// The rights among `access` that a file can have, if this is one.
+fn of_kind(file: &File, access: BitFlags<AccessFs>) -> BitFlags<AccessFs> {
+    let is_folder = file.metadata().is_ok_and(|about| about.is_dir());
+    if is_folder { access } else { access & AccessFs::from_file(TRIED) }
 }

@@ -2,16 +2,17 @@
 //!
 //! Files of root stay root's on the disk, but belong to the process's user as it sees them (idmapped mounts, Linux 5.12).
 //! So the user reaches files below folders that are closed to it, and what it writes belongs to the owner of the folder.
+//! Devices have nodes of their own, as their file system cannot do that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::CWD;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Uid, chownat, mknodat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
     UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
@@ -27,12 +28,21 @@ const STAGE: &str = "/proc";
 const MOST_LINKS: usize = 40;
 /// For small files that replace mount points, and nothing else.
 const ROOT_SIZE: &str = "1m";
+/// Where nodes of devices are made.
+const NODES: &str = "/.nodes";
+const NO_DEVICES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
-/// A file or a folder of the view, by its real path.
+/// A file, a folder or a device of the view, by its real path.
 struct Exposed {
     path: PathBuf,
-    is_folder: bool,
-    mount: OwnedFd,
+    what: What,
+}
+
+enum What {
+    Folder(OwnedFd),
+    File(OwnedFd),
+    /// The number of a character device of which the user gets a node of its own.
+    Device(u64),
 }
 
 /// What is in the view: paths without links, each with whether it is writable, and the links on the way to them.
@@ -48,7 +58,7 @@ pub fn enter(user: u32, read: &[PathBuf], write: &[PathBuf]) -> Result<Option<St
         Ok(found) => found,
         Err(error) => return Ok(Some(error.to_string())),
     };
-    if let Err(error) = staged(&exposed) {
+    if let Err(error) = staged(user, &exposed) {
         // There may be nothing to unmount.
         let _ = unmount(STAGE, UnmountFlags::DETACH);
         return Ok(Some(format!("a root file system cannot be put together: {error}")));
@@ -86,7 +96,8 @@ fn prepared(
 }
 
 impl Plan {
-    /// Adds what is at `path`, if there is anything.
+    /// Adds what is at `path`, if there is anything. A writable one has no links on the way to it: whoever can replace
+    /// a folder there would have others written to.
     fn add(&mut self, path: &Path, writable: bool) -> io::Result<()> {
         let mut left: Vec<PathBuf> = Vec::new();
         let mut real = PathBuf::from("/");
@@ -100,6 +111,9 @@ impl Plan {
             let next = real.join(&part);
             match fs::symlink_metadata(&next) {
                 Ok(about) if about.is_symlink() => {
+                    if writable {
+                        return Err(named(&next)(io::Error::other("a link on the way to what is writable")));
+                    }
                     links += 1;
                     if links > MOST_LINKS {
                         return Err(io::Error::from_raw_os_error(libc::ELOOP));
@@ -131,18 +145,25 @@ fn push(left: &mut Vec<PathBuf>, path: &Path) {
     left.extend(parts.collect::<Vec<_>>().into_iter().rev());
 }
 
-/// A mount of `path` that is not attached anywhere yet.
+/// What is at `path`: a mount that is not attached anywhere yet, or a device.
 fn expose(
     path: &Path,
     writable: bool,
     user: u32,
     owners: &mut BTreeMap<(u32, u32), OwnedFd>,
 ) -> io::Result<Exposed> {
-    let about = fs::metadata(path)?;
-    let is_folder = about.is_dir();
-    let flags =
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
     let mount = open_tree(CWD, path, flags).map_err(named(path))?;
+    let about = File::from(mount.try_clone()?).metadata()?;
+    let is_folder = about.is_dir();
+    let needed = if is_folder { 0o5 } else { 0o4 } | if writable { 0o2 } else { 0 };
+    let is_own = about.uid() == user || about.mode() & needed == needed;
+    if !is_own && about.file_type().is_char_device() {
+        return Ok(Exposed { path: path.to_owned(), what: What::Device(about.rdev()) });
+    }
     let mut attributes = libc::MOUNT_ATTR_NOSUID;
     if !writable {
         attributes |= libc::MOUNT_ATTR_RDONLY;
@@ -151,13 +172,11 @@ fn expose(
         attributes |= libc::MOUNT_ATTR_NODEV | if writable { libc::MOUNT_ATTR_NOEXEC } else { 0 };
     }
     set_attributes(mount.as_fd(), attributes, None, true).map_err(named(path))?;
-    // Others may read it, and write to it, anyway.
-    let open = about.mode() & if is_folder { 0o5 } else { 0o4 } != 0 && (!writable || !is_folder);
-    if about.uid() != user && !open {
+    if !is_own {
         let owner = (about.uid(), about.gid());
         let mapping = match owners.entry(owner) {
-            std::collections::btree_map::Entry::Occupied(found) => found.into_mut(),
-            std::collections::btree_map::Entry::Vacant(vacant) => vacant.insert(user_namespace(owner, user)?),
+            btree_map::Entry::Occupied(found) => found.into_mut(),
+            btree_map::Entry::Vacant(vacant) => vacant.insert(user_namespace(owner, user)?),
         };
         set_attributes(mount.as_fd(), libc::MOUNT_ATTR_IDMAP, Some(mapping.as_fd()), false).map_err(
             |error| {
@@ -168,7 +187,8 @@ fn expose(
             },
         )?;
     }
-    Ok(Exposed { path: path.to_owned(), is_folder, mount })
+    let what = if is_folder { What::Folder(mount) } else { What::File(mount) };
+    Ok(Exposed { path: path.to_owned(), what })
 }
 
 /// mount_setattr(2).
@@ -227,9 +247,9 @@ fn user_namespace(owner: (u32, u32), user: u32) -> io::Result<OwnedFd> {
 }
 
 /// Puts the new root together at [`STAGE`].
-fn staged((exposed, links): &(Vec<Exposed>, BTreeMap<PathBuf, PathBuf>)) -> io::Result<()> {
-    let root = file_system("tmpfs", &[("mode", "0755"), ("size", ROOT_SIZE)])?;
-    let processes = file_system("proc", &[("hidepid", "invisible")]).or_else(|_| {
+fn staged(user: u32, (exposed, links): &(Vec<Exposed>, BTreeMap<PathBuf, PathBuf>)) -> io::Result<()> {
+    let root = file_system("tmpfs", &[("mode", "0755"), ("size", ROOT_SIZE)], NO_DEVICES)?;
+    let processes = file_system("proc", &[("hidepid", "invisible")], NO_DEVICES).or_else(|_| {
         let flags =
             OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
         open_tree(CWD, "/proc", flags).map_err(named("/proc"))
@@ -238,13 +258,19 @@ fn staged((exposed, links): &(Vec<Exposed>, BTreeMap<PathBuf, PathBuf>)) -> io::
     // By depth: what is inside another one comes after it. The paths are in order.
     for each in exposed {
         let target = staged_path(&each.path);
-        if each.is_folder {
+        if let What::Folder(mount) = &each.what {
             make_folder(&target)?;
-        } else if !target.exists() {
+            attach(mount.as_fd(), &target)?;
+            continue;
+        }
+        if !target.exists() {
             make_folder(target.parent().unwrap_or(Path::new(STAGE)))?;
             File::create(&target)?;
         }
-        attach(each.mount.as_fd(), &target)?;
+        match &each.what {
+            What::Folder(mount) | What::File(mount) => attach(mount.as_fd(), &target)?,
+            What::Device(number) => attach(node(*number, user)?.as_fd(), &target)?,
+        }
     }
     for (link, target) in links {
         let place = staged_path(link);
@@ -258,6 +284,23 @@ fn staged((exposed, links): &(Vec<Exposed>, BTreeMap<PathBuf, PathBuf>)) -> io::
     attach(processes.as_fd(), &target)
 }
 
+/// A mount of a node for the character device `number`, which belongs to `user`.
+fn node(number: u64, user: u32) -> io::Result<OwnedFd> {
+    let folder = staged_path(Path::new(NODES));
+    let path = folder.join("node");
+    make_folder(&folder)?;
+    let nodes =
+        file_system("tmpfs", &[("mode", "0755"), ("size", ROOT_SIZE)], MountAttrFlags::MOUNT_ATTR_NOSUID)?;
+    attach(nodes.as_fd(), &folder)?;
+    mknodat(CWD, &path, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, number).map_err(named(&path))?;
+    chownat(CWD, &path, Some(Uid::from_raw(user)), None, AtFlags::SYMLINK_NOFOLLOW).map_err(named(&path))?;
+    let mount = open_tree(CWD, &path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
+        .map_err(named(&path))?;
+    unmount(&folder, UnmountFlags::DETACH).map_err(named(&folder))?;
+    fs::remove_dir(&folder)?;
+    Ok(mount)
+}
+
 fn staged_path(path: &Path) -> PathBuf {
     Path::new(STAGE).join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -266,13 +309,12 @@ fn make_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
-fn file_system(kind: &str, options: &[(&str, &str)]) -> io::Result<OwnedFd> {
+fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC).map_err(named(kind))?;
     for (name, value) in options {
         fsconfig_set_string(context.as_fd(), *name, *value).map_err(named(kind))?;
     }
     fsconfig_create(context.as_fd()).map_err(named(kind))?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(named(kind))
 }
 
@@ -300,8 +342,10 @@ mod tests {
         symlink("../link/inner", place.join("real/back")).unwrap();
         let mut plan = Plan::default();
         plan.add(&place.join("link/back"), false).unwrap();
-        plan.add(&place.join("real/../link/inner"), true).unwrap();
+        plan.add(&place.join("real/../real/inner"), true).unwrap();
         plan.add(&place.join("missing/one"), true).unwrap();
+        let refused = plan.add(&place.join("link/inner"), true).unwrap_err();
+        assert!(refused.to_string().contains("a link on the way"), "{refused}");
         fs::remove_dir_all(&place).unwrap();
         assert_eq!(plan.paths, BTreeMap::from([(place.join("real/inner"), true)]));
         let links = [("link", "real"), ("real/back", "../link/inner")];

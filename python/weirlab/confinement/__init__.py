@@ -64,6 +64,7 @@ class Confinement:
     """What a process keeps besides the program that it is: files to ``read``, folders to ``write`` to, the
     ``network`` and some system ``calls``.
 
+    Paths to write to have no links in them: whoever can replace a folder there would have others written to.
     ``view`` False: as root, it becomes another user without a root file system of its own, so that it must be
     able to use the files as they are.
     """
@@ -112,7 +113,7 @@ def tried() -> dict[str, str]:
     Raises ``subprocess.SubprocessError``, ``OSError`` or ``ValueError`` if that process fails.
     """
     with TemporaryDirectory(prefix="weir-") as folder:
-        command = programs.own(f"{__name__}.probe", folder)
+        command = programs.own(f"{__name__}.probe", os.path.realpath(folder))
         done = programs.run(command, capture_output=True, text=True, check=True)
     found: dict[str, str] = json.loads(done.stdout)["measures"]
     return found

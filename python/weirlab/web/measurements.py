@@ -7,6 +7,7 @@ and there is no list of them.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import shutil
@@ -140,7 +141,8 @@ class Measurements:
     """All measurements of a store."""
 
     def __init__(self, root: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._folder = root / FOLDER
+        # Without links, as those that read what is in it are confined to paths without.
+        self._folder = Path(os.path.realpath(root / FOLDER))
         self._now = now
         self._known: dict[str, Measurement] = {}
         self._lock = threading.Lock()

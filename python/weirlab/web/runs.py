@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from weirlab import files, programs
@@ -135,11 +137,11 @@ class Shelf:
         return found
 
     def _draw(self, run: Run) -> None:
-        store = str(self._store.root)
+        store = os.path.realpath(self._store.root)
         request = {
             "do": "draw",
             "name": run.run_id,
-            "folder": str(run.path),
+            "folder": str(Path(store) / run.run_id),
             "store": store,
             "read": [store],
             "memory_bytes": self._memory_bytes,

@@ -40,7 +40,7 @@ from weirlab.web.captures.desk import Desk
 from weirlab.web.captures.receiving import TooLarge
 from weirlab.web.children import Children, Refusal
 from weirlab.web.http import server
-from weirlab.web.measurements import Measurements, Removed, Unknown
+from weirlab.web.measurements import FOLDER, Measurements, Removed, Unknown
 from weirlab.web.retention import Retention
 from weirlab.web.runs import Shelf
 from weirlab.web.scenarios.desk import Forbidden, Scenarios
@@ -141,7 +141,7 @@ def _public() -> Iterator[str]:
 
 def _folders(settings: Settings, store: Store) -> Iterator[Path]:
     """Where the service keeps its files."""
-    yield store.root
+    yield from (store.root, store.root / FOLDER)
     if (voice := settings.voice) is not None:
         yield from (Path(each) for each in (voice.database, voice.zones, voice.rndc) if each)
 

@@ -20,7 +20,7 @@ def format_of(begin: bytes) -> str:
 
 
 def boot(path: Path, inputs: Inputs) -> Boot:
-    """Boot from the image; what the guest writes is discarded.
+    """Boot from the image, which is one file; what the guest writes is discarded.
 
     Raises ``InputError`` if it cannot be read, or may not be.
     """
@@ -31,4 +31,4 @@ def boot(path: Path, inputs: Inputs) -> Boot:
         os.close(fd)
     name = str(path.absolute()).replace(",", ",,")
     options = ["-drive", f"file={name},format={format_of(begin)},if=ide,snapshot=on"]
-    return Boot(options, has_agent=False, memory_mb=_MEMORY_MB)
+    return Boot(options, (path,), has_agent=False, memory_mb=_MEMORY_MB)

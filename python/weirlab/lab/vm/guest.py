@@ -174,7 +174,7 @@ class Guest:
 
     def _start(self) -> None:
         self._begun_s = time.monotonic()
-        command = qemu.command(self._boot, self._nics, self.accelerator)
+        command = qemu.confined(self._boot, self._nics, self.accelerator)
         self.machine.start(QEMU, command, nice=CRITICAL)
         self._line = self._connected(self._begun_s + BOOT_S)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from weirlab import programs
+from weirlab.confinement import start
 from weirlab.errors import InputError, LabError
 from weirlab.files import HOST_FILES
 from weirlab.lab import dut, wiring
@@ -71,14 +73,31 @@ def test_no_rules_means_none() -> None:
 
 def test_qemu_carries_frames_as_they_are_and_ends_with_a_panic() -> None:
     nics = [Nic("vm-in0", wiring.IN0.mac, 2048), Nic("vm-out0", wiring.OUT0.mac, 2048)]
-    command = qemu.command(Boot(["-drive", "x"]), nics, "tcg")
+    command = qemu.command(Boot(["-drive", "x"]), nics, "tcg", sandbox=False)
     assert command[0] == qemu.PROGRAM
     text = " ".join(command)
     assert "-machine q35,accel=tcg -cpu max" in text
     assert "-no-reboot" in text
     assert "tap,id=net0,ifname=vm-in0,script=no,downscript=no,vnet_hdr=off" in text
     assert f"virtio-net-pci,netdev=net1,mac={wiring.OUT0.mac},host_mtu=2048" in text
-    assert "-cpu host" in " ".join(qemu.command(Boot([], memory_mb=2048), nics, "kvm"))
+    assert "-cpu host" in " ".join(qemu.command(Boot([], memory_mb=2048), nics, "kvm", sandbox=False))
+
+
+def test_qemu_has_a_sandbox_where_it_knows_one() -> None:
+    with_it, without = (qemu.command(Boot([]), [], "tcg", sandbox=sandbox) for sandbox in (True, False))
+    assert "-sandbox" not in without
+    options = with_it[with_it.index("-sandbox") + 1].split(",")
+    kinds = ("obsolete", "elevateprivileges", "spawn", "resourcecontrol")
+    assert options == ["on", *(f"{kind}=deny" for kind in kinds)]
+
+
+def test_qemu_gets_the_files_that_it_boots_from_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qemu, "has_sandbox", lambda: True)
+    monkeypatch.setattr(start.programs, "located", lambda command: ["/usr/bin/qemu", *command[1:]])
+    for accelerator, devices in (("tcg", ["/dev/net/tun"]), ("kvm", ["/dev/kvm", "/dev/net/tun"])):
+        command = qemu.confined(Boot([], [Path("/images/disk")]), [], accelerator)
+        kept = json.loads(command[command.index(start.__name__) + 1])
+        assert kept == {"read": ["/images/disk"], "write": [*devices, "/var/tmp"], "own": ["/run/qemu"]}
 
 
 def test_kvm_that_starts_no_guest_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
