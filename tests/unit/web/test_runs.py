@@ -45,7 +45,7 @@ def test_every_run_is_listed_with_kind_state_and_a_sentence(client: TestClient, 
 
 
 def test_the_list_comes_in_pages_and_is_searched_here(client: TestClient, store: Store) -> None:
-    ids = [trials(store, 20_000.0, name=f"run {number} of Ω") for number in range(5)]
+    ids = [trials(store, 20_000.0, name=f"run n{number} of Ω") for number in range(5)]
     with store.create("calibrate", {}, {}) as writer:
         pass
 
@@ -56,7 +56,7 @@ def test_the_list_comes_in_pages_and_is_searched_here(client: TestClient, store:
     assert names() == newest
     assert names(most=2) + names(first=2, most=3) + names(first=5) == newest
     assert names(kind="trial", most=1) == [ids[4]]
-    assert names(text="3 RUN ω") == [ids[3]]
+    assert names(text="N3 RUN ω") == [ids[3]]
     assert names(text="complete", status="complete", kind="calibrate") == [writer.run_id]
     assert names(text="nothing like that") == []
     day = store.runs()[0].created[:10]
