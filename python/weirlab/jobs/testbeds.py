@@ -109,7 +109,7 @@ def open_bed(
     from weirlab.lab.dut.ruleset import Ruleset
     from weirlab.lab.netns import NetnsLab
 
-    driver = make(dut.name, dut.file, inputs)
+    driver = make(dut.name, dut.file, inputs, dut.files_beside)
     sizes = tuple(sizes)
     for mix in sizes:
         check_fit(driver, largest_bytes(mix), flows.ip)
@@ -127,6 +127,11 @@ def open_bed(
         for mix in sizes:
             validate(mix, min_frame_bytes(sent), describe_headers(sent))
     with NetnsLab(driver, backend=lab.backend, aimed=aimed) as bed:
+        if aimed is None and isinstance(driver, Ruleset):
+            progress.note(
+                f"{dut.ruleset}: the device takes these rules, but Weir cannot read them: test traffic is that "
+                "of the benchmarking ranges, and which rule it meets is not known"
+            )
         if emulated := emulation_in_words(bed.facts):
             progress.note(emulated)
         yield bed

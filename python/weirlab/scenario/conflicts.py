@@ -31,6 +31,6 @@ def of_device(dut: Dut, position_lists: Iterator[tuple[Location, tuple[int, ...]
         if dut.ruleset is None:
             yield ("dut",), "the device 'ruleset' needs the key 'ruleset' with the path of a file"
         return
-    for key in ("ruleset", "match"):
-        if getattr(dut, key) is not None:
+    for key in ("ruleset", "match", "include", "ipset"):
+        if getattr(dut, key):
             yield ("dut", key), f"goes with the device 'ruleset', not with {dut.name!r}"

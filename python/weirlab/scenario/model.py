@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -20,6 +20,9 @@ from weirlab.lab.sim import SimDevice
 from weirlab.quoting import quoted
 from weirlab.scenario.document import Location
 from weirlab.traffic.spec import Arrivals
+
+if TYPE_CHECKING:
+    from weirlab.lab.dut.rulesets.source import Beside
 
 NO_DEVICE: Final = "none"
 """Takes the place of a device's name: sender and receiver are connected by a cable."""
@@ -286,6 +289,10 @@ class Dut(Section):
     the usual one. ``weir doctor`` says which drivers work here."""
     ruleset: Path | None = None
     """The user's own rules (``iptables-save`` or ``nft list ruleset`` format) for the driver ``ruleset``."""
+    include: tuple[Path, ...] = ()
+    """Folders with files that rules of nft include, besides that of ``ruleset``; nothing else is opened."""
+    ipset: Path | None = None
+    """The output of ``ipset save``, with the sets that rules of iptables match (``-m set``)."""
     match: Annotated[str, Field(min_length=1)] | None = None
     """The rule of ``ruleset`` that test traffic matches: its place (``12``, ``CHAIN:12``), ``handle 12``,
     ``line 12``, its comment, some words of it, or ``policy``. Left out: of the rules that test traffic can
@@ -308,10 +315,19 @@ class Dut(Section):
         """The user's file that the driver needs, if any."""
         return self.ruleset or self.image
 
+    @property
+    def files_beside(self) -> Beside:
+        """What belongs to the ruleset."""
+        from weirlab.lab.dut.rulesets.source import Beside
+
+        return Beside(self.include, self.ipset)
+
     def beside(self, folder: Path) -> Self:
         """A copy whose file paths start from ``folder``."""
-        found = {"ruleset": self.ruleset, "image": self.image}
-        moved = {key: folder / path for key, path in found.items() if path and not path.is_absolute()}
+        found = {"ruleset": self.ruleset, "image": self.image, "ipset": self.ipset}
+        moved: dict[str, Any] = {key: folder / path for key, path in found.items() if path}
+        if self.include:
+            moved["include"] = tuple(folder / path for path in self.include)
         return self.model_copy(update=moved) if moved else self
 
 

@@ -17,7 +17,7 @@ from weirlab.files import HOST_FILES
 from weirlab.lab import dut
 from weirlab.lab.dut import iptables, nftables, rules, tool
 from weirlab.lab.dut.ruleset import Ruleset
-from weirlab.lab.dut.rulesets.source import RulesetSource, sniff, variant
+from weirlab.lab.dut.rulesets.source import Beside, RulesetSource, sniff, variant
 from weirlab.records import RuleSetup
 from weirlab.rules.iptables import by_family
 from weirlab.testing.site import SITE
@@ -225,23 +225,6 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         dut.make("ruleset", binary, HOST_FILES)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'table ip t {\n}\ninclude "/etc/shadow"\n',
-        'table ip t {\n chain c {\n} ; include"/etc/shadow"\n}\n',
-        'define a = 1\n\ninclude \\\n "./more.nft"\n',
-        '# "\n\ninclude "/etc/shadow" # "\n',
-    ],
-)
-def test_a_ruleset_of_nft_that_includes_a_file_is_refused(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "office.nft"
-    path.write_text(text)
-    line = text[: text.index("include")].count("\n") + 1
-    with pytest.raises(InputError, match=rf"office\.nft, line {line}: include is not followed"):
-        dut.make("ruleset", path, HOST_FILES)
-
-
 def test_the_word_include_in_a_comment_is_no_include(tmp_path: Path) -> None:
     path = tmp_path / "office.nft"
     path.write_text('table ip t { # include "x"\n chain c { comment "we include \n"; accept }\n}\n')
@@ -337,3 +320,23 @@ def test_rules_of_the_user_that_the_tool_refuses_are_bad_input_and_ours_are_not(
     assert len(str(refused.value)) < 1000
     with pytest.raises(LabError, match="generated rules, line 2: refused by"):
         iptables.Iptables("legacy").apply(SITE, RuleSetup(3))
+
+
+@pytest.mark.parametrize("option", ["--match-set bad src -j DROP", "-j SET --add-set seen src"])
+def test_rules_with_sets_need_the_sets(option: str, tmp_path: Path) -> None:
+    path = tmp_path / "my.save"
+    path.write_text(f"*filter\n:FORWARD ACCEPT [0:0]\n[0:0] -A FORWARD -m set {option}\nCOMMIT\n")
+    with pytest.raises(InputError, match=r"my\.save: these rules match sets .* with --ipset FILE"):
+        dut.make("ruleset", path, HOST_FILES)
+
+
+def test_what_belongs_to_other_rules_is_refused(tmp_path: Path) -> None:
+    saved, nft = tmp_path / "my.save", tmp_path / "my.nft"
+    saved.write_text("*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n")
+    nft.write_text("table ip t {\n}\n")
+    with pytest.raises(InputError, match="--include is for rules of nft, and these are iptables-save"):
+        dut.make("ruleset", saved, HOST_FILES, Beside(include=(tmp_path,)))
+    with pytest.raises(InputError, match="--ipset is for rules of iptables, and these are nft"):
+        dut.make("ruleset", nft, HOST_FILES, Beside(ipset=saved))
+    with pytest.raises(InputError, match="go with a ruleset, not with the device 'nftables'"):
+        dut.make("nftables", None, HOST_FILES, Beside(ipset=saved))

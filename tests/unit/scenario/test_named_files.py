@@ -35,6 +35,9 @@ _IN_OPEN: Final = 0x20
 _HERE: Final = "@"
 """Takes the place of the file's path below."""
 
+_RULESET: Final = {"name": "ruleset", "ruleset": _HERE}
+_BESIDE: Final = {"include[0]": {"include": [_HERE]}, "ipset": {"ipset": _HERE}}
+
 INPUTS: Final[Mapping[str, dict[str, Any]]] = {
     "dut.ruleset": {"profile": {"positions": [0]}, "dut": {"name": "ruleset", "ruleset": _HERE}},
     "dut.image": {"profile": {"positions": [0]}, "dut": {"name": "image", "image": _HERE}},
@@ -58,6 +61,15 @@ INPUTS: Final[Mapping[str, dict[str, Any]]] = {
     "voice.through.ruleset": {"voice": {"plan": "campus", "through": {"name": "ruleset", "ruleset": _HERE}}},
     "voice.through.image": {"voice": {"plan": "campus", "through": {"name": "image", "image": _HERE}}},
     "voice.through.name": {"voice": {"plan": "campus", "through": {"name": f"link:trace={_HERE}"}}},
+    **{
+        f"{study}.through.{key}": {study: {"plan": "campus", "through": {**_RULESET, **named}}}
+        for study in ("voice", "voice_load")
+        for key, named in _BESIDE.items()
+    },
+    **{
+        f"dut.{key}": {"profile": {"positions": [0]}, "dut": {**_RULESET, **named}}
+        for key, named in _BESIDE.items()
+    },
     "voice_load.plan": {"voice_load": {"plan": _HERE}},
     "voice_load.through.ruleset": {
         "voice_load": {"plan": "campus", "through": {"name": "ruleset", "ruleset": _HERE}}

@@ -69,6 +69,18 @@ class DeviceOptions:
             "--ruleset", help="Your own rules, from iptables-save or nft list ruleset.", metavar="FILE"
         ),
     ] = None
+    include: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--include",
+            help="A folder with files that --ruleset includes, besides its own; repeatable.",
+            metavar="DIR",
+        ),
+    ] = None
+    ipset: Annotated[
+        Path | None,
+        typer.Option("--ipset", help="Sets that --ruleset matches, from ipset save.", metavar="FILE"),
+    ] = None
     image: Annotated[
         Path | None,
         typer.Option("--image", help="Your own disk image of a router or firewall for QEMU.", metavar="FILE"),
@@ -116,10 +128,13 @@ class DeviceOptions:
         """
         from weirlab.files import HOST_FILES
         from weirlab.lab.dut import make
+        from weirlab.lab.dut.rulesets.source import Beside
         from weirlab.scenario import NO_DEVICE, Dut
 
-        if self.match is not None and self.ruleset is None:
-            raise InputError("--match names a rule of --ruleset FILE, which is missing")
+        of_rules = {"--match": self.match, "--include": self.include, "--ipset": self.ipset}
+        for option, value in of_rules.items():
+            if value and self.ruleset is None:
+                raise InputError(f"{option} goes with --ruleset FILE, which is missing")
         given = {"ruleset": self.ruleset, "image": self.image}
         names = [name for name, path in given.items() if path is not None]
         if len(names) > 1:
@@ -128,8 +143,16 @@ class DeviceOptions:
         if "image" in names and chosen != "image":
             raise InputError(f"--image goes with the device 'image', not with {chosen!r}")
         if chosen != NO_DEVICE:
-            make(chosen, given[names[0]] if names else None, HOST_FILES)
-        found = Dut(name=chosen, **given, match=self.match, stateful=self.stateful)
+            beside = Beside(tuple(self.include or ()), self.ipset)
+            make(chosen, given[names[0]] if names else None, HOST_FILES, beside)
+        found = Dut(
+            name=chosen,
+            **given,
+            include=tuple(self.include or ()),
+            ipset=self.ipset,
+            match=self.match,
+            stateful=self.stateful,
+        )
         own = {"ruleset": "--ruleset: your ruleset", "image": "--image: your disk image"}
         if found.name in own and any(each is not None for each in (self.rules, self.positions, self.places)):
             raise InputError(f"--rules does not go with {own[found.name]} has its own rules")

@@ -18,6 +18,7 @@ from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.iptables import Iptables
 from weirlab.lab.dut.nftables import Nftables
 from weirlab.lab.dut.ruleset import Ruleset
+from weirlab.lab.dut.rulesets.source import NOTHING, Beside
 from weirlab.lab.dut.tunnels import strongswan, wireguard
 from weirlab.lab.dut.tunnels.esp import Esp, EspInUdp
 from weirlab.lab.dut.tunnels.openvpn import OpenVpn
@@ -128,8 +129,11 @@ def exists(name: str) -> bool:
     return name in own() or name in others()
 
 
-def make(name: str, file: Path | None = None, inputs: Inputs = NO_FILES) -> DutDriver:
-    """The driver called ``name``; some need the user's ``file``, which ``inputs`` opens.
+def make(
+    name: str, file: Path | None = None, inputs: Inputs = NO_FILES, beside: Beside = NOTHING
+) -> DutDriver:
+    """The driver called ``name``; some need the user's ``file`` and what is ``beside`` it, which ``inputs``
+    opens.
 
     After a colon, ``name`` may have a suffix, such as a tunnel's suite, or the settings of an emulated link,
     which may name a file.
@@ -138,6 +142,10 @@ def make(name: str, file: Path | None = None, inputs: Inputs = NO_FILES) -> DutD
     that cannot be used or may not be opened.
     """
     driver = _made(name, file)
+    if beside and not isinstance(driver, Ruleset):
+        raise InputError(f"--include and --ipset go with a ruleset, not with the device {quoted(name)}")
+    if isinstance(driver, Ruleset):
+        driver.beside = beside
     driver.open_files(inputs)
     return driver
 

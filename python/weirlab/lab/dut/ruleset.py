@@ -16,7 +16,14 @@ from weirlab.lab.dut.aiming import COMPARED, MATCHED, PACKETS, Aimed, candidates
 from weirlab.lab.dut.iptables import restore_command
 from weirlab.lab.dut.rules import Family, check_single
 from weirlab.lab.dut.rulesets.dryrun import Copy, aim_checked
-from weirlab.lab.dut.rulesets.source import RulesetSource, save_command, variant
+from weirlab.lab.dut.rulesets.source import (
+    NOTHING,
+    RESTORE_SETS,
+    RulesetSource,
+    save_command,
+    variant,
+)
+from weirlab.lab.dut.tool import Load
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.replica import make_placeholders
 from weirlab.records import RuleSetup
@@ -30,6 +37,13 @@ from weirlab.traffic.spec import Flows
 
 _TRANSLATION: Final = re.compile(r"\b(?:snat|dnat|masquerade|redirect|netmap)\b", re.I)
 """Words of rules that translate addresses or ports, perhaps only in a comment."""
+
+_SETS: Final = re.compile(r"^(?:\[\d+:\d+\] )?-A .*(?: --match-set |-j SET )", re.M)
+_FLOWTABLE: Final = re.compile(r"\bflowtable\b")
+_PROBE_FLOWTABLE: Final = (
+    nftables.COMMAND,
+    "table inet weir { flowtable f { hook ingress priority 0; devices = { lo }; } }\n",
+)
 
 
 class Ruleset(Driver):
@@ -46,9 +60,10 @@ class Ruleset(Driver):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.files = [path]
+        self.beside = NOTHING
 
     def open_files(self, inputs: Inputs) -> None:
-        self.source = RulesetSource(self.path, inputs)
+        self.source = RulesetSource(self.path, inputs, self.beside)
         self.text, self.format = self.source.text, self.source.format
         if self.format == "nft-json":
             raise InputError(
@@ -56,6 +71,11 @@ class Ruleset(Driver):
             )
         if self.format == "iptables-save":
             self.family = self._only_family()
+            if _SETS.search(self.text) and self.source.ipset is None:
+                raise InputError(
+                    f"{self.path}: these rules match sets (-m set): give the output of ipset save with "
+                    "--ipset FILE"
+                )
         self._command = self._choose_command()
         self.translates = _TRANSLATION.search(self.text) is not None
         self._place: Place | None = None
@@ -65,14 +85,20 @@ class Ruleset(Driver):
 
     def check(self) -> list[str]:
         if self.format == "nft":
-            return nftables.Nftables().check()
-        return tool.probe("iptables", self._command, "*filter\nCOMMIT\n")
+            missing = nftables.Nftables().check()
+            if not missing and _FLOWTABLE.search(self.text) and tool.probe("nftables", *_PROBE_FLOWTABLE):
+                return ["these rules have a flowtable, which this kernel cannot have (module nf_flow_table)"]
+            return missing
+        missing = tool.probe("iptables", self._command, "*filter\nCOMMIT\n")
+        return missing + ([] if self.source.ipset is None else tool.probe("ipset", RESTORE_SETS, ""))
 
     def apply(self, site: Site, rules: RuleSetup) -> None:
         check_single(rules, self.name)
         nft = self.format == "nft"
         if nft:
             Namespace(site.netns).call(lambda: make_placeholders(interfaces(self.text)))
+        if (sets := self.source.ipset) is not None:
+            tool.load(site.netns, sets.command, sets.text, source=sets.source, refused=InputError)
         tool.load(
             site.netns,
             self._command,
@@ -80,6 +106,7 @@ class Ruleset(Driver):
             source=str(self.path),
             prefix=nftables.FLUSH if nft else "",
             refused=InputError,
+            located=self.source.located,
         )
         self._netns = site.netns
 
@@ -135,15 +162,16 @@ class Ruleset(Driver):
     def _copy(self, path: Sequence[Rules]) -> Copy:
         """How to load the rules once more and see which of them packets meet."""
         if self.format == "iptables-save":
-            return Copy(self._command, self.text, (), self._encounters, translates=self.translates)
+            sets = [] if self.source.ipset is None else [self.source.ipset]
+            loads = [*sets, Load(self._command, self.text)]
+            return Copy(loads, (), self._encounters, translates=self.translates)
 
         def read() -> Encounters | None:
             done = tool.run(("nft", "-j", "list", "ruleset"), "")
             return from_arrivals(path, first_counters(done.stdout)) if done.returncode == 0 else None
 
         return Copy(
-            nftables.COMMAND,
-            counting(self.source.listing.text),
+            [Load(nftables.COMMAND, counting(self.source.listing.text))],
             interfaces(self.text),
             read,
             translates=self.translates,
@@ -161,7 +189,18 @@ class Ruleset(Driver):
             "ruleset": self.path.name,
             "ruleset_format": self.format,
             "ruleset_sha256": hashlib.sha256(self.text.encode()).hexdigest(),
+            **self._facts_beside(),
         }
+
+    def _facts_beside(self) -> dict[str, object]:
+        """What the rules include, and their sets."""
+        found: dict[str, object] = {}
+        if self.source.included:
+            found["ruleset_included"] = [path.name for path in self.source.included]
+        if (sets := self.source.ipset) is not None:
+            found["ruleset_ipset"] = Path(sets.source).name
+            found["ruleset_ipset_sha256"] = hashlib.sha256(sets.text.encode()).hexdigest()
+        return found
 
     def _only_family(self) -> Family:
         if len(self.source.by_family) > 1:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from weirlab import programs
@@ -18,6 +19,16 @@ from weirlab.quoting import shortened
 _LINE: Final = re.compile(r"\bline:? (\d+)|^/dev/stdin:(\d+):", re.MULTILINE)
 _SHOWN_LINES: Final = 8
 _SHOWN_CHARACTERS: Final = 200
+
+
+@dataclass(frozen=True)
+class Load:
+    """A command and its standard input, which loads rules or what they need."""
+
+    command: Sequence[str]
+    text: str
+    source: str = ""
+    """What the text is called in messages."""
 
 
 @functools.cache
@@ -37,30 +48,32 @@ def load(
     source: str,
     prefix: str = "",
     refused: type[WeirError] = LabError,
+    located: Callable[[str], str] = str,
 ) -> None:
     """Feed the ruleset ``text`` to ``command`` inside the namespace ``netns``.
 
     ``source`` names the ruleset in messages. ``prefix`` goes in front of its first line,
-    so that line numbers in the tool's messages stay those of the ruleset.
+    so that line numbers in the tool's messages stay those of the ruleset. ``located`` puts other places into
+    the tool's messages.
 
     Raises ``refused``, with the tool's message and the line, if the tool refuses: ``InputError`` if the user
     wrote the rules, ``LabError`` if Weir did.
     """
     done = Namespace(netns).call(lambda: run(command, prefix + text))
     if done.returncode != 0:
-        raise refused(refusal(command[0], done.stderr or done.stdout, text, source))
+        raise refused(refusal(command[0], located(done.stderr or done.stdout), text, source))
 
 
-def relisted(command: Sequence[str], text: str, listing: Sequence[str], *, prefix: str = "") -> str | None:
-    """The ruleset ``text`` as the tool lists it after loading, with variables and short forms resolved.
+def relisted(loads: Sequence[Load], listing: Sequence[str]) -> str | None:
+    """What ``listing`` prints after ``loads``, with host names and short forms resolved.
 
-    Loads it in a temporary namespace. None if the tool refuses the ruleset or cannot be tried; the actual
+    Loads it in a temporary namespace. None if a tool refuses the rules or cannot be tried; the actual
     loading reports why.
     """
 
     def attempt() -> str | None:
         syscalls.unshare_net()
-        if run(command, prefix + text).returncode != 0:
+        if any(run(each.command, each.text).returncode != 0 for each in loads):
             return None
         listed = run(listing, "")
         return listed.stdout if listed.returncode == 0 else None

@@ -234,7 +234,7 @@ def _scenario(
     from weirlab.scenario import from_options
 
     dut = device.device()
-    named = {name: f"--{name}" for name in ("ruleset", "image", "match", "stateful")}
+    named = {name: f"--{name}" for name in ("ruleset", "include", "ipset", "image", "match", "stateful")}
     return from_options(
         {
             "name": "profile",

@@ -16,6 +16,7 @@ from weirlab.lab import wiring
 from weirlab.lab.crossing import Crossing, answers_follow, directions
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.aiming import Aimed, networks
+from weirlab.lab.dut.tool import Load
 from weirlab.lab.replica import in_private, replica
 from weirlab.records import RulesMet
 from weirlab.rules.encounters import Encounters
@@ -40,8 +41,7 @@ MOST_ENDS: Final = 2
 class Copy:
     """How to load a copy of the rules in the calling thread's namespace, and to read its counters."""
 
-    command: Sequence[str]
-    text: str
+    loads: Sequence[Load]
     names: Sequence[str]
     """Interfaces that must exist."""
     read: Callable[[], Encounters | None]
@@ -130,7 +130,7 @@ def dry_run(copy: Copy, aimed: Aimed, flows: Flows, calls: Calls | None) -> DryR
 
     def run() -> DryRun | None:
         with replica(ports, there, names) as crossing:
-            if tool.run(copy.command, copy.text).returncode != 0:
+            if any(tool.run(each.command, each.text).returncode != 0 for each in copy.loads):
                 return None
             sent, arrived = _packets(crossing, plan)
             return DryRun(sent, arrived, copy.read())

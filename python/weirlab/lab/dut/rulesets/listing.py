@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -38,8 +38,11 @@ class NftListing:
         return rule_texts(self.text)
 
 
-def list_rules(text: str, source: str, command: Sequence[str] = LOAD) -> NftListing:
-    """Load ``text`` by ``command`` and list it; ``source`` is its name in messages.
+def list_rules(
+    text: str, source: str, command: Sequence[str] = LOAD, *, located: Callable[[str], str] = str
+) -> NftListing:
+    """Load ``text`` by ``command`` and list it; ``source`` is its name in messages, and ``located`` puts
+    other places into those of nft.
 
     Interfaces that the rules need exist while they are loaded. Ordinary users may load rules as well, where
     the kernel lets them have a user namespace.
@@ -52,13 +55,17 @@ def list_rules(text: str, source: str, command: Sequence[str] = LOAD) -> NftList
         nft is not installed, or no namespace can be made.
     """
     names = interfaces(text)
-    listed = _listed(text, source, command, names)
+    listed = _listed(text, source, command, names, located)
     # The JSON of nft has no chains without a name.
     named = named_chains(listed.text)
-    return listed if named == listed.text else replace(_listed(named, source, LOAD, names), renamed=True)
+    if named == listed.text:
+        return listed
+    return replace(_listed(named, source, LOAD, names, str), renamed=True)
 
 
-def _listed(text: str, source: str, command: Sequence[str], names: Sequence[str]) -> NftListing:
+def _listed(
+    text: str, source: str, command: Sequence[str], names: Sequence[str], located: Callable[[str], str]
+) -> NftListing:
     programs.located(command)
     script = "; ".join(
         [
@@ -78,7 +85,7 @@ def _listed(text: str, source: str, command: Sequence[str], names: Sequence[str]
         env=programs.environment(LC_ALL="C"),
     )
     if done.returncode == _REFUSED:
-        raise InputError(tool.refusal(LOAD[0], done.stderr, text, source))
+        raise InputError(tool.refusal(LOAD[0], located(done.stderr), text, source))
     parts = done.stdout.split(_SEPARATOR)
     if done.returncode != 0 or len(parts) != len(_LISTINGS) + 1:
         why = " ".join(done.stderr.split()) or f"exit code {done.returncode}"

@@ -64,7 +64,7 @@ def device(asked: Through | None, network: Network, inputs: Inputs) -> Device | 
         raise InputError("calls cannot be aimed at a rule, the plan decides what is sent: leave out 'match'")
     if asked.ruleset is not None and asked.name != "ruleset":
         raise InputError(f"a ruleset goes with the device 'ruleset', not with {quoted(asked.name)}")
-    driver = make(asked.name, asked.file, inputs)
+    driver = make(asked.name, asked.file, inputs, asked.files_beside)
     if driver.forwards:
         raise InputError(
             f"the device {quoted(driver.name)} cannot carry calls: it forwards by itself, and only between "
