@@ -16,10 +16,11 @@ from weirlab.files import HOST_FILES
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import Quiet
 from weirlab.lab import dut
+from weirlab.lab.dut import tool
 from weirlab.lab.dut.aiming import Aimed
 from weirlab.lab.dut.ruleset import Ruleset
 from weirlab.lab.dut.rulesets.listing import list_rules
-from weirlab.lab.dut.rulesets.source import RulesetSource
+from weirlab.lab.dut.rulesets.source import NOTHING, RESTORE_SETS, Beside, RulesetSource
 from weirlab.lab.netns import NetnsLab
 from weirlab.measure import Entry, run_trial
 from weirlab.measure.terms import SINGLE
@@ -360,12 +361,14 @@ def misread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RulesetSource, "resolved_path", without_conditions)
 
 
-def one_trial(text: str, match: str | None, tmp_path: Path) -> tuple[Aimed, TrialRecord]:
+def one_trial(
+    text: str, match: str | None, tmp_path: Path, beside: Beside = NOTHING
+) -> tuple[Aimed, TrialRecord]:
     """The traffic that was chosen, and a trial with it."""
     path = tmp_path / "my.rules"
     path.write_text(text)
-    driver = Ruleset(path)
-    driver.open_files(HOST_FILES)
+    driver = dut.make("ruleset", path, HOST_FILES, beside)
+    assert isinstance(driver, Ruleset)
     flows = Flows(count=20)
     aimed = driver.aim(match, flows)
     assert aimed is not None
@@ -375,3 +378,61 @@ def one_trial(text: str, match: str | None, tmp_path: Path) -> tuple[Aimed, Tria
         assert lab.backend
         *_, record = run_trial(lab, spec, Entry("r"), terms=replace(SINGLE, max_attempts=1))
     return aimed, record
+
+
+def test_included_files_are_loaded_and_their_lines_are_not_quoted(tmp_path: Path) -> None:
+    office, shared = tmp_path / "office", tmp_path / "shared"
+    office.mkdir()
+    shared.mkdir()
+    (office / "zones.nft").write_text('define LAN = { "lan", "wlan" }\n')
+    (shared / "state.nft").write_text("ct state invalid drop\n")
+    main = office / "main.nft"
+    main.write_text(
+        'include "./zones.nft"\n' + chain_of('include "state.nft"', "iifname $LAN udp dport 53 accept")
+    )
+    beside = Beside(include=(shared,))
+    aimed, record = one_trial(main.read_text(), None, office, beside)
+    assert (aimed.rule, aimed.inward) == ("forward rule 2 of table inet f", "lan")
+    assert aimed.place.rule is not None
+    assert aimed.place.rule.line == 6
+    assert record.result.lost == 0
+    (shared / "state.nft").write_text("ct stat secret drop\n")
+    driver = dut.make("ruleset", main, HOST_FILES, beside)
+    with pytest.raises(InputError, match=r"shared/state\.nft:1:\d+-\d+: Error: syntax error") as refusal:
+        NetnsLab(driver)
+    assert "secret" not in str(refusal.value)
+
+
+def test_sets_of_ipset_are_loaded_before_the_rules(tmp_path: Path) -> None:
+    if missing := tool.probe("ipset", RESTORE_SETS, ""):
+        pytest.skip("; ".join(missing))
+    sets = tmp_path / "my.sets"
+    sets.write_text(
+        "create bad hash:net\nadd bad 203.0.113.0/24\nadd bad 10.0.0.0/8\nadd bad 10.7.0.0/16 nomatch\n"
+        "create good hash:ip,port\nadd good 10.7.0.9,udp:53\n"
+    )
+    text = (
+        LEGACY + "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m set --match-set bad src -j DROP\n"
+        "-A FORWARD -m set --match-set good dst,dst -j ACCEPT\nCOMMIT\n"
+    )
+    beside = Beside(ipset=sets)
+    dropped, record = one_trial(text, "1", tmp_path, beside)
+    assert record.dropped_pps == pytest.approx(record.result.achieved_pps, rel=0.1)
+    assert dropped.endpoints is not None
+    passed, record = one_trial(text, None, tmp_path, beside)
+    assert passed.endpoints is not None
+    assert (passed.endpoints.destination[0], passed.endpoints.destination_port) == ("10.7.0.9", (53, 53))
+    assert record.result.received > 0
+    assert record.result.lost == 0
+
+
+def test_interfaces_that_rules_need_exist_in_the_device(tmp_path: Path) -> None:
+    text = (
+        "define LAN = eth7\n"
+        + chain_of('iif $LAN oif "ppp3" udp dport 53 accept', "iif { eth8, eth9 } drop")
+        + "table netdev n {\nchain i {\n"
+        + 'type filter hook ingress device "br5" priority 0; policy accept;\n}\n}\n'
+    )
+    aimed, record = one_trial(text, None, tmp_path)
+    assert (aimed.inward, aimed.outward) == ("eth7", "ppp3")
+    assert record.result.lost == 0

@@ -129,8 +129,8 @@ def open_bed(
     with NetnsLab(driver, backend=lab.backend, aimed=aimed) as bed:
         if aimed is None and isinstance(driver, Ruleset):
             progress.note(
-                f"{dut.ruleset}: the device takes these rules, but Weir cannot read them: test traffic is that "
-                "of the benchmarking ranges, and which rule it meets is not known"
+                f"{dut.ruleset}: the device takes these rules, but Weir cannot read them: test traffic is "
+                "that of the benchmarking ranges, and which rule it meets is not known"
             )
         if emulated := emulation_in_words(bed.facts):
             progress.note(emulated)
