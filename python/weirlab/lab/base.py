@@ -115,8 +115,9 @@ class Aiming(Protocol):
         """Packets that this rule dropped in a trial that changed the device's counters by ``counters``; None
         without such a rule."""
 
-    def rules_met(self, counters: Mapping[str, int]) -> RulesMet | None:
-        """Of a trial that changed the device's counters by ``counters``; None without such rules."""
+    def rules_met(self, counters: Mapping[str, int], sent: int) -> RulesMet | None:
+        """Of a trial that sent so many packets and changed the device's counters by ``counters``; None
+        without such rules."""
 
 
 @dataclass(frozen=True)

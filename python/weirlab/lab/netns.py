@@ -131,8 +131,8 @@ class NetnsLab(NamespaceBed):
     def dropped(self, counters: Mapping[str, int]) -> int | None:
         return None if self._aimed is None else self._aimed.dropped(counters)
 
-    def rules_met(self, counters: Mapping[str, int]) -> RulesMet | None:
-        return None if self._aimed is None else self._aimed.rules_met(counters)
+    def rules_met(self, counters: Mapping[str, int], sent: int) -> RulesMet | None:
+        return None if self._aimed is None else self._aimed.rules_met(counters, sent)
 
     def set_rules(self, rules: RuleSetup) -> None:
         if rules == self._rules:

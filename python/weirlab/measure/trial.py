@@ -181,7 +181,7 @@ def _attempt(
         invalid=sifted.invalid,
         disturbed=sifted.disturbed,
         role=entry.role,
-        rules_met=None if aiming is None else aiming.rules_met(counters),
+        rules_met=None if aiming is None else aiming.rules_met(counters, result.sent + result.sent_warmup),
         dropped_pps=None if aiming is None else _dropped_pps(aiming, counters, result),
     )
 

@@ -36,7 +36,7 @@ class OwnRules(FakeBed):
     def as_sent(self, traffic: Traffic) -> Traffic:
         return traffic
 
-    def rules_met(self, counters: Mapping[str, int]) -> RulesMet:
+    def rules_met(self, counters: Mapping[str, int], sent: int) -> RulesMet:
         return self._met
 
     def dropped(self, counters: Mapping[str, int]) -> int | None:

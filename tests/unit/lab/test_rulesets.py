@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import SimpleNamespace
@@ -16,11 +17,13 @@ from weirlab.errors import InputError, LabError
 from weirlab.files import HOST_FILES
 from weirlab.lab import dut
 from weirlab.lab.dut import iptables, nftables, rules, tool
+from weirlab.lab.dut.aiming import aimed
 from weirlab.lab.dut.ruleset import Ruleset
 from weirlab.lab.dut.rulesets.source import Beside, RulesetSource, sniff, variant
-from weirlab.records import RuleSetup
-from weirlab.rules.iptables import by_family
+from weirlab.records import RuleSetup, RulesMet
+from weirlab.rules.iptables import by_family, iptables_path
 from weirlab.testing.site import SITE
+from weirlab.traffic.spec import Flows
 
 families = st.sampled_from(rules.FAMILIES)
 
@@ -340,3 +343,13 @@ def test_what_belongs_to_other_rules_is_refused(tmp_path: Path) -> None:
         dut.make("ruleset", nft, HOST_FILES, Beside(ipset=saved))
     with pytest.raises(InputError, match="go with a ruleset, not with the device 'nftables'"):
         dut.make("nftables", None, HOST_FILES, Beside(ipset=saved))
+
+
+def test_packets_of_the_hosts_themselves_do_not_count_as_test_packets_that_missed_their_rule() -> None:
+    (path,) = iptables_path("*filter\n:FORWARD DROP [0:0]\n-A FORWARD -p udp -j ACCEPT\nCOMMIT\n")
+    found = replace(aimed([path], "rules", None, Flows()), checked=RulesMet(1.0, 1.0, 1.0, "copy"))
+    counters = {"rule_matched": 100, "in_rx_packets": 103}
+    assert found.rules_met(counters, sent=100) == RulesMet(1.0, 1.0, 1.0, "copy")
+    assert found.rules_met(counters | {"rule_matched": 50}, sent=100) == RulesMet(1.0, 1.0, 0.5, "copy")
+    overload = {"rule_matched": 40, "in_rx_packets": 40}
+    assert found.rules_met(overload, sent=100) == RulesMet(1.0, 1.0, 1.0, "copy")

@@ -106,8 +106,8 @@ class Aimed:
         ratio = None if self.checked is None else self.checked.matched_ratio
         return round(counters["in_rx_packets"] * (1.0 if ratio is None else ratio))
 
-    def rules_met(self, counters: Mapping[str, int]) -> RulesMet | None:
-        """What the packets met by which the device's counters changed so."""
+    def rules_met(self, counters: Mapping[str, int], sent: int) -> RulesMet | None:
+        """What the packets met, so many of which were sent, by which the device's counters changed so."""
         matched = counters.get(MATCHED)
         if packets := counters.get(PACKETS, 0):
             return RulesMet(
@@ -116,6 +116,8 @@ class Aimed:
         if self.checked is None or matched is None:
             return self.checked
         received = counters["in_rx_packets"] + (counters["out_rx_packets"] if self.calls else 0)
+        # The hosts also send packets of their own, such as reports of multicast listeners (RFC 3810).
+        received = min(received, sent)
         if not received:
             return self.checked
         return replace(self.checked, matched_ratio=min(matched / received, 1.0))
