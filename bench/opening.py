@@ -34,7 +34,7 @@ from weirlab.store import Store
 from weirlab.trace.facts import Connection, busier, link_bytes, start_ns
 from weirlab.web.captures.desk import Desk
 from weirlab.web.children import Refusal
-from weirlab.web.measurements import Measurement
+from weirlab.web.measurements.measurement import Measurement
 from weirlab.web.service import service
 from weirlab.web.settings import Settings
 
@@ -141,7 +141,7 @@ def measured(file: Path, store: Path, number: int) -> tuple[list[Step], list[Zoo
         desk = made.desk
         clock = Clock(resource.RUSAGE_SELF)
         opening = Clock(resource.RUSAGE_CHILDREN)
-        one = asyncio.run(desk.take(file.name, chunks(file)))
+        one = asyncio.run(desk.take(file.name, chunks(file), file.stat().st_size))
         steps = [clock.step("received")]
         first = opened(desk, one)
         steps.append(opening.step("analysed, first graphs made"))

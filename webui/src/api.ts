@@ -10,6 +10,8 @@ export interface Session {
   /** How long data is kept, in a sentence. */
   kept: string;
   may_run: boolean;
+  /** The service may not write to its store. */
+  read_only: boolean;
   /** Is there zone management? */
   voice: boolean;
   /** The address of the host of this browser; empty where the service runs on the same one. */

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, TypeVar, get_args, overload
 
@@ -234,31 +236,35 @@ class Run:
         if format not in get_args(ExportFormat):
             known = ", ".join(get_args(ExportFormat))
             raise InputError(f"export format '{format}' is not known; choose one of {known}")
-        # Read everything before writing anything: a damaged run exports nothing.
         Manifest.load(self.path)
-        frames = {table: tables.read(self.path, table, self._most) for table in TABLES if table != "trials"}
-        frames["trials"] = self._attempts().sort("index", "attempt")
-        frames |= {name: self.table(name) for name in self.own_tables}
-        files.make_folder(dest)
-        exported = {dest / f"{table}.{format}": frame for table, frame in frames.items()}
+        names = (*(name for name in TABLES if name != "trials"), "trials", *self.own_tables)
+        for table in names:
+            # A damaged run exports nothing. Only one table at a time is in memory.
+            self._exported(table)
+        exported = {dest / f"{table}.{format}": table for table in names}
         copied = {dest / source.name: source for source in sorted(self.path.glob("*.json"))}
-        for target in (*exported, *copied):
-            files.check_output(target)
-        for target, frame in exported.items():
-
-            def write(file: BinaryIO, frame: pl.DataFrame = frame) -> None:
-                if format == "csv":
-                    frame.write_csv(file)
-                else:
-                    frame.write_parquet(file)
-
-            with telling(target, "write"):
-                files.write(target, write)
-        for target, source in copied.items():
-            with telling(source, "read"):
-                content = files.read_regular(source, MOST_JSON_BYTES)
-            files.write_bytes(target, content)
+        is_new = not dest.exists()
+        files.make_folder(dest)
+        try:
+            for target in (*exported, *copied):
+                files.check_output(target)
+            for target, table in exported.items():
+                with telling(target, "write"):
+                    files.write(target, partial(_write, self._exported(table), format))
+            for target, source in copied.items():
+                with telling(source, "read"):
+                    content = files.read_regular(source, MOST_JSON_BYTES)
+                files.write_bytes(target, content)
+        except BaseException:
+            if is_new:
+                shutil.rmtree(dest, ignore_errors=True)
+            raise
         return [*exported, *copied]
+
+    def _exported(self, table: str) -> pl.DataFrame:
+        if table == "trials":
+            return self._attempts().sort("index", "attempt")
+        return tables.read(self.path, table, self._most) if table in TABLES else self.table(table)
 
     def _table_path(self, name: str) -> Path:
         if not _NAME.fullmatch(name) or name in TABLES:
@@ -269,3 +275,10 @@ class Run:
         if not _NAME.fullmatch(name) or f"{name}.json" == MANIFEST_FILE:
             raise ValueError(f"not a name for JSON in a run: {name!r}")
         return self.path / f"{name}.json"
+
+
+def _write(frame: pl.DataFrame, format: ExportFormat, file: BinaryIO) -> None:
+    if format == "csv":
+        frame.write_csv(file)
+    else:
+        frame.write_parquet(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -50,6 +51,9 @@ class RunWriter:
             begun = manifest or replace(Manifest.load(path), finished=None, trials=None, invalid=None)
             replace(begun, status="running").save(path)
         except BaseException:
+            with suppress(OSError):
+                # What is left of a disk that is full; not if there are parts.
+                (path / PARTS_DIR).rmdir()
             self._lock.release()
             raise
         self._open = True

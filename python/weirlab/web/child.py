@@ -34,7 +34,7 @@ def serve(deeds: Mapping[str, Deed], file: str) -> None:
     except WeirError as error:
         _tell(_failure(str(error)))
     threading.Thread(target=_end_with_the_service, daemon=True).start()
-    _limit(int(request["memory_bytes"]), int(request["most_s"]))
+    _limit(int(request["memory_bytes"]), int(request["most_s"]), int(request.get("file_bytes", 0)))
     _tell(answer(deeds, request, file))
 
 
@@ -73,12 +73,12 @@ def _failure(message: str) -> dict[str, Any]:
     return {"error": {"message": message}}
 
 
-def _limit(memory_bytes: int, most_s: int) -> None:
+def _limit(memory_bytes: int, most_s: int, file_bytes: int) -> None:
     limits = {
         resource.RLIMIT_AS: memory_bytes,
         resource.RLIMIT_CPU: most_s,
         # Per file: a capture of 1 GB in zstd may decompress to 100 GB.
-        resource.RLIMIT_FSIZE: 4 * memory_bytes,
+        resource.RLIMIT_FSIZE: min(4 * memory_bytes, file_bytes or 4 * memory_bytes),
         resource.RLIMIT_CORE: 0,
     }
     for kind, limit in limits.items():

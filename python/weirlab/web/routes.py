@@ -17,13 +17,14 @@ from starlette.concurrency import run_in_threadpool
 from weirlab import __version__
 from weirlab.errors import InputError
 from weirlab.trace.facts import SideName, start_ns
-from weirlab.web import metrics, retention, sending
+from weirlab.web import metrics, sending
 from weirlab.web.access import guard
 from weirlab.web.access.sessions import Sessions
-from weirlab.web.captures import arrays, child, receiving, telling
+from weirlab.web.captures import arrays, child, telling
 from weirlab.web.captures.desk import Desk
 from weirlab.web.children import Children
-from weirlab.web.measurements import Kind, Measurement, Measurements
+from weirlab.web.measurements import retention
+from weirlab.web.measurements.measurement import Kind, Measurement, Measurements
 from weirlab.web.runs import Shelf, Wanted
 from weirlab.web.scenarios import asking
 from weirlab.web.scenarios.desk import Scenarios
@@ -82,6 +83,7 @@ def _session(parts: Parts) -> APIRouter:
             "most_transfer_s": parts.settings.most_transfer_s,
             "kept": retention.told(parts.settings),
             "may_run": parts.settings.allow_run,
+            "read_only": parts.measurements.read_only,
             "voice": parts.settings.voice is not None,
             "browser": guard.elsewhere(request),
         }
@@ -162,9 +164,8 @@ def _captures(parts: Parts) -> APIRouter:
 
     @router.post("")
     async def upload(request: Request, name: Annotated[str, Query(max_length=1000)] = "") -> Response:
-        limit = parts.settings.most_upload_bytes
-        receiving.refuse_beyond(limit, guard.content_length(request))
-        return JSONResponse({"data_id": (await desk.take(name, request.stream())).data_id}, 201)
+        one = await desk.take(name, request.stream(), guard.content_length(request))
+        return JSONResponse({"data_id": one.data_id}, 201)
 
     @router.get("/{data_id}")
     def whole(data_id: str) -> dict[str, Any]:
@@ -177,8 +178,9 @@ def _captures(parts: Parts) -> APIRouter:
 
     @router.get("/{data_id}/connections/{number}/why")
     async def why(data_id: str, number: Number) -> Response:
-        file = await asyncio.wrap_future(await run_in_threadpool(desk.why, opened(data_id), number))
-        return sending.answer(await run_in_threadpool(sending.opened, file), "application/json", {})
+        one = opened(data_id)
+        file = await asyncio.wrap_future(await run_in_threadpool(desk.why, one, number))
+        return sending.answer(await run_in_threadpool(desk.opened, one, file), "application/json", {})
 
     def part_of(one: Measurement, start: float, end: float) -> tuple[int, int, int]:
         """From and to since 1970, and when the capture begins, ns."""
@@ -244,14 +246,14 @@ def _captures(parts: Parts) -> APIRouter:
     def original(data_id: str) -> Response:
         one = opened(data_id)
         desk.facts(one)
-        return sending.attachment(sending.opened(one.path / child.CAPTURE), one.state.name)
+        return sending.attachment(desk.opened(one, one.path / child.CAPTURE), one.state.name)
 
     @router.get("/{data_id}/series/{table}.parquet")
     def series(data_id: str, table: Literal["connections", "segments", "rtt", "sack", "periods"]) -> Response:
         one = opened(data_id)
         desk.facts(one)
         path = one.path / child.SERIES / f"{table}.parquet"
-        return sending.attachment(sending.opened(path), path.name)
+        return sending.attachment(desk.opened(one, path), path.name)
 
     return router
 

@@ -23,6 +23,7 @@ from weirlab.studies.registry import study_of
 from weirlab.web import drawing
 from weirlab.web.child import ENVIRONMENT
 from weirlab.web.children import Children
+from weirlab.web.measurements.measurement import ReadOnly
 from weirlab.web.tables import for_page
 
 _MOST_TABLE_BYTES: Final = 250_000_000
@@ -63,11 +64,14 @@ class Wanted:
 class Shelf:
     """The runs of one store. A child process that draws a report may take ``memory_bytes``."""
 
-    def __init__(self, store: Store, children: Children, memory_bytes: int) -> None:
+    def __init__(
+        self, store: Store, children: Children, memory_bytes: int, *, read_only: bool = False
+    ) -> None:
         self._store = Store(store.root, most_table_bytes=_MOST_TABLE_BYTES)
         self._reading = threading.BoundedSemaphore(_MOST_READERS)
         self._children = children
         self._memory_bytes = memory_bytes
+        self._read_only = read_only
 
     def page(self, wanted: Wanted) -> dict[str, Any]:
         """Lines about the ``wanted`` runs, newest first; how many there are of these, and in all."""
@@ -127,6 +131,11 @@ class Shelf:
                 return done
             case "none":
                 raise InputError(f"There is no report about runs of the kind {run.manifest.kind}.")
+            case _ if self._read_only:
+                raise ReadOnly(
+                    "The service may not write to its store, so it cannot keep a report there. Draw it with: "
+                    f"weir report {run.run_id} --out FILE"
+                )
         return self._children.submit(lambda: self._draw(run), urgent=True)
 
     def counts(self) -> dict[tuple[str, str], int]:

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import quote
 
 from starlette.responses import StreamingResponse
-
-from weirlab import files
 
 _PART_BYTES: Final = 1 << 18
 _KINDS: Final = {
     ".csv": "text/csv",
     ".parquet": "application/vnd.apache.parquet",
 }
-
-
-def opened(path: Path) -> BinaryIO:
-    """A regular file of the store; raises ``StoreError``."""
-    with files.telling(path, "read"):
-        return files.open_regular(path)
 
 
 def attachment(file: BinaryIO, name: str) -> StreamingResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from weirlab import __version__
+from weirlab import __version__, files
 from weirlab.cli.program import failures
 from weirlab.errors import (
     InputError,
@@ -37,11 +38,12 @@ from weirlab.web.access.redaction import Redaction
 from weirlab.web.access.sessions import Sessions
 from weirlab.web.access.shares import Shares
 from weirlab.web.captures.desk import Desk
-from weirlab.web.captures.receiving import TooLarge
 from weirlab.web.children import Children, Refusal
 from weirlab.web.http import server
-from weirlab.web.measurements import FOLDER, Measurements, Removed, Unknown
-from weirlab.web.retention import Retention
+from weirlab.web.measurements.elapsed import Elapsed
+from weirlab.web.measurements.measurement import FOLDER, Measurements, ReadOnly, Removed, Unknown
+from weirlab.web.measurements.retention import Retention
+from weirlab.web.measurements.space import NoRoom, Space, TooLarge
 from weirlab.web.runs import Shelf
 from weirlab.web.scenarios.desk import Forbidden, Scenarios
 from weirlab.web.settings import Settings, VoiceSettings
@@ -57,6 +59,8 @@ _STATUS: Final[tuple[tuple[type[WeirError], int], ...]] = (
     (Unknown, 404),
     (Removed, 410),
     (TooLarge, 413),
+    (NoRoom, 507),
+    (ReadOnly, 403),
     (Busy, 409),
     (Forbidden, 403),
     (InputError, 400),
@@ -68,6 +72,9 @@ _STATUS: Final[tuple[tuple[type[WeirError], int], ...]] = (
 )
 
 
+_MISSING: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+
+
 @dataclass(frozen=True)
 class Service:
     """The application and the parts behind it."""
@@ -77,6 +84,7 @@ class Service:
     transfers: Transfers
     scenarios: Scenarios
     retention: Retention
+    space: Space
     children: Children
 
 
@@ -87,13 +95,16 @@ def service(
     """The application, ready for requests inside the block; it resumes what earlier services left undone."""
     children = Children(settings.children)
     try:
-        measurements = Measurements(store.root)
+        read_only = not _may_write(store.root)
+        elapsed = Elapsed(store.root / FOLDER)
+        measurements = Measurements(store.root, elapsed_s=elapsed.now_s, read_only=read_only)
+        space = Space(store.root, settings.most_kept_bytes)
         sessions = Sessions(settings)
-        desk = Desk(settings, measurements, children)
+        desk = Desk(settings, measurements, space, children)
         bench = threading.Lock()
         recording = Recording(desk.adopt, Reader(settings, children), settings.most_upload_bytes)
-        transfers = Transfers(measurements, settings.most_transfer_s, recording, bench)
-        scenarios = Scenarios(store.root, measurements, settings.allow_run, bench)
+        transfers = Transfers(measurements, space, settings.most_transfer_s, recording, bench)
+        scenarios = Scenarios(store.root, measurements, space, settings.allow_run, bench)
         # Pages of documentation would load scripts from elsewhere.
         app = FastAPI(title="Weir", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
         # The last one is the first to see a request.
@@ -102,7 +113,7 @@ def service(
         app.add_middleware(Shares)
         app.add_middleware(Guard, sessions=sessions, settings=settings, public=_public())
         app.add_middleware(Forwarding, proxies=Proxies(settings.proxies))
-        shelf = Shelf(store, children, settings.memory_bytes)
+        shelf = Shelf(store, children, settings.memory_bytes, read_only=read_only)
         routes.add_to(
             app,
             routes.Parts(
@@ -112,13 +123,15 @@ def service(
         voice = None if settings.voice is None else _voice(app, settings.voice, settings.port)
         app.mount("/", StaticFiles(directory=STATIC, html=True), name="static")
         _explain_failures(app)
-        desk.go_on()
-        transfers.go_on()
-        scenarios.go_on()
-        retention = Retention(settings, measurements, forget=desk.forget)
-        retention.begin()
+        retention = Retention(settings, measurements, space, elapsed, forget=desk.forget)
+        if not read_only:
+            # What is there counts before anything is added.
+            retention.begin()
+            desk.go_on()
+            transfers.go_on()
+            scenarios.go_on()
         try:
-            yield Service(app, desk, transfers, scenarios, retention, children)
+            yield Service(app, desk, transfers, scenarios, retention, space, children)
         finally:
             retention.close()
             # A transfer waits for the child that reads its captures.
@@ -129,6 +142,14 @@ def service(
                 voice.close()
     finally:
         children.close()
+
+
+def _may_write(root: Path) -> bool:
+    try:
+        files.check_folder(root)
+    except WeirError:
+        return False
+    return True
 
 
 def _public() -> Iterator[str]:
@@ -172,13 +193,18 @@ def run(settings: Settings, store: Store, stop: Stop, listening: Callable[[Setti
             return made
 
 
+def _status(error: WeirError) -> int:
+    cause = error.__cause__
+    if isinstance(error, StoreError) and isinstance(cause, OSError) and cause.errno not in _MISSING:
+        # The disk is full, or refuses otherwise.
+        return 507
+    return next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+
+
 def _explain_failures(app: FastAPI) -> None:
     @app.exception_handler(WeirError)
     def told(request: Request, error: WeirError) -> Response:
-        status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-        if isinstance(error, StoreError) and isinstance(error.__cause__, OSError):
-            status = 507
-        failure = failures.explain(error)
+        status, failure = _status(error), failures.explain(error)
         return refused(status, printable(failure.message), failure.kind)
 
     @app.exception_handler(RequestValidationError)

@@ -179,3 +179,30 @@ def test_writing_in_place_of_an_old_file_keeps_the_old_one_until_the_new_is_whol
             write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_an_export_that_fills_the_disk_leaves_no_new_folder(
+    store: Store, writer: RunWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.finish()
+    (tmp_path / "there").mkdir()
+    with monkeypatch.context() as patch:
+        refuse(patch, errno.ENOSPC)
+        for name in ("new", "there"):
+            with pytest.raises(StoreError, match="no space"):
+                store.open("last").export(tmp_path / name)
+    assert not (tmp_path / "new").exists()
+    assert list((tmp_path / "there").iterdir()) == []
+
+
+def test_a_run_that_cannot_be_resumed_on_a_full_disk_is_as_before(
+    store: Store, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.finish()
+    before = sorted(path.name for path in writer.path.iterdir())
+    with monkeypatch.context() as patch:
+        refuse(patch, errno.ENOSPC)
+        with pytest.raises(StoreError, match="no space"):
+            store.resume("last")
+    assert sorted(path.name for path in writer.path.iterdir()) == before
+    assert store.runs()[0].status == "complete"

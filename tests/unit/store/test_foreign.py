@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 
 from weirlab.cli.program.app import app
 from weirlab.errors import StoreError
-from weirlab.store import Store
+from weirlab.store import Store, tables
 from weirlab.testing import FakeClock, make_record
 
 
@@ -189,6 +190,27 @@ def test_parts_that_together_decode_to_much_are_refused(store: Store) -> None:
         bomb(parts / f"{number + 9:06d}-001.parquet", 50_000)
     with pytest.raises(StoreError, match="WEIR_MAX_TABLES"):
         run.trials()
+
+
+def test_an_export_has_one_table_in_memory_at_a_time(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = store.open("last")
+    for number in range(5):
+        run.put_table(f"own-{number}", pl.DataFrame({"a": [number]}))
+    read_own, frames, most = tables.read_own, list[weakref.ref[pl.DataFrame]](), 0
+
+    def read(run_path: Path, table: str, most_bytes: int) -> pl.DataFrame | None:
+        nonlocal most
+        most = max(most, sum(frame() is not None for frame in frames))
+        found = read_own(run_path, table, most_bytes)
+        assert found is not None
+        frames.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(tables, "read_own", read)
+    assert len([path for path in run.export(tmp_path / "out") if path.name.startswith("own-")]) == 5
+    assert most <= 1
 
 
 def test_a_study_s_rows_within_a_part_that_decode_to_much_are_refused(store: Store, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 
 from weirlab import trace
 from weirlab.store import Store
+from weirlab.web.access.shares import MOST_OF_CLIENT
 from weirlab.web.service import service
 from weirlab.web.settings import Settings
 
@@ -123,14 +124,12 @@ def test_what_was_queued_is_analysed_by_the_next_service(store: Store, capture: 
         assert settled(TestClient(made.app, base_url=ORIGIN), data_id)["stage"] == "ready"
 
 
-def test_a_hundred_uploads_at_once_are_queued_and_none_is_lost(
-    serve: Serve, store: Store, capture: bytes
-) -> None:
+def test_a_hundred_uploads_are_queued_and_none_is_lost(serve: Serve, store: Store, capture: bytes) -> None:
     client, made = serve()
     # Nobody reads them, so that all wait.
     made.children.close()
     contents = {f"{number}.pcap": capture + bytes([number]) for number in range(100)}
-    with ThreadPoolExecutor(100) as pool:
+    with ThreadPoolExecutor(MOST_OF_CLIENT) as pool:
         ids = dict(
             zip(contents, pool.map(lambda name: send(client, contents[name], name), contents), strict=True)
         )

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from weirlab.store import Store
 from weirlab.web.captures import arrays
-from weirlab.web.measurements import Measurement, Measurements
+from weirlab.web.measurements.measurement import Measurement, Measurements
 
 from .conftest import Serve, send, settled
 
@@ -90,7 +90,8 @@ def test_a_state_with_wrong_fields_is_damaged(client: TestClient, one: Measureme
 def test_what_is_no_file_is_not_sent(
     client: TestClient, one: Measurement, file: str, request_path: str, put: Put
 ) -> None:
-    client.get(f"/api/captures/{one.data_id}/connections/0/graphs?side=b&from=0&to=1")
+    drawn = client.get(f"/api/captures/{one.data_id}/connections/0/graphs?side=b&from=0&to=1")
+    assert drawn.status_code == 200, drawn.text
     arrays.release(one.path / "points")
     replace(one.path / file, put)
     answer = client.get(f"/api/captures/{one.data_id}/{request_path}")

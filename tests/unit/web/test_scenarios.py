@@ -16,7 +16,8 @@ from fastapi.testclient import TestClient
 from weirlab import programs
 from weirlab.errors import InputError
 from weirlab.store import Store
-from weirlab.web.measurements import Measurement, Measurements
+from weirlab.web.measurements.measurement import Measurement, Measurements
+from weirlab.web.measurements.space import Space
 from weirlab.web.scenarios import child
 from weirlab.web.scenarios.asking import Asked, understood
 from weirlab.web.scenarios.desk import Scenarios
@@ -70,6 +71,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
         scenarios = Scenarios(
             tmp_path / "store",
             Measurements(tmp_path / "store"),
+            Space(tmp_path / "store"),
             allowed,
             bench or threading.Lock(),
             command=programs.script(tmp_path / "talking.py"),

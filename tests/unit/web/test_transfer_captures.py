@@ -144,7 +144,7 @@ def test_whoever_stops_the_test_while_captures_are_read_ends_that(
 ) -> None:
     settings: Any = SimpleNamespace(interval_s=1.0)
     nobodys: Any = None
-    transfer = Transfer(nobodys, settings)
+    transfer = Transfer(nobodys, settings, nobodys)
     assert transfer.ask_to_end()
     transfer.has_sent()
     made = captures(tmp_path)

@@ -107,10 +107,13 @@ def test_when_it_ends_it_says_why_it_was_not_faster(client: TestClient, port: in
 def test_two_other_hosts_are_asked_and_their_tokens_kept_nowhere(
     client: TestClient, store: Store, direction: str
 ) -> None:
-    with serving("of the client", errands=True) as far, serving("of the server", errands=False) as port:
+    with (
+        serving("token of the client", errands=True) as far,
+        serving("token of the server", errands=False) as port,
+    ):
         data_id = begun(
-            client, port=port, token="of the server", client="127.0.0.1", client_port=far,
-            client_token="of the client", direction=direction, lasts_s=1, rate="20Mbit/s", capture=True,
+            client, port=port, token="token of the server", client="127.0.0.1", client_port=far,
+            client_token="token of the client", direction=direction, lasts_s=1, rate="20Mbit/s", capture=True,
         )  # fmt: skip
         last = followed(client, data_id)[-1]
     assert (last["stage"], last["message"]) == ("ready", "")
@@ -124,15 +127,18 @@ def test_two_other_hosts_are_asked_and_their_tokens_kept_nowhere(
     assert told["name"] == "TCP test from 127.0.0.1 to 127.0.0.1"
     assert told["facts"]["asked"]["client_port"] == far
     kept = b"".join(path.read_bytes() for path in (store.root / "web" / data_id).iterdir())
-    assert b"of the client" not in kept
-    assert b"of the server" not in kept
+    assert b"token of the client" not in kept
+    assert b"token of the server" not in kept
 
 
 def test_a_host_that_must_not_be_a_client_says_how_it_may(client: TestClient) -> None:
-    with serving("of the client", errands=False) as far, serving("of the server", errands=False) as port:
+    with (
+        serving("token of the client", errands=False) as far,
+        serving("token of the server", errands=False) as port,
+    ):
         data_id = begun(
-            client, port=port, token="of the server", client="127.0.0.1", client_port=far,
-            client_token="of the client",
+            client, port=port, token="token of the server", client="127.0.0.1", client_port=far,
+            client_token="token of the client",
         )  # fmt: skip
         last = followed(client, data_id)[-1]
     assert last["stage"] == "failed"
@@ -283,7 +289,7 @@ def test_a_capture_of_the_service_is_analysed_like_an_upload(
     client, service = serve()
     file = tmp_path / "taken.pcap"
     file.write_bytes(capture)
-    one = service.desk.adopt("TCP test at h.pcapng", file)
+    one = service.desk.adopt("TCP test at h.pcapng", file, service.space.claim(len(capture)))
     assert not file.exists()
     assert settled(client, one.data_id)["stage"] == "ready"
     assert client.get(f"/api/captures/{one.data_id}").json()["connections"]

@@ -6,7 +6,6 @@ into memory, not read: drawing a part touches little of them.
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import threading
 from collections import OrderedDict
@@ -62,10 +61,13 @@ def name(connection: int, side: SideName) -> str:
     return f"{connection}-{side}"
 
 
-def write(trace: Trace, connection: int, side: SideName, parent: Path) -> Path:
-    """Make the folder of one direction below ``parent``, whole or not at all."""
+def write(trace: Trace, connection: int, side: SideName, parent: Path, scratch: str) -> Path:
+    """Make the folder of one direction below ``parent``, whole or not at all.
+
+    It is made as ``scratch`` there, which stays if this process is killed.
+    """
     (one,) = [each for each in trace.facts["connections"] if each["id"] == connection]
-    target, fresh = parent / name(connection, side), parent / f".{secrets.token_hex(8)}.tmp"
+    target, fresh = parent / name(connection, side), parent / scratch
     files.make_folder(fresh)
     try:
         index: list[dict[str, Any]] = []

@@ -16,6 +16,8 @@ GRAPHS: Final = "points"
 """Folder of the arrays that graphs are drawn from; those of earlier layouts have other names."""
 WHY: Final = "why"
 """Folder with a file for each connection for which it was requested: why it was not faster."""
+SCRATCH: Final = ".*.tmp"
+"""Pattern of the names of folders that are being made in :data:`GRAPHS`."""
 PARTS: Final = "part-"
 """Prefix of the name of a file that is made to be sent, and then removed."""
 KEEP: Final = 2000
@@ -59,7 +61,7 @@ def _draw(request: dict[str, Any]) -> dict[str, Any]:
     folder = Path(request["folder"])
     facts = _facts(folder)
     trace = Trace(facts, folder / SERIES, period_ns=PERIOD_NS)
-    arrays.write(trace, request["connection"], request["side"], folder / GRAPHS)
+    arrays.write(trace, request["connection"], request["side"], folder / GRAPHS, request["scratch"])
     return {}
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
+from starlette.concurrency import run_in_threadpool
+
 from weirlab import files, programs
 from weirlab.cli.program import failures
 from weirlab.errors import InputError
@@ -20,7 +22,8 @@ from weirlab.trace.facts import Analysis, Connection, SideName, busier
 from weirlab.web.captures import arrays, child, receiving
 from weirlab.web.child import ENVIRONMENT
 from weirlab.web.children import Children, Interrupted, Refusal
-from weirlab.web.measurements import Measurement, Measurements
+from weirlab.web.measurements.measurement import Measurement, Measurements
+from weirlab.web.measurements.space import NOTE_BYTES, Claim, Growth, NoRoom, Space
 from weirlab.web.settings import Settings
 
 _REMEMBERED: Final = 4
@@ -44,6 +47,7 @@ class Desk:
 
     settings: Settings
     measurements: Measurements
+    space: Space
     children: Children
     tally: Tally = field(default_factory=Tally)
     _queued: list[str] = field(default_factory=list)
@@ -54,40 +58,67 @@ class Desk:
     def go_on(self) -> None:
         """Continue what an earlier service left undone; uploads that broke off are removed."""
         for one in self.measurements.all():
-            match one.state.stage:
-                case "receiving" if one.state.kind == "capture":
-                    shutil.rmtree(one.path, ignore_errors=True)
-                case "queued" | "working" if one.state.kind == "capture":
-                    self._queue(one)
             for left in one.path.glob(f"{child.PARTS}*"):
                 left.unlink(missing_ok=True)
+            for left in (one.path / child.GRAPHS).glob(child.SCRATCH):
+                shutil.rmtree(left, ignore_errors=True)
+            match one.state.stage:
+                case "receiving" if one.state.kind == "capture":
+                    self.measurements.discard(one)
+                case "queued" | "working" if one.state.kind == "capture":
+                    self._queue(one)
 
-    async def take(self, name: str, chunks: AsyncIterator[bytes]) -> Measurement:
-        """Store an upload and put it in the queue; an upload that breaks off is removed."""
-        one = self.measurements.create("capture", name or "capture")
+    async def take(self, name: str, chunks: AsyncIterator[bytes], announced: int | None) -> Measurement:
+        """Store an upload of ``announced`` bytes, if that is known, and put it in the queue.
+
+        An upload that breaks off is removed.
+
+        Raises
+        ------
+        InputError
+            It is empty, or larger than is allowed.
+        NoRoom
+            There is no room for it.
+        StoreError
+            It cannot be written.
+        """
         try:
-            number = await receiving.receive(
-                one.path / child.CAPTURE, chunks, self.settings.most_upload_bytes
-            )
-            if not number:
-                raise InputError(
-                    "The upload is empty. Choose a capture: pcap or pcapng, also in gzip or zstd."
-                )
+            self.measurements.require_writable()
+            if announced is not None and announced > self.settings.most_upload_bytes:
+                raise receiving.too_large(self.settings.most_upload_bytes)
+            claim = await run_in_threadpool(self.space.claim, (announced or 0) + NOTE_BYTES)
+            try:
+                with self.measurements.created("capture", name or "capture") as one:
+                    claim.cover(one)
+                    path = one.path / child.CAPTURE
+                    most = self.settings.most_upload_bytes
+                    number = await receiving.receive(path, chunks, most, claim)
+                    if not number:
+                        raise InputError(
+                            "The upload is empty. Choose a capture: pcap or pcapng, also in gzip or zstd."
+                        )
+                    one.change(stage="queued", size_bytes=number)
+            finally:
+                claim.release()
         except BaseException:
             self.tally.refused += 1
-            shutil.rmtree(one.path, ignore_errors=True)
             raise
         self.tally.received += 1
         self.tally.received_bytes += number
-        one.change(stage="queued", size_bytes=number)
         self._queue(one)
         return one
 
-    def adopt(self, name: str, file: Path) -> Measurement:
-        """Take one of the service's own files as if it had been uploaded; it is moved, on the same disk."""
-        one = self.measurements.create("capture", name)
-        file.rename(one.path / child.CAPTURE)
-        one.change(stage="queued", size_bytes=(one.path / child.CAPTURE).stat().st_size)
+    def adopt(self, name: str, file: Path, claim: Claim) -> Measurement:
+        """Take one of the service's own files as if it had been uploaded.
+
+        It is moved, on the same disk; ``claim`` has its bytes until then.
+        """
+        with self.measurements.created("capture", name) as one:
+            with files.telling(one.path, "write to"):
+                file.rename(one.path / child.CAPTURE)
+            number = (one.path / child.CAPTURE).stat().st_size
+            one.change(stage="queued", size_bytes=number)
+        claim.hand_over(one, number)
         self._queue(one)
         return one
 
@@ -129,29 +160,45 @@ class Desk:
         """The folder of a direction's arrays, as soon as it is made."""
         self.connection(one, number)
         path = one.path / child.GRAPHS / arrays.name(number, side)
-        return self._made(path, lambda: self._draw(one, number, side))
+
+        def draw() -> None:
+            with self.space.growing(one) as growth:
+                self._draw(one, number, side, growth)
+
+        return self._made(path, draw)
 
     def why(self, one: Measurement, number: int) -> Future[Path]:
         """The file that says why a connection was not faster, as soon as it is made."""
         self.connection(one, number)
         request = {"do": "explain", "name": one.state.name, "connection": number}
-        return self._made(one.path / child.WHY / f"{number}.json", lambda: self._ask(one, request))
+
+        def explain() -> None:
+            with self.space.growing(one) as growth:
+                self._ask(one, request, growth)
+
+        return self._made(one.path / child.WHY / f"{number}.json", explain)
 
     def part(self, one: Measurement, request: Mapping[str, Any]) -> Future[BinaryIO]:
         """A file that a child process makes, open for reading and already removed from the disk.
 
         ``request`` names what the child does.
         """
+        self.measurements.require_writable()
         path = one.path / f"{child.PARTS}{secrets.token_hex(8)}"
 
         def make() -> BinaryIO:
             try:
-                self._ask(one, {**request, "name": one.state.name, "target": path.name})
-                return files.open_regular(path)
+                with self.space.growing(one) as growth:
+                    self._ask(one, {**request, "name": one.state.name, "target": path.name}, growth)
+                    return self.space.taken(path)
             finally:
                 path.unlink(missing_ok=True)
 
         return self.children.submit(make, urgent=True)
+
+    def opened(self, one: Measurement, path: Path) -> BinaryIO:
+        """A file of ``one`` for reading; its data is not removed until that is closed."""
+        return self.space.opened(one, path)
 
     def _made(self, path: Path, make: Callable[[], object]) -> Future[Path]:
         """``path`` as soon as ``make`` has made it; it is made once for all requests."""
@@ -160,6 +207,7 @@ class Desk:
             if path.exists():
                 done.set_result(path)
                 return done
+            self.measurements.require_writable()
             if path not in self._making:
                 self._making[path] = self.children.submit(make, urgent=True)
             made = self._making[path]
@@ -178,6 +226,7 @@ class Desk:
         return done
 
     def _queue(self, one: Measurement) -> None:
+        self.space.note(one)
         with self._lock:
             self._queued.append(one.data_id)
         self.children.submit(lambda: self._analyse(one))
@@ -185,44 +234,65 @@ class Desk:
     def _analyse(self, one: Measurement) -> None:
         with self._lock:
             self._queued.remove(one.data_id)
+        try:
+            self._analysed(one)
+        finally:
+            self.space.note(one)
+
+    def _analysed(self, one: Measurement) -> None:
         state = one.change(stage="working")
         # What an interrupted attempt left.
         shutil.rmtree(one.path / child.SERIES, ignore_errors=True)
         try:
-            told = self._ask(one, {"do": "analyse", "name": state.name})
-            read = cast(Analysis, one.read(child.FACTS, dict))
-            self._draw_greatest(one, read)
+            with self.space.growing(one) as growth:
+                told = self._ask(one, {"do": "analyse", "name": state.name}, growth)
+                read = cast(Analysis, one.read(child.FACTS, dict))
+                self._draw_greatest(one, read, growth)
         except Interrupted:
             one.change(stage="queued")
             raise
         except Exception as error:
             self.tally.failed += 1
+            # What was made of it is of no use.
+            for left in (child.SERIES, child.GRAPHS):
+                shutil.rmtree(one.path / left, ignore_errors=True)
             one.change(stage="failed", message=failures.explain(error).message)
             return
         self.tally.analysed += 1
         one.change(stage="ready", facts={**told, "conclusion": words.capture(read)})
 
-    def _draw_greatest(self, one: Measurement, read: Analysis) -> None:
+    def _draw_greatest(self, one: Measurement, read: Analysis, growth: Growth) -> None:
         """Draw the largest connection, so that its graphs are ready when the page requests them."""
         if listed := read["connections"]:
             first = max(listed, key=lambda each: each["a"]["link_bytes"] + each["b"]["link_bytes"])
             try:
-                self._draw(one, first["id"], busier(first))
+                self._draw(one, first["id"], busier(first), growth)
             except Interrupted:
                 raise
-            except Refusal:
+            except (Refusal, NoRoom):
                 # A request for the graphs will get the error; the numbers are there.
                 return
 
-    def _draw(self, one: Measurement, number: int, side: SideName) -> None:
+    def _draw(self, one: Measurement, number: int, side: SideName, growth: Growth) -> None:
         if not (one.path / child.GRAPHS / arrays.name(number, side)).exists():
-            self._ask(one, {"do": "draw", "name": one.state.name, "connection": number, "side": side})
+            scratch = child.SCRATCH.replace("*", secrets.token_hex(8))
+            request = {"do": "draw", "name": one.state.name, "connection": number, "side": side}
+            try:
+                self._ask(one, {**request, "scratch": scratch}, growth)
+            finally:
+                # If the child was killed.
+                shutil.rmtree(one.path / child.GRAPHS / scratch, ignore_errors=True)
 
-    def _ask(self, one: Measurement, request: dict[str, Any]) -> Any:
-        limits = {"memory_bytes": self.settings.memory_bytes, "most_s": round(self.settings.most_s)}
+    def _ask(self, one: Measurement, request: dict[str, Any], growth: Growth) -> Any:
+        limits = {
+            "memory_bytes": self.settings.memory_bytes,
+            "most_s": round(self.settings.most_s),
+            "file_bytes": self.settings.most_kept_bytes,
+        }
         return self.children.ask(
             programs.own("weirlab.web.captures.child"),
             {**request, "folder": str(one.path), **limits},
             most_s=self.settings.most_s,
             environment=ENVIRONMENT,
+            unwanted=growth.check,
         )

@@ -10,21 +10,11 @@ from typing import Final
 from starlette.concurrency import run_in_threadpool
 
 from weirlab import files
-from weirlab.errors import InputError
 from weirlab.trace.quantities import size
+from weirlab.web.measurements.space import NOTE_BYTES, Claim, TooLarge
 
 _PART_BYTES: Final = 1 << 20
 """Written at once, with one switch to a thread per part."""
-
-
-class TooLarge(InputError):
-    """An upload has more bytes than are allowed."""
-
-
-def refuse_beyond(limit: int, announced: int | None) -> None:
-    """Raise for an upload that announces too large a size, before it is sent."""
-    if announced is not None and announced > limit:
-        raise too_large(limit)
 
 
 def too_large(limit: int) -> TooLarge:
@@ -34,13 +24,15 @@ def too_large(limit: int) -> TooLarge:
     )
 
 
-async def receive(path: Path, chunks: AsyncIterator[bytes], limit: int) -> int:
+async def receive(path: Path, chunks: AsyncIterator[bytes], limit: int, claim: Claim) -> int:
     """Write ``chunks`` to the new file ``path``; returns how many bytes there were.
 
     Raises
     ------
     TooLarge
         There are more than ``limit``.
+    NoRoom
+        The ``claim`` cannot grow to what comes.
     StoreError
         The file cannot be written.
     """
@@ -54,15 +46,18 @@ async def receive(path: Path, chunks: AsyncIterator[bytes], limit: int) -> int:
                 raise too_large(limit)
             part += chunk
             if len(part) >= _PART_BYTES:
-                await run_in_threadpool(_write, fd, path, bytes(part))
+                await run_in_threadpool(_write, fd, path, bytes(part), written, claim)
                 part.clear()
-        await run_in_threadpool(_write, fd, path, bytes(part), True)
+        await run_in_threadpool(_write, fd, path, bytes(part), written, claim, True)
     finally:
         os.close(fd)
     return written
 
 
-def _write(fd: int, path: Path, content: bytes, last: bool = False) -> None:
+def _write(fd: int, path: Path, content: bytes, written: int, claim: Claim, last: bool = False) -> None:
+    """Write ``content``, with which there are ``written`` bytes."""
+    claim.need(written + NOTE_BYTES)
+    claim.use(written + NOTE_BYTES)
     with files.telling(path, "write"):
         left = memoryview(content)
         while left:

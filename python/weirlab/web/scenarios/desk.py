@@ -18,7 +18,8 @@ from weirlab.cli.program import failures
 from weirlab.errors import InputError, WeirError
 from weirlab.quoting import printable, shortened
 from weirlab.scenario.model import Root
-from weirlab.web.measurements import Measurement, Measurements
+from weirlab.web.measurements.measurement import Measurement, Measurements
+from weirlab.web.measurements.space import Space
 from weirlab.web.scenarios import asking, child
 
 RESULT: Final = "result.json"
@@ -78,6 +79,7 @@ class Scenarios:
 
     store: Path
     measurements: Measurements
+    space: Space
     allowed: bool
     bench: threading.Lock
     command: Sequence[str] = field(default_factory=lambda: programs.own(child.__name__))
@@ -111,10 +113,16 @@ class Scenarios:
         self._require()
         what = asking.understood(asked)
         name = asked.name or what.name
-        one = self.measurements.create("scenario", what.name)
-        files.write_bytes(one.path / child.FILE, asked.text.encode())
-        asks = {"name": name, "lab": asked.lab, "kind": what.KEY, "question": _in_a_line(what)}
-        one.change(stage="queued", facts={"asked": asks, "run_id": ""})
+        # What is kept of it beside its run takes less than a step.
+        claim = self.space.claim(self.space.step)
+        try:
+            with self.measurements.created("scenario", what.name) as one:
+                claim.cover(one)
+                files.write_bytes(one.path / child.FILE, asked.text.encode())
+                asks = {"name": name, "lab": asked.lab, "kind": what.KEY, "question": _in_a_line(what)}
+                one.change(stage="queued", facts={"asked": asks, "run_id": ""})
+        finally:
+            claim.release()
         self._queue(one)
         return one
 
@@ -127,6 +135,7 @@ class Scenarios:
             The service does not allow it, or the scenario was not stopped.
         """
         self._require()
+        self.measurements.require_writable()
         if one.state.stage != "stopped":
             raise InputError("Only a scenario that was stopped can be resumed.")
         one.change(stage="queued", message="")
@@ -317,6 +326,7 @@ class Scenarios:
             one.keep(RESULT, asdict(told))
             facts = {**one.state.facts, "run_id": told.run_id, "conclusion": told.conclusion}
             one.change(stage=stage, message=message, facts=facts)
+            self.space.note(one)
 
 
 def _interrupt(job: Job) -> None:

@@ -18,7 +18,8 @@ from weirlab.studies.tcp.measure import measuring
 from weirlab.studies.tcp.measure.coarser import Coarser
 from weirlab.studies.tcp.results import Interval
 from weirlab.studies.tcp.show import tables as shown
-from weirlab.web.measurements import Measurement, Measurements
+from weirlab.web.measurements.measurement import Measurement, Measurements
+from weirlab.web.measurements.space import Claim, Space
 from weirlab.web.tables import for_page
 from weirlab.web.transfers import asking, axis, explaining, rows
 from weirlab.web.transfers.recording import Recording, Tapes
@@ -60,6 +61,8 @@ class Transfer:
 
     one: Measurement
     settings: sending.Settings
+    claim: Claim
+    """To the room of its numbers."""
     captured: bool = False
     moved: Moved = field(default_factory=Moved)
     stop: Stop = field(default_factory=Stop)
@@ -138,6 +141,7 @@ class Transfers:
     """Begins transfers, and keeps their results. ``bench`` is held while anything measures on this host."""
 
     measurements: Measurements
+    space: Space
     most_s: float
     recording: Recording
     bench: threading.Lock = field(default_factory=threading.Lock)
@@ -169,11 +173,19 @@ class Transfers:
             if not self.bench.acquire(blocking=False):
                 raise Busy("Another test is running here. Try again when it has ended, or stop it.")
             try:
-                one = self.measurements.create("transfer", asked.name())
-                one.change(stage="working", facts={"asked": asked.public()})
-                transfer = Transfer(one, settings, asked.capture, self.moved)
-                thread = threading.Thread(target=self._run, args=(transfer,), name="weir-transfer")
-                thread.start()
+                # Its numbers take less than a step.
+                claim = self.space.claim(self.space.step)
+                try:
+                    with self.measurements.created("transfer", asked.name()) as one:
+                        one.change(stage="working", facts={"asked": asked.public()})
+                        claim.cover(one)
+                        claim.use(claim.size)
+                        transfer = Transfer(one, settings, claim, asked.capture, self.moved)
+                        thread = threading.Thread(target=self._run, args=(transfer,), name="weir-transfer")
+                        thread.start()
+                except BaseException:
+                    claim.release()
+                    raise
             except BaseException:
                 self.bench.release()
                 raise
@@ -230,7 +242,9 @@ class Transfers:
         latest.start()
         message, result = "", {}
         try:
-            with self.recording.of(transfer.one, transfer.settings, transfer.captured) as tapes:
+            with self.recording.of(
+                transfer.one, transfer.settings, transfer.captured, transfer.claim
+            ) as tapes:
                 outcome, measured = self._carried_out(transfer, tapes)
                 transfer.has_sent()
                 tapes.ended(outcome)
@@ -320,8 +334,10 @@ class Transfers:
             )
             transfer.end(self.result(one))
         except WeirError as error:
-            transfer.end({"stage": "failed", "message": str(error)})
+            message = failures.explain(error).message
+            transfer.end({"stage": "failed", "message": message})
         finally:
+            transfer.claim.release()
             transfer.close()
             self.bench.release()
 

@@ -78,6 +78,7 @@ class Reader:
             },
             "memory_bytes": self.settings.memory_bytes,
             "most_s": round(self.settings.most_s),
+            "file_bytes": self.settings.most_kept_bytes,
         }
         answer = self.children.ask(
             programs.own("weirlab.web.transfers.child"),

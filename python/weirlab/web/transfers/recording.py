@@ -17,7 +17,8 @@ from weirlab.studies.tcp.measure import capturing
 from weirlab.studies.tcp.measure.capturing import Capture, End
 from weirlab.studies.tcp.study.findings import capture_remarks
 from weirlab.trace.quantities import count
-from weirlab.web.measurements import Measurement
+from weirlab.web.measurements.measurement import Measurement
+from weirlab.web.measurements.space import Claim
 from weirlab.web.transfers.reading import Reader, Together
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 _ENDS: Final[tuple[End, End]] = ("server", "client")
 
-Adopt = Callable[[str, Path], Measurement]
-"""Takes a file, under a name, as if it had been uploaded."""
+Adopt = Callable[[str, Path, Claim], Measurement]
+"""Takes a file, under a name, as if it had been uploaded; the claim has its bytes until then."""
 
 
 @dataclass
@@ -39,6 +40,8 @@ class Tapes:
     reader: Reader
     folder: Path
     here: capturing.Recording
+    claim: Claim
+    """To the room of the captures, and of what is made of them."""
     stop: Callable[[], None]
     """Ends the capture of this host, if there is one."""
     captures: dict[End, Capture] = field(default_factory=dict)
@@ -67,7 +70,10 @@ class Tapes:
             shift_ns = measured.shift_ns(told["since_1970_ns"])
             self.captures["server"] = replace(self.captures["server"], shift_ns=shift_ns)
         every_s = self.settings.interval_s
-        return self.reader.read(measured, self.captures, self.folder, every_s, unwanted)
+        growth = self.claim.growth()
+        return self.reader.read(
+            measured, self.captures, self.folder, every_s, lambda: growth.check() or unwanted()
+        )
 
     def handed_on(self) -> list[dict[str, Any]]:
         """By end: the ``data_id`` of the capture, or ``why_not``, and what is ``missing`` from it."""
@@ -86,7 +92,7 @@ class Tapes:
         }
         if capture.path is None:
             return told
-        made = self.adopt(f"TCP test at {where}.pcapng", capture.path)
+        made = self.adopt(f"TCP test at {where}.pcapng", capture.path, self.claim)
         packets = None if capture.packets is None else count(capture.packets)
         missing = list(capture_remarks(f"at {where}", capture))
         return {**told, "why_not": None, "data_id": made.data_id, "packets": packets, "missing": missing}
@@ -101,13 +107,21 @@ class Recording:
     most_bytes: int
 
     @contextmanager
-    def of(self, one: Measurement, settings: sending.Settings, wanted: bool) -> Iterator[Tapes]:
-        """Record a test while the block lasts, in the folder of ``one``; nothing unless ``wanted``."""
+    def of(self, one: Measurement, settings: sending.Settings, wanted: bool, claim: Claim) -> Iterator[Tapes]:
+        """Record a test while the block lasts, in the folder of ``one``; nothing unless ``wanted``.
+
+        ``claim`` covers that folder, and grows. Raises ``NoRoom``.
+        """
         if not wanted:
             nothing = capturing.Recording(Capture(None))
-            yield Tapes(settings, self.adopt, self.reader, one.path, nothing, lambda: None)
+            yield Tapes(settings, self.adopt, self.reader, one.path, nothing, claim, lambda: None)
             return
         most_bytes = min(self.most_bytes, capturing.MOST_BYTES)
+        # Where there is little room, short captures are better than the loss of older data.
+        fitting = claim.space.fitting(len(_ENDS) * most_bytes) // len(_ENDS)
+        most_bytes = min(most_bytes, max(fitting, claim.space.step))
+        claim.grow(claim.size + len(_ENDS) * most_bytes)
+        claim.use(claim.size)
         with TemporaryDirectory(dir=one.path, prefix="tapes-") as name, ExitStack() as recorder:
             folder = Path(name)
             server, client = (
@@ -120,4 +134,4 @@ class Recording:
             here = recorder.enter_context(
                 capturing.capturing(settings.host, settings.port, folder, interface, most_bytes=most_bytes)
             )
-            yield Tapes(wishes, self.adopt, self.reader, folder, here, recorder.close)
+            yield Tapes(wishes, self.adopt, self.reader, folder, here, claim, recorder.close)

@@ -11,10 +11,9 @@ import os
 import re
 import secrets
 import shutil
-import stat
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -33,6 +32,8 @@ Kind = Literal["capture", "transfer", "scenario"]
 Stage = Literal["receiving", "queued", "working", "ready", "stopped", "failed", "removed"]
 
 FOLDER: Final = "web"
+OVER: Final = ("ready", "failed", "stopped")
+"""Stages of measurements that are not in progress."""
 _STATE: Final = "measurement.json"
 _DATA_ID: Final = re.compile(r"[0-9a-f]{32}")
 _MOST_NAME: Final = 200
@@ -45,6 +46,10 @@ class Unknown(InputError):
 
 class Removed(InputError):
     """Its data was removed; the message says why."""
+
+
+class ReadOnly(StoreError):
+    """The service may not write to its store."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,8 @@ class State:
     size_bytes: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
     """What a line about it shows."""
+    born_s: float | None = None
+    """When it was created, or first seen, by :class:`Elapsed`."""
 
 
 class Measurement:
@@ -97,13 +104,7 @@ class Measurement:
 
     def held_bytes(self) -> int:
         """The size of its files in bytes."""
-        found = 0
-        for path in self.path.rglob("*"):
-            # It may be gone by now.
-            with suppress(OSError):
-                about = path.lstat()
-                found += about.st_size if stat.S_ISREG(about.st_mode) else 0
-        return found
+        return _bytes_in(str(self.path))
 
     def remove(self, message: str) -> None:
         """Remove its data; its state stays, with ``message``."""
@@ -138,26 +139,58 @@ class Measurement:
 
 
 class Measurements:
-    """All measurements of a store."""
+    """All measurements of a store. ``elapsed_s`` is the time by which their age counts."""
 
-    def __init__(self, root: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        root: Path,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        elapsed_s: Callable[[], float | None] = lambda: None,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        self.root = root
         # Without links, as those that read what is in it are confined to paths without.
-        self._folder = Path(os.path.realpath(root / FOLDER))
+        self.folder = Path(os.path.realpath(root / FOLDER))
+        self.read_only = read_only
         self._now = now
+        self._elapsed_s = elapsed_s
         self._known: dict[str, Measurement] = {}
         self._lock = threading.Lock()
 
-    def create(self, kind: Kind, name: str) -> Measurement:
-        """Create a measurement; its folder is readable only by its owner."""
+    def require_writable(self) -> None:
+        """Raise ``ReadOnly`` if the service may not write to its store."""
+        if self.read_only:
+            raise ReadOnly(
+                "The service may not write to its store, so nothing can be uploaded, measured or drawn here."
+            )
+
+    @contextmanager
+    def created(self, kind: Kind, name: str) -> Iterator[Measurement]:
+        """A new measurement, discarded if the block fails. Only its owner may read its folder."""
+        self.require_writable()
         data_id = secrets.token_hex(16)
-        path = self._folder / data_id
-        files.make_folder(self._folder)
+        path = self.folder / data_id
+        files.make_folder(self.folder)
         with files.telling(path, "make the folder"):
             path.mkdir(mode=0o700)
-        shown = shortened(printable(name).replace("\n", " ").replace("\t", " "), _MOST_NAME)
-        state = State(data_id, kind, shown, self._now().isoformat(timespec="seconds"))
-        write_json(path / _STATE, asdict(state))
-        return self._remembered(data_id)
+        one = Measurement(path)
+        try:
+            shown = shortened(printable(name).replace("\n", " ").replace("\t", " "), _MOST_NAME)
+            created, born_s = self._now().isoformat(timespec="seconds"), self._elapsed_s()
+            write_json(path / _STATE, asdict(State(data_id, kind, shown, created, born_s=born_s)))
+            with self._lock:
+                self._known[data_id] = one
+            yield one
+        except BaseException:
+            self.discard(one)
+            raise
+
+    def discard(self, one: Measurement) -> None:
+        """Remove a measurement with its data ID."""
+        with self._lock:
+            self._known.pop(one.data_id, None)
+        shutil.rmtree(one.path, ignore_errors=True)
 
     def open(self, data_id: str) -> Measurement:
         """The measurement with this data ID.
@@ -169,7 +202,7 @@ class Measurements:
         Removed
             Its data was removed.
         """
-        if not _DATA_ID.fullmatch(data_id) or not (self._folder / data_id / _STATE).is_file():
+        if not _DATA_ID.fullmatch(data_id) or not (self.folder / data_id / _STATE).is_file():
             raise Unknown("There is no measurement with this data ID here.")
         one = self._remembered(data_id)
         if (state := one.state).stage == "removed":
@@ -179,7 +212,7 @@ class Measurements:
     def all(self) -> Iterator[Measurement]:
         """All measurements, oldest first; damaged ones are left out."""
         found = []
-        for path in self._folder.glob(f"*/{_STATE}"):
+        for path in self.folder.glob(f"*/{_STATE}"):
             if _DATA_ID.fullmatch(path.parent.name):
                 one = self._remembered(path.parent.name)
                 try:
@@ -190,4 +223,17 @@ class Measurements:
 
     def _remembered(self, data_id: str) -> Measurement:
         with self._lock:
-            return self._known.setdefault(data_id, Measurement(self._folder / data_id))
+            return self._known.setdefault(data_id, Measurement(self.folder / data_id))
+
+
+def _bytes_in(folder: str) -> int:
+    found = 0
+    # Any of it may be gone by now.
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    found += _bytes_in(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    found += entry.stat(follow_symlinks=False).st_size
+    return found

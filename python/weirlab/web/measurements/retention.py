@@ -1,7 +1,7 @@
 """How long measurements are kept: until they are too old, or until all together are too large.
 
 A removed measurement leaves its state behind, so that its data ID still says what happened to it. Runs of
-the store stay.
+the store stay. Ages are counted by :class:`Elapsed`, so that no clock that jumps removes anything.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 
 from weirlab.errors import WeirError
 from weirlab.quantities import plural
 from weirlab.trace.quantities import size
-from weirlab.web.measurements import Measurement, Measurements
+from weirlab.web.measurements.elapsed import Elapsed
+from weirlab.web.measurements.measurement import OVER, Measurement, Measurements
+from weirlab.web.measurements.space import Space
 from weirlab.web.settings import Settings
 
 _EVERY_S: Final = 60.0
-_OVER: Final = ("ready", "failed", "stopped")
-"""Stages of measurements that are not in progress."""
+_DAY_S: Final = 86_400.0
+_MOST_REMOVED: Final = 10_000
+"""Most removed measurements whose data IDs still say so: those that were created last."""
 
 
 def told(settings: Settings) -> str:
@@ -45,59 +48,72 @@ class Retention:
 
     settings: Settings
     measurements: Measurements
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    space: Space
+    elapsed: Elapsed
     forget: Callable[[Measurement], object] = lambda one: None
     """Called for what was removed, so that nothing still refers to it."""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    """For the message about what was removed."""
     removed: int = 0
     _closing: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
+    def __post_init__(self) -> None:
+        self.space.remove = lambda one: self._remove(one, _room(self.settings.most_kept_bytes))
+
     def begin(self) -> None:
-        """Start the periodic sweep, if there is a limit."""
-        if self.settings.most_days or self.settings.most_kept_bytes:
-            self._thread = threading.Thread(target=self._work, name="weir-retention")
-            self._thread.start()
+        """Sweep now, and periodically from here on."""
+        self.sweep()
+        self._thread = threading.Thread(target=self._work, name="weir-retention")
+        self._thread.start()
 
     def close(self) -> None:
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
+            with suppress(WeirError, OSError):
+                self.elapsed.save()
 
     def sweep(self) -> None:
         """Remove what is beyond the limits now, oldest first."""
-        kept: list[tuple[Measurement, int]] = []
-        total = 0
+        now_s, days = self.elapsed.now_s(), self.settings.most_days
+        gone = []
         for one in self.measurements.all():
-            state = one.state
-            if state.stage == "removed":
-                # A child process may have been writing while it was removed.
-                one.empty()
-                continue
-            total += (held := one.held_bytes())
-            if state.stage in _OVER:
-                kept.append((one, held))
-        days, most = self.settings.most_days, self.settings.most_kept_bytes
-        for one, held in kept:
-            old = days and self.now() - datetime.fromisoformat(one.state.created) > timedelta(days=days)
-            if not old and not (most and total > most):
-                continue
-            why = f"data is kept for {plural(days, 'day')} here" if old else _room(most)
             # One that is damaged or gone must not keep the others from being removed.
             with suppress(WeirError, OSError):
-                if one.state.stage not in _OVER:
+                state = one.state
+                if state.stage == "removed":
+                    # A child process may have been writing while it was removed.
+                    one.empty()
+                    gone.append(one)
                     continue
-                one.remove(f"This data was removed on {self.now():%Y-%m-%d}: {why}.")
-                self.forget(one)
-                total -= held
-                self.removed += 1
+                born_s = state.born_s
+                if born_s is None or born_s > now_s:
+                    # From an earlier version of Weir, or the elapsed time was lost: its age begins now.
+                    born_s = now_s
+                    one.change(born_s=now_s)
+                old = days and state.stage in OVER and now_s - born_s > days * _DAY_S
+                if old and not self.space.is_busy(one):
+                    self._remove(one, f"data is kept for {plural(days, 'day')} here")
+                    self.space.forget(one)
+                else:
+                    self.space.note(one)
+        for one in gone[:-_MOST_REMOVED]:
+            self.measurements.discard(one)
+        self.space.enforce()
+
+    def _remove(self, one: Measurement, why: str) -> None:
+        one.remove(f"This data was removed on {self.now():%Y-%m-%d}: {why}.")
+        self.forget(one)
+        self.removed += 1
 
     def _work(self) -> None:
-        while True:
+        while not self._closing.wait(_EVERY_S):
             # A damaged one, or a failing disk: the others get their turn in the next sweep.
             with suppress(WeirError, OSError):
                 self.sweep()
-            if self._closing.wait(_EVERY_S):
-                return
+            with suppress(WeirError, OSError):
+                self.elapsed.save()
 
 
 def _room(most: int) -> str:
