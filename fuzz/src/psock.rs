@@ -4,7 +4,7 @@
 
 use weir_psock::schedule::{PathStats, SCHEDULERS, StreamId, scheduler};
 use weir_psock::session::{Config, Read, Session};
-use weir_psock::wire::{Frame, HEADER_BYTES, Hello, Initiator, Reason};
+use weir_psock::wire::{Frame, HEADER_BYTES, Hello, Initiator, Reason, Responder};
 
 const MEMORY_BYTES: usize = 4096;
 const BLOCK_BYTES: usize = 256;
@@ -19,8 +19,14 @@ struct Play<'a> {
     read_bytes: u64,
 }
 
-/// A server's side of a greeting that is made of `data`.
+/// Both sides of a greeting whose other side is made of `data`.
 fn greet(data: &[u8]) {
+    if let Some((hello, rest)) = data.split_first_chunk()
+        && let Ok(hello) = Hello::parse(hello)
+    {
+        let responder = Responder::open(b"token", hello, [3; 16]);
+        assert!(rest.first_chunk().is_none_or(|proof| responder.verify(proof).is_err()));
+    }
     let Some((reply, rest)) = data.split_first_chunk() else { return };
     let Ok(proved) = Initiator::open(b"token", [1; 16], [2; 16]).prove(reply) else { return };
     // Nobody can guess a proof.
@@ -30,7 +36,6 @@ fn greet(data: &[u8]) {
 /// Lets a peer that knows the key do what `data` says; the first byte chooses the scheduler, and whether streams are
 /// coupled. How it ended.
 pub fn psock(data: &[u8]) -> &'static str {
-    let _ = data.first_chunk().map(Hello::parse);
     greet(data);
     let Some((choice, bytes)) = data.split_first() else { return "nothing" };
     let name = SCHEDULERS[usize::from(*choice) % SCHEDULERS.len()];
