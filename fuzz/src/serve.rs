@@ -14,7 +14,7 @@ use weir_tcp::control::{
     prove_errand, verify,
 };
 
-const TOKEN: &str = "token";
+const TOKEN: &str = "a token of tests";
 /// A server that has not closed a connection by then hangs; it gives strangers 5 s, and clients 10 s to join.
 const HANGS: Duration = Duration::from_secs(40);
 

@@ -192,7 +192,7 @@ def mgcp(data: bytes) -> str:
         if line.speaks_to is not None:
             host, port = line.speaks_to
             assert ip_address(host) and 0 < port < 65536
-    return "over" if line.over else "off hook" if line.off_hook else "on hook"
+    return "over" if line.over else "off-hook" if line.off_hook else "on-hook"
 
 
 TARGETS: Final[dict[str, Callable[[bytes], str]]] = {
@@ -201,17 +201,3 @@ TARGETS: Final[dict[str, Callable[[bytes], str]]] = {
     "h245": control,
     "mgcp": mgcp,
 }
-
-
-def main(target: str) -> None:
-    """Fuzz a target with the arguments of libFuzzer."""
-    import atheris
-
-    # Of what is imported already; the tables of ASN.1 are data.
-    for name, module in list(sys.modules.items()):
-        if name.startswith(("weirlab.studies.voice", "pycrate_asn1rt", "pycrate_core")):
-            for value in vars(module).values():
-                if callable(value) and getattr(value, "__module__", "") == name and hasattr(value, "__code__"):
-                    atheris.instrument_func(value)
-    atheris.Setup(sys.argv, lambda data: (TARGETS[target](data), None)[1])
-    atheris.Fuzz()

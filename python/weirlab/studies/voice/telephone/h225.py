@@ -65,11 +65,15 @@ def read(content: bytes) -> Signal:
     message = q931.read(content)
     found = _body(message.user) if message.user else {}
     control = unpacked(found.get("h245Address"))
+    # Before version 2, a call had the identifier of its conference alone.
+    call = identifier(found) or bytes(found.get("conferenceID", b"")).hex()
+    if message.kind == q931.SETUP and not call:
+        raise NoMessage("a Setup that does not identify its call")
     return Signal(
         message.kind,
         message.reference,
         message.from_callee,
-        identifier(found),
+        call,
         message.called or first_number(found.get("destinationAddress", [])),
         message.cause,
         control,
