@@ -1,4 +1,4 @@
-"""H.225.0 RAS, H.225.0 call signalling, H.245 and MGCP: ``voice_protocols.py ras|signalling|h245|mgcp ARGUMENTS``.
+"""H.225.0 RAS and call signalling, H.245, MGCP: ``voice_protocols.py ras|signalling|h245|mgcp ARGUMENTS``.
 
 The arguments are those of libFuzzer; atheris runs it on Python.
 """
@@ -10,7 +10,6 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 with atheris.instrument_imports(include=["weirlab.studies.voice", "pycrate_asn1rt", "pycrate_core"]):
-    import pycrate_asn1dir.H225
     import voice_protocols
 
 target = voice_protocols.TARGETS[sys.argv.pop(1)]

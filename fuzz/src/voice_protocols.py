@@ -1,7 +1,7 @@
 """What the fuzz targets of voice protocols do with their bytes, and what must hold whatever these are.
 
-No target uses a socket or a clock. ``tests/unit/studies/voice/test_hostile.py`` runs the same functions over the
-committed seeds and over damaged ones.
+No target uses a socket or a clock. ``tests/unit/studies/voice/test_hostile.py`` runs the same functions over
+the committed seeds and over damaged ones.
 """
 
 from __future__ import annotations
@@ -191,7 +191,8 @@ def mgcp(data: bytes) -> str:
         line.out.clear()
         if line.speaks_to is not None:
             host, port = line.speaks_to
-            assert ip_address(host) and 0 < port < 65536
+            assert ip_address(host)
+            assert 0 < port < 65536
     return "over" if line.over else "off-hook" if line.off_hook else "on-hook"
 
 
