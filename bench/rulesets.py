@@ -13,11 +13,13 @@ Unlike ``weir plan``, the first advice is tried as it is, before packets had a s
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -51,6 +53,9 @@ NFT_OBJECTS = """\
   map verdicts { type inet_proto : verdict; elements = { tcp : accept, udp : jump two, icmp : drop } }
 """
 
+TABLES = ("filter", "filter", "mangle")
+"""Tables of random rules of iptables."""
+
 COMMON = 0.6
 """Share of matches that are common ones."""
 
@@ -67,7 +72,7 @@ class Maker:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
 
-    def loadable(self, section: str, load: Callable[[str], object]) -> list[str]:
+    def loadable(self, section: str, load: Callable[[str], object], where: str = "") -> list[str]:
         """The parts of a section that this kernel knows."""
         parts = listed(section)
         found = []
@@ -76,8 +81,8 @@ class Maker:
                 load(part)
                 found.append(part)
             except InputError:
-                print(f"not known here: {part}")
-        print(f"{section}: {len(found)} of {len(set(parts))} can be loaded", flush=True)
+                print(f"not known here{where}: {part}")
+        print(f"{section}: {len(found)} of {len(set(parts))} can be loaded{where}", flush=True)
         return [part for part in parts if part in found]
 
     def make(self) -> str:
@@ -134,31 +139,40 @@ class NftMaker(Maker):
 class IptablesMaker(Maker):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-
-        def load(part: str) -> None:
-            text = self._text([f"[0:0] -A FORWARD {part}"])
-            FilterBed(["iptables-nft-restore"], text, ["eth0"], [0], True, {}).close()
-
-        self.matches, self.targets = (
-            self.loadable(f"iptables {section}", load) for section in ("matches", "targets")
-        )
+        self.parts = {table: self._parts(table) for table in dict.fromkeys(TABLES)}
 
     def make(self) -> str:
-        lines = [self._rule("FORWARD", self.targets) for _ in range(self.chance.randint(3, 14))]
-        inner = [each for each in self.targets if "one" not in each]
-        return self._text(lines + [self._rule("one", inner) for _ in range(self.chance.randint(0, 4))])
+        table = self.chance.choice(TABLES)
+        matches, targets = self.parts[table]
+        lines = [self._rule("FORWARD", matches, targets) for _ in range(self.chance.randint(3, 14))]
+        inner = [each for each in targets if "one" not in each]
+        lines += [self._rule("one", matches, inner) for _ in range(self.chance.randint(0, 4))]
+        return self._text(table, lines)
 
-    def _rule(self, chain: str, targets: Sequence[str]) -> str:
+    def _parts(self, table: str) -> tuple[list[str], list[str]]:
+        """Matches and targets that the table can have."""
+
+        def load(part: str) -> None:
+            text = self._text(table, [f"[0:0] -A FORWARD {part}"])
+            FilterBed(["iptables-nft-restore"], text, ["eth0"], [0], True, {}).close()
+
+        matches, targets = (
+            self.loadable(f"iptables {section}", load, f" in table {table}")
+            for section in ("matches", "targets")
+        )
+        return matches, targets
+
+    def _rule(self, chain: str, matches: Sequence[str], targets: Sequence[str]) -> str:
         chance = self.chance
         parts: list[str] = []
-        for part in (chance.choice(self.matches) for _ in range(chance.choice((0, 1, 1, 1, 2, 2, 3)))):
+        for part in (chance.choice(matches) for _ in range(chance.choice((0, 1, 1, 1, 2, 2, 3)))):
             names = {word for each in parts for word in each.split() if word.startswith("-")}
             if not names & {word for word in part.split() if word.startswith("-") and word != "-m"}:
                 parts.append(part)
         return f"[{self.weight()}:9] -A {chain} {' '.join([*parts, chance.choice(targets)])}"
 
-    def _text(self, rules: Sequence[str]) -> str:
-        head = ["*filter", f":FORWARD DROP [{self.weight()}:0]", ":one - [0:0]"]
+    def _text(self, table: str, rules: Sequence[str]) -> str:
+        head = [f"*{table}", f":FORWARD DROP [{self.weight()}:0]", ":one - [0:0]"]
         return "\n".join([*head, *rules, "COMMIT", ""])
 
 
@@ -179,27 +193,51 @@ def outcome(path: Path) -> tuple[str, Proof]:
     return ("misread" if "contradicts" in proof.failure else "not compared"), proof
 
 
-def tried(maker: Maker, name: str, count: int, keep: Path | None) -> tuple[Counter[str], int]:
-    """How many of ``count`` rulesets came out how, and the packets that were sent."""
-    found: Counter[str] = Counter()
-    packets, start_s = 0, time.monotonic()
+@dataclass(frozen=True)
+class Comparison:
+    """What became of the advice on one ruleset."""
+
+    rules_of: str
+    """The tool that loads it: nft or iptables."""
+    outcome: str
+    packets: int
+    undetermined: int
+    """Packets about which a rule that depends on time or on earlier packets decided otherwise."""
+    failure: str
+
+
+def compared(maker: Maker, name: str, count: int, keep: Path | None) -> Iterator[Comparison]:
+    """Compare the orders of so many rulesets."""
+    start_s = time.monotonic()
     with TemporaryDirectory() as folder:
         path = Path(folder) / "random.rules"
-        while found.total() < count:
+        done = 0
+        while done < count:
             path.write_text(maker.make())
             what, proof = outcome(path)
             if what == "refused by nft":
                 continue
-            found[what] += 1
-            packets += proof.packets
+            done += 1
             if proof.failure:
                 print(f"{what}: {proof.failure}", flush=True)
                 if keep is not None:
                     keep.mkdir(exist_ok=True, parents=True)
-                    (keep / f"{name}-{found.total()}-{what.split()[0]}").write_text(path.read_text())
-            if found.total() % 100 == 0:
-                print(name, dict(found), f"{time.monotonic() - start_s:.0f} s", flush=True)
-    return found, packets
+                    (keep / f"{name}-{done}-{what.split()[0]}").write_text(path.read_text())
+            yield Comparison(name, what, proof.packets, proof.undetermined, proof.failure)
+            if done % 100 == 0:
+                print(f"{name}: {done} in {time.monotonic() - start_s:.0f} s", flush=True)
+
+
+def summary(found: Sequence[Comparison]) -> Table:
+    """A row for each tool."""
+    with_advice = ("same", "different", "misread", "not compared")
+    table = Table("rules of", "rulesets", "advice", *with_advice, "packets")
+    for name in dict.fromkeys(each.rules_of for each in found):
+        own = [each for each in found if each.rules_of == name]
+        counts = Counter(each.outcome for each in own)
+        cells = [len(own), sum(counts[each] for each in with_advice), *(counts[each] for each in with_advice)]
+        table.add_row(name, *map(str, cells), str(sum(each.packets for each in own)))
+    return table
 
 
 def main() -> int:
@@ -208,21 +246,19 @@ def main() -> int:
     parser.add_argument("--iptables", type=int, default=50, help="rulesets of iptables")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="folder for rulesets with a difference")
+    parser.add_argument("--raw", type=Path, help="file for what became of each ruleset, one a line")
     arguments = parser.parse_args()
-    compared = ("same", "different", "misread", "not compared")
-    table = Table("rules of", "rulesets", "advice", *compared, "packets")
-    wrong = 0
+    found: list[Comparison] = []
     for name, count, kind in (
         ("nft", arguments.nft, NftMaker),
         ("iptables", arguments.iptables, IptablesMaker),
     ):
         if count:
-            found, packets = tried(kind(arguments.seed), name, count, arguments.keep)
-            cells = [count, sum(found[each] for each in compared), *(found[each] for each in compared)]
-            table.add_row(name, *map(str, cells), str(packets))
-            wrong += found["different"] + found["misread"]
-    Console(width=110).print(table)
-    return 1 if wrong else 0
+            found += compared(kind(arguments.seed), name, count, arguments.keep)
+    if arguments.raw is not None:
+        arguments.raw.write_text("".join(f"{json.dumps(asdict(each))}\n" for each in found))
+    Console(width=110).print(summary(found))
+    return 1 if any(each.outcome in ("different", "misread") for each in found) else 0
 
 
 if __name__ == "__main__":

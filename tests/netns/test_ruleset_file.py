@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from weirlab.lab.dut.aiming import Aimed
 from weirlab.lab.dut.ruleset import Ruleset
 from weirlab.lab.dut.rulesets.listing import list_rules
 from weirlab.lab.dut.rulesets.source import NOTHING, RESTORE_SETS, Beside, RulesetSource
+from weirlab.lab.dut.tool import Load
 from weirlab.lab.netns import NetnsLab
 from weirlab.measure import Entry, run_trial
 from weirlab.measure.terms import SINGLE
@@ -436,3 +438,50 @@ def test_interfaces_that_rules_need_exist_in_the_device(tmp_path: Path) -> None:
     aimed, record = one_trial(text, None, tmp_path)
     assert (aimed.inward, aimed.outward) == ("eth7", "ppp3")
     assert record.result.lost == 0
+
+
+def test_commands_make_the_rules_that_iptables_makes_of_them(tmp_path: Path) -> None:
+    text = (
+        "iptables-nft -P FORWARD DROP\niptables-nft -N one\niptables-nft -N two\n"
+        "iptables-nft -A one -p tcp -m multiport --dports 80,443 -m comment --comment \"a 'b' # c\" -j DROP\n"
+        "iptables-nft -A FORWARD -i in0 -s 10.0.0.1,10.0.0.2 -d 10.1.0.1,10.1.0.2 -j one\n"
+        "iptables-nft -I FORWARD -s 10.3.0.1,10.3.0.2 -j DROP\n"
+        "iptables-nft -I FORWARD 3 -p udp --dport 53 -j ACCEPT\niptables-nft -R FORWARD 1 -p icmp -j ACCEPT\n"
+        "iptables-nft -D FORWARD -s 10.3.0.1 -j DROP\niptables-nft -A two -j RETURN\niptables-nft -F two\n"
+        "iptables-nft -t mangle -A FORWARD -j MARK --set-mark 5\niptables-nft -t mangle -N x\n"
+        "iptables-nft -t mangle -X\niptables-nft -D FORWARD 6\n"
+    )
+    path = tmp_path / "my.sh"
+    path.write_text(text)
+
+    def saved(loads: list[Load]) -> list[str]:
+        listed = tool.relisted(loads, ["iptables-nft-save"])
+        assert listed is not None
+        return [line for line in listed.splitlines() if not line.startswith("#")]
+
+    source = RulesetSource(path, HOST_FILES)
+    ours = saved([Load(["iptables-nft-restore"], source.text)])
+    assert ours == saved([Load(shlex.split(line), "") for line in text.splitlines()])
+    aimed, record = one_trial(text, None, tmp_path)
+    assert aimed.place.rule is not None
+    assert aimed.place.rule.line == 7
+    assert record.result.lost == 0
+    path.write_text("iptables -P FORWARD DROP\niptables -A FORWARD -m nothing -j DROP\n")
+    driver = dut.make("ruleset", path, HOST_FILES)
+    with pytest.raises(
+        InputError, match=r"my\.sh, line 2: refused by iptables(?s:.*)\n *iptables -A .* nothing"
+    ):
+        NetnsLab(driver)
+
+
+def test_rules_that_make_nft_wait_for_ever_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool, "MOST_S", 1)
+    path = tmp_path / "my.rules"
+    path.write_text(chain_of("accept") + "add table ip x\nmonitor\n")
+    with pytest.raises(InputError, match="refused by nft: did not end within 1 s"):
+        RulesetSource(path, HOST_FILES).path_of_packets(elements=True)
+    driver = dut.make("ruleset", path, HOST_FILES)
+    with pytest.raises(InputError, match="refused by nft: did not end within 1 s"):
+        NetnsLab(driver)

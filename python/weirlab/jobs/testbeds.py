@@ -115,6 +115,8 @@ def open_bed(
         check_fit(driver, largest_bytes(mix), flows.ip)
     for kind in () if calls is None else calls.classes:
         check_fit(driver, kind.stream.frame_bytes, kind.stream.ip)
+    for note in driver.source.left_out if isinstance(driver, Ruleset) else ():
+        progress.note(note)
     aimed = driver.aim(dut.match, flows, calls) if isinstance(driver, Ruleset) else None
     if aimed is not None:
         progress.note(aimed.note)

@@ -79,8 +79,6 @@ def test_other_folders_are_searched_if_they_are_given(office: Path, name: str) -
         "../shadow",
         "./../shadow",
         "rules.d/../../shadow",
-        "../sha*",
-        "{root}/*",
         "link.nft",
         "lin*",
     ],
@@ -141,3 +139,14 @@ def test_messages_name_the_file_and_line_and_quote_only_the_users_own_file(offic
         "udp dprt 3",
         "    ^^^^",
     ]
+
+
+@pytest.mark.parametrize("name", ["../sha*", "{root}/*", "/etc/nftables.d/*.nft"])
+def test_a_pattern_for_files_elsewhere_includes_none_and_says_so(office: Path, name: str) -> None:
+    wanted = name.format(root=office.parent)
+    main = office / "main.nft"
+    found = with_included(main, f'table inet f {{\n include "{wanted}"\n}}\n', [], HOST_FILES)
+    assert found.text == "table inet f {\n \n\n}\n"
+    assert found.files == ()
+    (note,) = found.left_out
+    assert note == f"{main}, line 2: include '{wanted}': not included; name its folder with --include DIR"

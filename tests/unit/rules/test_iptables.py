@@ -169,3 +169,9 @@ def test_chains_that_call_each_other_in_a_circle_are_refused() -> None:
 def test_counters_that_do_not_add_up_are_noted() -> None:
     text = "*filter\n:FORWARD DROP [1:0]\n:a - [0:0]\n[5:0] -A FORWARD -j a\n[500:0] -A a -j DROP\nCOMMIT\n"
     assert "do not add up" in walk(forward(text)).notes[0]
+
+
+def test_the_table_filter_has_a_chain_for_forwarded_packets_even_if_it_is_not_mentioned() -> None:
+    (path,) = iptables_path("*filter\n:INPUT DROP [0:0]\n-A INPUT -j ACCEPT\nCOMMIT\n")
+    assert (path.hook, path.forward.policy, path.forward.rules) == ("forward", "ACCEPT", ())
+    assert iptables_path("*nat\n:POSTROUTING ACCEPT [0:0]\nCOMMIT\n") == []

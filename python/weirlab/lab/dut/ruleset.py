@@ -106,7 +106,7 @@ class Ruleset(Driver):
             source=str(self.path),
             prefix=nftables.FLUSH if nft else "",
             refused=InputError,
-            located=self.source.located,
+            origin=self.source,
         )
         self._netns = site.netns
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from weirlab import programs
 from weirlab.errors import LabError, WeirError
@@ -17,6 +17,8 @@ from weirlab.lab.linux.privilege import way_out
 from weirlab.quoting import shortened
 
 _LINE: Final = re.compile(r"\bline:? (\d+)|^/dev/stdin:(\d+):", re.MULTILINE)
+MOST_S: Final = 120
+"""Longest time that a tool may take to load rules."""
 _SHOWN_LINES: Final = 8
 _SHOWN_CHARACTERS: Final = 200
 
@@ -29,6 +31,16 @@ class Load:
     text: str
     source: str = ""
     """What the text is called in messages."""
+
+
+class Origin(Protocol):
+    """What a ruleset was made of."""
+
+    written: str
+    """The text as the user wrote it."""
+
+    def located(self, message: str) -> str:
+        """A message of a tool about the ruleset with places in the text."""
 
 
 @functools.cache
@@ -48,20 +60,23 @@ def load(
     source: str,
     prefix: str = "",
     refused: type[WeirError] = LabError,
-    located: Callable[[str], str] = str,
+    origin: Origin | None = None,
 ) -> None:
     """Feed the ruleset ``text`` to ``command`` inside the namespace ``netns``.
 
     ``source`` names the ruleset in messages. ``prefix`` goes in front of its first line,
-    so that line numbers in the tool's messages stay those of the ruleset. ``located`` puts other places into
-    the tool's messages.
+    so that line numbers in the tool's messages stay those of the ruleset. ``origin`` is what the ruleset was
+    made of, if it is not what the user wrote.
 
     Raises ``refused``, with the tool's message and the line, if the tool refuses: ``InputError`` if the user
     wrote the rules, ``LabError`` if Weir did.
     """
     done = Namespace(netns).call(lambda: run(command, prefix + text))
     if done.returncode != 0:
-        raise refused(refusal(command[0], located(done.stderr or done.stdout), text, source))
+        message = done.stderr or done.stdout
+        if origin is not None:
+            message, text = origin.located(message), origin.written
+        raise refused(refusal(command[0], message, text, source))
 
 
 def relisted(loads: Sequence[Load], listing: Sequence[str]) -> str | None:
@@ -125,12 +140,19 @@ def refusal(tool: str, message: str, text: str, source: str) -> str:
 
 
 def run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
-    """Run ``command`` in the calling thread's namespace with ``text`` as its standard input."""
-    return programs.run(
-        command,
-        input=text,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env=programs.environment(LC_ALL="C"),
-    )
+    """Run ``command`` in the calling thread's namespace with ``text`` as its standard input.
+
+    A command that takes longer than ``MOST_S`` has failed: rules of nft may wait for what never comes.
+    """
+    try:
+        return programs.run(
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=programs.environment(LC_ALL="C"),
+            timeout=MOST_S,
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(list(command), 1, "", f"did not end within {MOST_S} s")

@@ -143,10 +143,10 @@ def _loads(source: RulesetSource, advice: Advice) -> Iterator[_Load]:
     families: dict[Family, list[ChainAdvice]] = {}
     for chain in advice.chains:
         families.setdefault(chain.ruleset.families[0], []).append(chain)
-    _, after = source.reordered(advice.chains)
+    before, after = source.reordered(advice.chains)
     for family, chains in families.items():
         command = [f"{'iptables' if family == 4 else 'ip6tables'}-nft-restore"]
-        texts = by_family(source.text)[family], by_family(after)[family]
+        texts = by_family(before)[family], by_family(after)[family]
         own = [each for each in path if family in each.families]
         yield _Load(command, *texts, chains, own, (), None)
 

@@ -25,6 +25,7 @@ FORWARDED: Final = (
 )
 """Tables and chains that a forwarded packet walks, and their priorities, in order; without address
 translation."""
+_FORWARD: Final = "FORWARD"
 _BUILT_IN: Final = frozenset({"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"})
 
 _LINE: Final = re.compile(
@@ -110,6 +111,11 @@ def by_family(text: str) -> dict[Family, str]:
     }
 
 
+def families_of(text: str) -> dict[int, Family]:
+    """The IP version of each line that belongs to a table; lines are counted from 1."""
+    return {number: version for version, block in _families(text) for number, _ in block.lines}
+
+
 def reordered(text: str, moved: Sequence[tuple[Sequence[Rule], Sequence[int]]]) -> str:
     """``text`` with the rules of some chains in a new order, everything else unchanged.
 
@@ -173,13 +179,15 @@ def _blocks(text: str) -> Iterator[_Block]:
 
 
 def _chains(block: _Block, where: str) -> dict[str, Chain]:
-    declared = {match["name"] for _, plain in block.lines if (match := _CHAIN.fullmatch(plain))}
-    chains: dict[str, Chain] = {}
-    rules: dict[str, list[Rule]] = {}
+    declared = {match["name"] for _, plain in block.lines if (match := _CHAIN.match(plain))}
+    # The table has this chain, whether it is mentioned or not.
+    given = [_FORWARD] if block.table == "filter" else []
+    chains = {name: Chain(name, (), "ACCEPT") for name in given}
+    rules: dict[str, list[Rule]] = {name: [] for name in given}
     for number, plain in block.lines:
         here = f"{where}:{number}"
         if plain.startswith(":"):
-            match = _CHAIN.fullmatch(plain)
+            match = _CHAIN.match(plain)
             if match is None:
                 raise InputError(f"{here}: chain {quoted(plain)} not understood")
             policy = None if match["policy"] == "-" else match["policy"]

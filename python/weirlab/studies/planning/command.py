@@ -187,6 +187,14 @@ class RulesetOptions:
         Path | None,
         typer.Option("--ruleset", help="Rules with counters, from iptables-save -c or nft.", metavar="FILE"),
     ] = None
+    include: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--include",
+            help="A folder with files that --ruleset includes, besides its own; repeatable.",
+            metavar="DIR",
+        ),
+    ] = None
     reordered: Annotated[
         Path | None,
         typer.Option(
@@ -241,6 +249,7 @@ class PlanOptions:
             arrivals=load.arrivals,
             extrapolate=question.extrapolate,
             ruleset=self.rules.ruleset,
+            include=tuple(self.rules.include or ()),
             reordered=self.rules.reordered,
             model=question.using,
             demands=demands,

@@ -49,6 +49,8 @@ class PlanRequest:
     arrivals: Arrivals | None = None
     extrapolate: bool = False
     ruleset: Path | None = None
+    include: tuple[Path, ...] = ()
+    """Folders with files that the ruleset includes, besides its own."""
     reordered: Path | None = None
     """Where to write the ruleset in its better order."""
     model: str = Queueing.name

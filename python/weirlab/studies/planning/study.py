@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from weirlab import files
 from weirlab.errors import InputError, LabError, ModelError
-from weirlab.lab.dut.rulesets.source import RulesetSource
+from weirlab.lab.dut.rulesets.source import Beside, RulesetSource
 from weirlab.lab.equivalence.proof import Proof, proven_advice
 from weirlab.model import Device, Model, Queueing
 from weirlab.model.backlog import Backlog, backlog
@@ -68,7 +68,7 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
     """
     advice, source, proof, unproven = None, None, Proof(), None
     if request.ruleset is not None:
-        source = RulesetSource(request.ruleset, files.HOST_FILES)
+        source = RulesetSource(request.ruleset, files.HOST_FILES, Beside(request.include))
         if request.reordered is not None and request.reordered.resolve() == request.ruleset.resolve():
             raise InputError(f"--reordered would overwrite {request.ruleset}; give another file")
         if request.reordered is not None:
@@ -78,6 +78,9 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
             raise LabError(f"--reordered writes no order that is not proven: {proof.failure}")
         if proof.failure:
             advice, unproven = advice.without_order(), advice.after.mean_position
+        advice = replace(advice, notes=(*advice.notes, *source.left_out))
+    elif request.include:
+        raise InputError("--include names folders for --ruleset: give --ruleset as well")
     elif request.reordered is not None:
         raise InputError("--reordered writes the rules of --ruleset: give --ruleset as well")
     devices = _asked(store, request)

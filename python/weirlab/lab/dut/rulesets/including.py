@@ -49,6 +49,8 @@ class WholeText:
     lines: tuple[Line, ...]
     files: tuple[Path, ...] = ()
     """The included files, in order."""
+    left_out: tuple[str, ...] = ()
+    """Patterns of files elsewhere that were not included, with their places."""
 
     def line(self, number: int) -> Line | None:
         """Where line ``number`` of the text, counted from 1, was read."""
@@ -59,7 +61,8 @@ def with_included(path: Path, text: str, folders: Sequence[Path], inputs: Inputs
     """The rules of ``text``, read at ``path``, with those that they include from that folder and ``folders``.
 
     As in nft(8), names are searched in the folders in turn, those that begin with ``./`` only in that of
-    ``path``; the matches of a pattern are included in alphabetical order, without hidden files.
+    ``path``; the matches of a pattern are included in alphabetical order, without hidden files. A pattern for
+    files elsewhere includes none, as where its folder is empty.
 
     Raises
     ------
@@ -69,7 +72,9 @@ def with_included(path: Path, text: str, folders: Sequence[Path], inputs: Inputs
     """
     reading = _Reading(path, [path.parent, *folders], inputs)
     reading.take(text, str(path), own=True, depth=0)
-    return WholeText("".join(reading.parts), tuple(reading.lines), tuple(reading.files))
+    return WholeText(
+        "".join(reading.parts), tuple(reading.lines), tuple(reading.files), tuple(reading.left_out)
+    )
 
 
 def located(message: str, whole: WholeText) -> str:
@@ -104,6 +109,7 @@ class _Reading:
         self.parts: list[str] = []
         self.lines: list[Line] = []
         self.files: list[Path] = []
+        self.left_out: list[str] = []
 
     def take(self, text: str, name: str, *, own: bool, depth: int) -> None:
         at, line = 0, 1
@@ -150,6 +156,9 @@ class _Reading:
         for base in bases:
             wanted = os.path.normpath(os.path.join(os.path.abspath(base), name))
             if not self._lies_within(wanted):
+                if _WILD.search(name):
+                    self.left_out.append(f"{said}: not included; name its folder with --include DIR")
+                    return []
                 raise self._elsewhere(said)
             if _WILD.search(name):
                 found = [each for each in sorted(glob.glob(wanted)) if os.path.isfile(each)]

@@ -21,6 +21,8 @@ _LISTINGS: Final = (("nft", "-j", "-n", "list", "ruleset"), ("nft", "-a", "list"
 _SEPARATOR: Final = "\f"
 _REFUSED: Final = 60
 """Exit code of the script if nft refuses the rules."""
+_TIMED_OUT: Final = 124
+"""Exit code of timeout(1). Rules may make nft wait for ever (``monitor``)."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,9 @@ def _listed(
         [
             # Of a pair, the kernel names the other end.
             'for name; do ip link add "$name" type veth; done 2>/dev/null',
-            f"{shlex.join(command)} || exit {_REFUSED}",
+            f"timeout {tool.MOST_S} {shlex.join(command)}",
+            f"code=$?; [ $code != {_TIMED_OUT} ] || echo 'did not end within {tool.MOST_S} s' >&2",
+            f"[ $code = 0 ] || exit {_REFUSED}",
             *(f"{shlex.join(listing)} || exit; printf '\\f'" for listing in _LISTINGS),
         ]
     )
