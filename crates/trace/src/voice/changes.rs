@@ -15,6 +15,7 @@ pub struct Changes {
     current: Option<Current>,
     /// Types whose time stamps do not follow the packets, a bit each.
     others: u128,
+    /// Packets of another type, and late ones of this type between them.
     held: Vec<Raw>,
 }
 
@@ -34,7 +35,7 @@ pub enum Fate {
     Stays,
     /// It is held.
     Waits,
-    /// With these packets, of which it is the last, another type took the place of this one.
+    /// With the packets of another type among these, of which it is the last, that type took the place of this one.
     Changes(u8, Vec<Raw>),
 }
 
@@ -47,6 +48,10 @@ impl Changes {
             Some(current) if current.payload_type == payload_type => {
                 current.steps = current.steps.saturating_add(u32::from(current.stamp != stamp));
                 current.stamp = stamp;
+                if self.held.first().is_some_and(|first| raw.header.precedes(&first.header)) {
+                    self.held.push(*raw);
+                    return (Vec::new(), Fate::Waits);
+                }
                 (std::mem::take(&mut self.held), Fate::Stays)
             }
             Some(_) if self.others >> payload_type & 1 == 0 => self.hold(raw),
@@ -70,12 +75,14 @@ impl Changes {
             return (std::mem::replace(&mut self.held, vec![*raw]), Fate::Waits);
         }
         self.held.push(*raw);
-        if self.held.len() < GO_ON {
+        let new: Vec<_> = self.held.iter().filter(|each| each.header.payload_type == payload_type).collect();
+        if new.len() < GO_ON {
             return (Vec::new(), Fate::Waits);
         }
+        let moving = new.windows(2).filter(|p| p[0].header.timestamp != p[1].header.timestamp).count();
+        let goes_on = moving * 100 >= (new.len() - 1) * MOVING_PERCENT;
         let mut held = std::mem::take(&mut self.held);
-        let moving = held.windows(2).filter(|p| p[0].header.timestamp != p[1].header.timestamp).count();
-        if moving * 100 < (held.len() - 1) * MOVING_PERCENT {
+        if !goes_on {
             self.others |= 1 << payload_type;
             held.pop();
             return (held, Fate::Stays);
@@ -140,6 +147,17 @@ mod tests {
         let packets =
             [vec![(0, true); 9], vec![(13, true); 15], vec![(101, true); 2], vec![(0, true); 9]].concat();
         assert_eq!(followed(&packets), ((0..35).collect(), vec![]));
+    }
+
+    #[test]
+    fn a_late_packet_of_the_old_type_neither_prevents_a_change_nor_belongs_to_the_new_one() {
+        let mut changes = Changes::default();
+        let order = (0..20).chain(21..24).chain([20]).chain(24..40);
+        let packets = order.map(|n: u16| raw(n, if n < 21 { 9 } else { 8 }, u32::from(n) * 160));
+        let fates: Vec<_> = packets.map(|packet| changes.put(&packet)).collect();
+        let (_, Fate::Changes(9, held)) = &fates[36] else { panic!("a change") };
+        let types = held.iter().map(|each| each.header.payload_type);
+        assert_eq!(types.collect::<Vec<_>>(), [[8; 3].to_vec(), vec![9], [8; 13].to_vec()].concat());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::codecs::{Encoding, Kind, PICTURES_HZ, TELEPHONE_EVENT, assigned, usual_clock};
+use super::codecs::{Encoding, Kind, PICTURES_HZ, TELEPHONE_EVENT, assigned};
 use super::sdp::Media;
 use super::{NO_CODEC, Row, iax2};
 
@@ -198,12 +198,12 @@ impl Types {
     }
 
     /// The facts; `clock_hz` is the rate at which the stamps run if that is known, otherwise `measured_hz` returns
-    /// how fast they run.
+    /// it from how fast they run.
     pub fn facts(
         self,
         media: Option<&Media>,
         clock_hz: u32,
-        measured_hz: impl FnOnce() -> Option<f64>,
+        measured_hz: impl FnOnce() -> Option<u32>,
     ) -> Facts {
         let usual = self.usual();
         let of_type = self.each.get(&usual);
@@ -212,7 +212,7 @@ impl Types {
         let (codec, nominal_hz, clock_hz, kind, known_by) = match self.encoding(usual).cloned() {
             Some((encoding, by)) => (encoding.name, encoding.clock_hz, clock_hz, encoding.kind, by),
             None if looks_like_events => (TELEPHONE_EVENT.to_owned(), 0, 0, Kind::Audio, KnownBy::Estimated),
-            None => match measured_hz().and_then(usual_clock) {
+            None => match measured_hz() {
                 Some(hz) => (String::new(), 0, hz, Kind::Unknown, KnownBy::Estimated),
                 None => (String::new(), 0, 0, Kind::Unknown, KnownBy::Nothing),
             },

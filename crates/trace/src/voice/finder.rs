@@ -257,7 +257,7 @@ impl<K: Keep> Finder<K> {
             return self.forget();
         };
         if !self.tracks[at].is_proven() {
-            match self.tracks[at].put(raw, order, false) {
+            match self.tracks[at].put(raw, order) {
                 Put::Refuted(dropped) => {
                     self.others.udp += dropped;
                     self.pending_rows = (self.pending_rows + 1).saturating_sub(dropped);
@@ -285,11 +285,38 @@ impl<K: Keep> Finder<K> {
     #[inline]
     fn place(&mut self, key: &Key, raw: Raw) {
         let Some(&at) = self.index.get(key) else { return };
-        let replaced = self.tracks[at].may_have_paused(&raw) && self.was_replaced(at, raw.arrival_ns);
-        if let Put::Restart(first, second) = self.tracks[at].put(raw, self.packets, replaced) {
+        if self.tracks[at].has_paused() {
+            if self.tracks[at].is_resuming(&raw) {
+                if self.tracks[at].await_order(raw) {
+                    self.resume(key, at);
+                }
+                return;
+            }
+            self.resume(key, at);
+            return self.place(key, raw);
+        }
+        let may_resume = self.tracks[at].may_have_paused(&raw) && self.was_replaced(at, raw.arrival_ns);
+        if !(may_resume && self.tracks[at].resume_with(raw)) {
+            self.add(key, raw);
+        }
+    }
+
+    /// Adds the packets that were held after a pause.
+    #[cold]
+    fn resume(&mut self, key: &Key, at: usize) {
+        for raw in self.tracks[at].resume() {
+            self.add(key, raw);
+        }
+    }
+
+    /// Adds a packet to its stream, or begins another part of it.
+    #[inline]
+    fn add(&mut self, key: &Key, raw: Raw) {
+        let Some(&at) = self.index.get(key) else { return };
+        if let Put::Restart(first, second) = self.tracks[at].put(raw, self.packets) {
             let mut next = Track::new(*key, self.packets, self.tracks[at].part + 1, first, true);
             next.media = self.tracks[at].media.clone();
-            next.put(second, self.packets, false);
+            next.put(second, self.packets);
             self.begin(next);
         }
     }
@@ -299,7 +326,10 @@ impl<K: Keep> Finder<K> {
     #[cold]
     fn change(&mut self, key: &Key, before: u8, held: Vec<Raw>) {
         let Some(&at) = self.index.get(key) else { return };
-        let Some(first) = held.first() else { return };
+        self.resume(key, at);
+        let Some(&at) = self.index.get(key) else { return };
+        let is_old = |raw: &Raw| raw.header.payload_type == before;
+        let Some(first) = held.iter().find(|raw| !is_old(raw)) else { return };
         let (track, newest) = (&self.tracks[at], self.session_of(key));
         let old = encoding_of(before, track.media.as_deref()).map(|(encoding, _)| encoding);
         let now = newest.as_deref().or(track.media.as_deref());
@@ -319,12 +349,18 @@ impl<K: Keep> Finder<K> {
             }
             return;
         }
+        // Packets may have overtaken each other, those of the old codec as well.
         let mut next = Track::new(*key, self.packets, track.part + 1, *first, true);
         next.beginning = Beginning::Codec;
-        next.lead = track.missing_before(first);
         next.media = newest.or_else(|| track.media.clone());
+        let (late, new): (Vec<_>, Vec<_>) = held.into_iter().partition(is_old);
+        for raw in late {
+            self.add(key, raw);
+        }
+        let track = &self.tracks[at];
+        next.lead = new.iter().map(|raw| track.missing_before(raw)).min().unwrap_or(0);
         self.begin(next);
-        for raw in held.into_iter().skip(1) {
+        for raw in new.into_iter().skip(1) {
             self.place(key, raw);
         }
     }

@@ -57,7 +57,7 @@ pub fn look(payload: &[u8], len: usize) -> Look {
                 call,
                 stamp: u16_at(payload, 6).unwrap_or_default(),
                 payload_bytes: clamp(len.saturating_sub(FULL_LEN)),
-                codec: Some(codec_bit(subclass)),
+                codec: codec_bit(subclass),
             }),
             // If sent again, it may come after the first speech.
             CONTROL if matches!(subclass, CONTROL_NEW | CONTROL_ACCEPT) && second & RETRANSMITTED == 0 => {
@@ -96,9 +96,10 @@ pub fn trunk(payload: &[u8]) -> impl Iterator<Item = Speech> + '_ {
     })
 }
 
-/// What a subclass means: a power of two if its first bit is set, else a small bit mask (section 8.1.1).
-fn codec_bit(subclass: u8) -> u8 {
-    if subclass & 0x80 != 0 { subclass & 0x7f } else { subclass.checked_ilog2().unwrap_or(0) as u8 }
+/// What a subclass means: a power of two if its first bit is set, else a small bit mask, in which no bit is no codec
+/// (section 8.1.1).
+fn codec_bit(subclass: u8) -> Option<u8> {
+    if subclass & 0x80 != 0 { Some(subclass & 0x7f) } else { subclass.checked_ilog2().map(|bit| bit as u8) }
 }
 
 /// The codec behind a bit, by its name in SDP.
@@ -128,4 +129,15 @@ pub const CLOCK_HZ: u32 = 1_000;
 
 fn clamp(bytes: usize) -> u16 {
     u16::try_from(bytes).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subclass_is_a_power_of_two_or_a_bit_or_no_codec() {
+        let codecs = [0x00, 0x02, 0x08, 0x80, 0x8c].map(codec_bit);
+        assert_eq!(codecs, [None, Some(1), Some(3), Some(0), Some(12)]);
+    }
 }

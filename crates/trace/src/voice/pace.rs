@@ -2,7 +2,7 @@
 //! samples instead of the 8,000 ticks of RFC 3551, or Opus in those of its bandwidth.
 
 use super::Row;
-use super::codecs::usual_clock;
+use super::codecs::{CLOCKS_HZ, PICTURES_HZ, usual_clock};
 
 /// A longer time between two packets is a silence.
 const LONGEST_STEP_NS: i64 = 200_000_000;
@@ -17,8 +17,14 @@ const SMALL_DIFFERENCE: f64 = 0.06;
 const PACKETS_MS: [f64; 12] = [1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 120.0, 200.0];
 const PACKET_TOLERANCE: f64 = 0.06;
 const SLOWEST_HZ: f64 = 500.0;
+/// By how much stamps may seem to run slower or faster than at a rate that gives packets a usual time.
+const LOOSE_TOLERANCE: f64 = 0.15;
 
-/// Ticks and time between packets with consecutive numbers.
+/// More missing numbers may be a silence.
+const MOST_MISSING: i64 = 10;
+
+/// Ticks and time between packets, each with a higher number than those before: the ones that were overtaken say
+/// nothing, as to count only neighbours would make packets seem slow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
     steps: u64,
@@ -40,12 +46,14 @@ impl Pace {
         };
         self.newest = Some(now);
         let (ticks, ns) = (row.timestamp.wrapping_sub(stamp), row.arrival_ns.wrapping_sub(arrival_ns));
-        if row.seq - seq != 1 || ticks <= 0 || !(0..=LONGEST_STEP_NS).contains(&ns) {
+        let steps = row.seq - seq;
+        if steps > MOST_MISSING || ticks <= 0 || !(0..=LONGEST_STEP_NS).contains(&ns) {
             return;
         }
-        self.steps += 1;
+        self.steps += steps.unsigned_abs();
         self.ticks = self.ticks.saturating_add(ticks);
         self.ns += ns;
+        let ticks = ticks / steps;
         if self.votes == 0 {
             self.usual = ticks;
         }
@@ -72,6 +80,18 @@ impl Pace {
             return Some(by_packets as u32).filter(|other| *other != nominal);
         }
         usual_clock(hz).filter(|other| *other != nominal)
+    }
+
+    /// The usual clock rate of stamps that seem to run at `hz`: one at which packets last a usual time, if there is such
+    /// a rate. In a few packets, jitter makes 44,100 Hz of 48,000.
+    pub fn clock(&self, hz: f64) -> Option<u32> {
+        let packet_ms = |clock: u32| self.usual as f64 * 1e3 / f64::from(clock);
+        let is_usual = |clock: &u32| PACKETS_MS.iter().any(|ms| (packet_ms(*clock) / ms - 1.0).abs() < 1e-3);
+        let error = |clock: &u32| (hz / f64::from(*clock) - 1.0).abs();
+        let nearest = CLOCKS_HZ.into_iter().filter(is_usual).min_by(|a, b| error(a).total_cmp(&error(b)));
+        nearest
+            .filter(|clock| error(clock) <= LOOSE_TOLERANCE)
+            .or_else(|| usual_clock(hz).filter(|clock| nearest.is_none() || *clock == PICTURES_HZ))
     }
 
     /// Whether the stamps run at `other` rather than at the `nominal` rate.
@@ -116,6 +136,15 @@ mod tests {
             assert_eq!(pace(ticks, ms, 100).other_than(nominal), Some(real), "{ticks} ticks in {ms} ms");
         }
         assert_eq!(pace(882, 20, 2_000).other_than(48_000), Some(44_100));
+    }
+
+    #[test]
+    fn a_rate_that_nothing_announced_gives_packets_a_usual_time() {
+        assert_eq!(pace(960, 20, 6).clock(43_900.0), Some(48_000));
+        assert_eq!(pace(320, 20, 80).clock(22_100.0), None);
+        // Pictures and AAC have none.
+        assert_eq!(pace(2_880, 32, 50).clock(90_500.0), Some(90_000));
+        assert_eq!(pace(1_024, 23, 50).clock(44_300.0), Some(44_100));
     }
 
     #[test]

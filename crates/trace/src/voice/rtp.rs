@@ -25,6 +25,12 @@ pub struct Header {
 }
 
 impl Header {
+    /// Whether this number comes before the other one, modulo 16 bits.
+    #[must_use]
+    pub const fn precedes(&self, other: &Self) -> bool {
+        self.sequence.wrapping_sub(other.sequence).cast_signed() < 0
+    }
+
     /// The sequence number, if it is a length: by how much it is more than the length of the datagram.
     #[must_use]
     pub const fn beyond_length(&self) -> u16 {

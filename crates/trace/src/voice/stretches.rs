@@ -10,12 +10,17 @@ const JUMP_NS: i64 = NS;
 /// Packets that come so much later than their stamps say were sent after a silence in which the stamps stood still, or
 /// were held up by the network.
 const SILENCE_NS: i64 = 100_000_000;
-/// The first packets after a silence may be lost. With more, a way that was interrupted is the likelier cause.
+/// The first packets after a silence may be lost. With more, another way that takes longer is the likelier cause, unless
+/// it would take very much longer.
 const MOST_LOST: i64 = 10;
-/// Held up, they come at once. After a silence, so many come at least at this pace.
-const PACED: usize = 12;
+const MOST_LOST_LATE: i64 = 100;
+const LONG_NS: i64 = 500_000_000;
+/// Held up, they come at once. After a silence, of so many packets the later half gains at most this share of its time
+/// on the earlier one, and none makes up for so much of the time by which the first was late.
+const PACED: usize = 24;
 const FEWEST_PACED: usize = 3;
-const LEAST_PACE: f64 = 0.8;
+const MOST_GAIN: f64 = 0.2;
+const MOST_CAUGHT_UP: f64 = 0.5;
 
 /// Follows the time stamps of one stream from stretch to stretch.
 ///
@@ -31,6 +36,8 @@ pub struct Stretches {
     newest: Option<Newest>,
     /// Packets since one that may begin a stretch, until it is clear whether it does.
     held: Vec<Row>,
+    /// How late the first of them came.
+    late_ns: i64,
     /// How often stamps stood still.
     still: u64,
 }
@@ -47,19 +54,29 @@ struct Newest {
 impl Stretches {
     /// For a stream whose time stamps run at this rate, which is above 0.
     pub const fn new(clock_hz: u32) -> Self {
-        Self { clock_hz, number: 0, first_seq: i64::MIN, newest: None, held: Vec::new(), still: 0 }
+        Self {
+            clock_hz,
+            number: 0,
+            first_seq: i64::MIN,
+            newest: None,
+            held: Vec::new(),
+            late_ns: 0,
+            still: 0,
+        }
     }
 
     /// The next packet of speech. `sink` is given packets in their order, each with the stretch that it belongs
     /// to, counted from 0.
     #[inline]
     pub fn put(&mut self, row: &Row, sink: &mut impl FnMut(&Row, u32)) {
-        if self.held.is_empty() && !self.may_follow_silence(row) {
-            let stretch = self.place(row);
-            sink(row, stretch);
-        } else {
-            self.hold(row, sink);
+        if self.held.is_empty() {
+            let Some(late_ns) = self.late_after_silence(row) else {
+                let stretch = self.place(row);
+                return sink(row, stretch);
+            };
+            self.late_ns = late_ns;
         }
+        self.hold(row, sink);
     }
 
     /// What was held; nothing comes any more.
@@ -94,13 +111,28 @@ impl Stretches {
         })
     }
 
-    /// Whether they came as slowly as they were sent.
+    /// Whether they came as slowly as they were sent, but for the delay of the first: the fastest of the later half are
+    /// hardly faster than the fastest of the earlier one.
     fn is_paced(&self) -> bool {
-        let (Some(first), Some(last)) = (self.held.first(), self.forward().last()) else { return false };
-        let media_ns = media_ns(last.timestamp, self.clock_hz.into())
-            .saturating_sub(media_ns(first.timestamp, self.clock_hz.into()));
-        let arrival_ns = last.arrival_ns.saturating_sub(first.arrival_ns);
-        media_ns > 0 && arrival_ns as f64 >= LEAST_PACE * media_ns as f64
+        let clock_hz = self.clock_hz.into();
+        let Some(first) = self.held.first() else { return false };
+        let since = |row: &Row| {
+            let media_ns =
+                media_ns(row.timestamp, clock_hz).saturating_sub(media_ns(first.timestamp, clock_hz));
+            (media_ns, row.arrival_ns.saturating_sub(first.arrival_ns).saturating_sub(media_ns))
+        };
+        let late: Vec<_> = self.forward().map(since).collect();
+        let (earlier, later) = late.split_at(late.len() / 2);
+        let least = |half: &[(i64, i64)]| half.iter().map(|(_, late_ns)| *late_ns).min();
+        let (Some(before_ns), Some(after_ns), Some(begin), Some(end)) =
+            (least(earlier), least(later), later.first(), later.last())
+        else {
+            return false;
+        };
+        let lasted_ns = end.0.saturating_sub(begin.0).saturating_add(end.0 / late.len() as i64);
+        lasted_ns > 0
+            && before_ns.saturating_sub(after_ns) as f64 <= MOST_GAIN * lasted_ns as f64
+            && MOST_CAUGHT_UP * self.late_ns as f64 > -before_ns.min(after_ns) as f64
     }
 
     /// Gives the first of the held packets its place, and looks at the others again.
@@ -122,19 +154,21 @@ impl Stretches {
         }
     }
 
-    /// Whether this packet has about the next number, and comes much later than its stamp says.
+    /// By how much this packet, with about the next number, comes later than its stamp says, if that is much.
     #[inline]
-    fn may_follow_silence(&self, row: &Row) -> bool {
-        let Some(newest) = self.newest else { return false };
+    fn late_after_silence(&self, row: &Row) -> Option<i64> {
+        let newest = self.newest?;
         let ahead = row.seq.wrapping_sub(newest.seq);
-        if !(1..=1 + MOST_LOST).contains(&ahead) || self.clock_hz == PICTURES_HZ {
-            return false;
+        if !(1..=1 + MOST_LOST_LATE).contains(&ahead) || self.clock_hz == PICTURES_HZ {
+            return None;
         }
         let gap_ns = row.arrival_ns.saturating_sub(newest.arrival_ns);
-        gap_ns > SILENCE_NS && {
-            let step_ns = media_ns(row.timestamp, self.clock_hz.into()).saturating_sub(newest.media_ns);
-            step_ns >= 0 && gap_ns.saturating_sub(step_ns) > SILENCE_NS
+        if gap_ns <= SILENCE_NS {
+            return None;
         }
+        let step_ns = media_ns(row.timestamp, self.clock_hz.into()).saturating_sub(newest.media_ns);
+        let least_ns = if ahead > 1 + MOST_LOST { LONG_NS } else { SILENCE_NS };
+        Some(gap_ns.saturating_sub(step_ns)).filter(|late_ns| step_ns >= 0 && *late_ns > least_ns)
     }
 
     fn place(&mut self, row: &Row) -> u32 {
@@ -179,23 +213,27 @@ pub const fn media_ns(stamp: i64, clock_hz: i64) -> i64 {
 mod tests {
     use super::*;
 
-    /// Packets of 20 ms: number, lateness in ms, by how many ms its time stamp is moved, marker.
-    fn stretches(packets: &[(i64, i64, i64, bool)]) -> Vec<u32> {
-        let mut stretches = Stretches::new(8_000);
-        let row = |&(seq, late_ms, moved_ms, marker): &(i64, i64, i64, bool)| Row {
-            arrival_ns: (seq * 20 + late_ms) * 1_000_000,
+    fn row(seq: i64, arrival_ms: i64, timestamp: i64, marker: bool) -> Row {
+        Row {
+            arrival_ns: arrival_ms * 1_000_000,
             seq,
-            timestamp: (seq * 20 + moved_ms) * 8,
+            timestamp,
             payload_bytes: 160,
             payload_type: 0,
             marker,
             speech: true,
             stretch: 0,
-        };
+        }
+    }
+
+    /// Packets of 20 ms: number, lateness in ms, by how many ms its time stamp is moved, marker.
+    fn stretches(packets: &[(i64, i64, i64, bool)]) -> Vec<u32> {
+        let mut stretches = Stretches::new(8_000);
         let mut found = Vec::new();
         let mut sink = |row: &Row, stretch| found.push((row.seq, stretch));
-        for packet in packets {
-            stretches.put(&row(packet), &mut sink);
+        for (seq, late_ms, moved_ms, marker) in packets {
+            let packet = row(*seq, seq * 20 + late_ms, (seq * 20 + moved_ms) * 8, *marker);
+            stretches.put(&packet, &mut sink);
         }
         stretches.finish(&mut sink);
         assert!(
@@ -253,6 +291,21 @@ mod tests {
     }
 
     #[test]
+    fn packets_of_a_long_time_each_that_catch_up_go_on() {
+        // Every packet has eight times 20 ms; one is late by 120 ms, and those after it less and less.
+        let lateness = |i: i64| [120, 40, 0].get((i - 20) as usize).copied().unwrap_or(0);
+        let mut stretches = Stretches::new(8_000);
+        let mut found = Vec::new();
+        let mut sink = |_: &Row, stretch: u32| found.push(stretch);
+        for i in 0..60 {
+            let late_ms = if i < 20 { 0 } else { lateness(i) };
+            stretches.put(&row(i, i * 160 + late_ms, i * 160 * 8, false), &mut sink);
+        }
+        stretches.finish(&mut sink);
+        assert_eq!(found, [0; 60]);
+    }
+
+    #[test]
     fn stamps_that_stood_still_begin_anew_where_the_first_packets_are_lost() {
         let mut packets = with_silences(&[2_000, 300], false);
         packets.retain(|(seq, ..)| ![30, 31, 60].contains(seq));
@@ -282,19 +335,10 @@ mod tests {
     #[test]
     fn the_marker_of_a_picture_is_none_of_a_talk_spurt() {
         let mut pictures = Stretches::new(PICTURES_HZ);
-        let row = |seq: i64, arrival_ms: i64| Row {
-            arrival_ns: arrival_ms * 1_000_000,
-            seq,
-            timestamp: seq * 3_000,
-            payload_bytes: 900,
-            payload_type: 96,
-            marker: true,
-            speech: true,
-            stretch: 0,
-        };
         let mut found = Vec::new();
-        for row in [row(0, 0), row(1, 33), row(2, 5_000)] {
-            pictures.put(&row, &mut |_, stretch| found.push(stretch));
+        for (seq, arrival_ms) in [(0, 0), (1, 33), (2, 5_000)] {
+            let picture = row(seq, arrival_ms, seq * 3_000, true);
+            pictures.put(&picture, &mut |_, stretch| found.push(stretch));
         }
         assert_eq!(found, [0; 3]);
     }

@@ -23,6 +23,8 @@ const LONGEST_SILENCE_NS: u64 = 3_600_000_000_000;
 const LONGEST_DOUBT_NS: u64 = 60_000_000_000;
 /// Numbers that are missing after a silence as long as this may not have been sent.
 const SHORTEST_PAUSE_NS: i64 = 200_000_000;
+/// So many packets after a pause show which of them is the first: some may have overtaken others.
+const RESUMING: usize = 32;
 /// A source that is silent for longer begins to speak anew.
 const BETWEEN_TURNS_NS: i64 = 1_000_000_000;
 /// Numbers far ahead after a pause fit the time that it took, by a fifth.
@@ -111,6 +113,8 @@ pub struct Track<K> {
     pub changes: Changes,
     /// The number after the last pause, and what that pause skipped.
     resumed: Option<(i64, i64)>,
+    /// Packets since a pause, until it is clear which of them is the first.
+    resuming: Vec<Raw>,
     /// Since when it has been sending without a long silence.
     since_ns: i64,
     /// By how much its numbers are more than the lengths of its datagrams, as long as that is the same.
@@ -165,6 +169,7 @@ impl<K: Keep> Track<K> {
             pauses: Pauses::default(),
             changes: Changes::default(),
             resumed: None,
+            resuming: Vec::new(),
             since_ns: row.arrival_ns,
             beyond_length: None,
             missing: if trusted { 0 } else { STEPS },
@@ -193,13 +198,10 @@ impl<K: Keep> Track<K> {
         self.media = media;
     }
 
-    /// The next packet with this key, at this position in the capture. `replaced`: while it was silent, another
-    /// source was heard instead, or it was on hold.
-    pub fn put(&mut self, raw: Raw, order: u64, replaced: bool) -> Put {
+    /// The next packet with this key, at this position in the capture.
+    pub fn put(&mut self, raw: Raw, order: u64) -> Put {
         let header = &raw.header;
-        if replaced && self.goes_on_after_pause(&raw) {
-            self.pause(&raw);
-        } else if self.sequence.place(header.sequence).is_none() {
+        if self.sequence.place(header.sequence).is_none() {
             return self.far_away(raw, order);
         }
         let seq = self.numbered(self.sequence.place_near(header.sequence));
@@ -217,6 +219,45 @@ impl<K: Keep> Track<K> {
         raw.arrival_ns.saturating_sub(self.newest.arrival_ns) >= SHORTEST_PAUSE_NS
             && self.is_proven()
             && (1..=i16::MAX as u16).contains(&self.sequence.skipped_by(raw.header.sequence))
+    }
+
+    /// Begins to hold packets, from the first one after a pause, if its source may have reached that number: while it
+    /// was silent, another source was heard instead, or it was on hold.
+    pub fn resume_with(&mut self, raw: Raw) -> bool {
+        let goes_on = self.goes_on_after_pause(&raw);
+        if goes_on {
+            self.resuming.push(raw);
+        }
+        goes_on
+    }
+
+    /// Whether packets are held.
+    pub const fn has_paused(&self) -> bool {
+        !self.resuming.is_empty()
+    }
+
+    /// Whether a packet is to be held with them: after another silence, it is not.
+    pub fn is_resuming(&self, raw: &Raw) -> bool {
+        self.resuming
+            .last()
+            .is_some_and(|last| raw.arrival_ns.saturating_sub(last.arrival_ns) < SHORTEST_PAUSE_NS)
+    }
+
+    /// Holds a packet after a pause; true if they are enough.
+    pub fn await_order(&mut self, raw: Raw) -> bool {
+        self.resuming.push(raw);
+        self.resuming.len() >= RESUMING
+    }
+
+    /// The packets that were held; their numbers follow those from before the pause.
+    pub fn resume(&mut self) -> Vec<Raw> {
+        let held = std::mem::take(&mut self.resuming);
+        let skipped_by = |raw: &Raw| self.sequence.skipped_by(raw.header.sequence);
+        let ahead = held.iter().filter(|raw| skipped_by(raw) <= i16::MAX as u16);
+        if let (Some(first), Some(earliest)) = (held.first(), ahead.min_by_key(|raw| skipped_by(raw))) {
+            self.pause(&earliest.header, first.arrival_ns);
+        }
+        held
     }
 
     /// For how long of the time from `from_ns` until now it sent, if it did not do so before.
@@ -272,8 +313,8 @@ impl<K: Keep> Track<K> {
 
     /// The end: packets of another type that waited belong to it, one far away does not.
     pub fn end(&mut self) {
-        for raw in self.changes.rest() {
-            self.put(raw, self.order, false);
+        for raw in self.resume().into_iter().chain(self.changes.rest()) {
+            self.put(raw, self.order);
         }
         self.strays += u64::from(self.pending.take().is_some());
     }
@@ -309,14 +350,14 @@ impl<K: Keep> Track<K> {
         expected.is_some_and(|expected| (skipped - expected).abs() <= PAUSE_TOLERANCE * expected)
     }
 
-    fn pause(&mut self, raw: &Raw) {
-        let skipped = i64::from(self.sequence.skipped_by(raw.header.sequence));
-        let resumed = self.sequence.place_ahead(raw.header.sequence);
+    fn pause(&mut self, first: &rtp::Header, arrival_ns: i64) {
+        let skipped = i64::from(self.sequence.skipped_by(first.sequence));
+        let resumed = self.sequence.place_ahead(first.sequence);
         self.sequence.advance(resumed - 1);
         self.resumed = Some((resumed, skipped));
         self.pauses.count += 1;
         self.pauses.skipped += skipped;
-        self.pauses.lasted_ns += raw.arrival_ns.saturating_sub(self.newest.arrival_ns);
+        self.pauses.lasted_ns += arrival_ns.saturating_sub(self.newest.arrival_ns);
     }
 
     /// Counts steps towards the proof; true if this cannot be a stream.

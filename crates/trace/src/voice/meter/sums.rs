@@ -175,7 +175,7 @@ impl Running {
     pub fn judge(&self, codec: Option<u8>, media: Option<&Media>) -> (Facts, Option<Jitter>, u64) {
         let facts = if self.numbers == Numbers::Given {
             let by_ends = || self.speech.as_ref().and_then(|(first, last)| clock_between(first, last));
-            let measured = || self.pace.hz().or_else(by_ends);
+            let measured = || self.pace.clock(self.pace.hz().or_else(by_ends)?);
             let mut types = self.types.told_by(media);
             let guessed = types.encoding(types.usual()).is_some_and(|(_, by)| *by == KnownBy::WebRtc);
             if guessed && self.pace.other_than(types.clock_hz(types.usual())).is_some() {
