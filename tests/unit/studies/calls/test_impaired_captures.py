@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from weirlab.studies.calls.study import CaptureOutcome, write_calls
 from weirlab.studies.quality.study import capture_quality
+from weirlab.traffic.calls.codecs import CODECS
 from weirlab.traffic.calls.impairments import Impairments
 from weirlab.traffic.calls.spec import parse_calls
 
@@ -48,6 +50,20 @@ def test_the_quality_of_an_impaired_capture_tells_the_planted_numbers(
         planted = getattr(arrivals, name)[: len(per_stream)]
         assert sorted(per_stream.tolist()) == sorted(planted.tolist())
     assert sum(outcome.planted.values()) > 0
+
+
+@pytest.mark.parametrize("codec", [codec.name for codec in CODECS])
+def test_the_loss_of_every_codec_in_talk_spurts_is_the_planted_one(tmp_path: Path, codec: str) -> None:
+    calls = replace(parse_calls("2", codec, "rtp", 4), spurts=True)
+    faults = Impairments(loss_ratio=0.03, loss_burst=3.0, jitter_ns=4e6)
+    outcome = write_calls(calls, tmp_path / "bad.pcap", duration_s=20.0, warmup_s=0.5, faults=faults)
+    measured = capture_quality(tmp_path / "bad.pcap")
+    found = measured.table.streams
+    assert outcome.arrivals is not None
+    planted = outcome.arrivals.lost[: len(measured.streams)]
+    assert sorted(found.losses.count.tolist()) == sorted(planted.tolist())
+    assert all(stream.still == 0 and stream.nominal_hz == stream.clock_hz for stream in measured.streams)
+    assert not [finding for finding in measured.findings if finding.kind != "far-end loss"]
 
 
 def test_planted_jitter_is_found_again(tmp_path: Path) -> None:
