@@ -181,8 +181,8 @@ def _standing(streams: Sequence[VoiceStream]) -> Iterator[Finding]:
                 "standing time stamps",
                 (stream.number,),
                 f"Stream {stream.number}: its time stamps stood still in {plural(stream.still, 'silence')}, "
-                "against RFC 3550. Delays count anew after each; packets that the network delays for good "
-                "from then on would look the same.",
+                "against RFC 3550, or the network delays all packets by more since then, which looks the "
+                "same. Delays count anew after each.",
             )
 
 

@@ -12,6 +12,9 @@ from weirlab.trace.quantities import NOTHING
 _MOST_BPS: Final = 520_000
 """Opus takes at most 510 kbit/s (RFC 6716); uncompressed stereo of studios takes more."""
 _SHOWS_RATE_NS: Final = 500_000_000
+"""Speech that was held up comes faster for a moment."""
+_LARGE_BYTES: Final = 500
+"""Mean payload of packets of an unknown codec that shows their rate in a stream of any length."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,9 @@ class VoiceStream:
     def _bit_rate_bps(self) -> float:
         """Of the payload; 0 for a stream that is too short to show it."""
         lasts_ns = self.last_ns - self.first_ns
-        return self.payload_bytes * 8e9 / lasts_ns if lasts_ns >= _SHOWS_RATE_NS else 0.0
+        is_large = not self.codec and self.payload_bytes >= _LARGE_BYTES * self.packets
+        least_ns = 1 if is_large else _SHOWS_RATE_NS
+        return self.payload_bytes * 8e9 / lasts_ns if lasts_ns >= least_ns else 0.0
 
     @property
     def codec_title(self) -> str:

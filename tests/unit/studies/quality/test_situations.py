@@ -214,6 +214,20 @@ def test_uncompressed_sound_of_a_studio_is_no_voice(file: Path) -> None:
     assert found(outcome, "not voice")
 
 
+@pytest.mark.parametrize(
+    ("payload_bytes", "packets", "is_voice"), [(1_050, 8, False), (160, 8, True), (640, 60, True)]
+)
+def test_a_few_large_packets_of_an_unknown_codec_are_no_voice(
+    file: Path, payload_bytes: int, packets: int, is_voice: bool
+) -> None:
+    # Pieces of a picture; speech that was held up and comes all at once; speech in large packets.
+    apart_us = 500 if packets < 10 else 20_000
+    few = [
+        Rtp(i * apart_us, i, i * 960, payload_type=101, payload_bytes=payload_bytes) for i in range(packets)
+    ]
+    assert outcome_of(file, few).streams[0].is_voice == is_voice
+
+
 def test_a_call_that_goes_one_way_is_found_with_the_address_that_is_to_blame(file: Path) -> None:
     heard = [replace(each, at_us=each.at_us + 200_000) for each in back(talk(300))]
     there = [replace(each, at_us=each.at_us + 200_000) for each in talk(300)]
