@@ -45,6 +45,10 @@ class StoreError(WeirError):
     exit_code = 6
 
 
+class DiskFull(StoreError):
+    """The disk is full, or the quota on it is used up."""
+
+
 class ModelError(WeirError):
     """The data do not determine the model, or a prediction lies outside its range."""
 

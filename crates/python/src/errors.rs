@@ -1,5 +1,8 @@
 //! Rust's errors as Weir's Python exceptions; the only place that knows both.
 
+use std::path::Path;
+
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use weir_engine::tap::TapError;
 use weir_engine::{EngineError, PortError};
@@ -53,6 +56,16 @@ pub fn exception(py: Python<'_>, class: &str, message: &str) -> PyErr {
         Ok(exception) => PyErr::from_value(exception),
         Err(e) => e,
     }
+}
+
+/// The error for a `path` that cannot be written, in the words of `weirlab.files`.
+pub fn unwritten(py: Python<'_>, path: &Path, reason: &str) -> PyErr {
+    let reason = PyRuntimeError::new_err(reason.to_owned());
+    let found = py.import("weirlab.files").and_then(|module| {
+        let path = py.import("pathlib")?.getattr("Path")?.call1((path,))?;
+        module.call_method1("explain", (path, "write", reason.value(py)))
+    });
+    found.map_or_else(|error| error, PyErr::from_value)
 }
 
 /// The message with its causes: "what: why: why".

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from weirlab.errors import StoreError
+from weirlab.errors import DiskFull, StoreError
 from weirlab.quoting import printable, shortened
 
 ELSEWHERE: Final = "choose another place"
@@ -35,6 +35,7 @@ _ADVICE: Final[dict[int, tuple[str, str]]] = {
     errno.EIO: ("the disk reports an input/output error", "check the disk or {elsewhere}"),
     errno.ENAMETOOLONG: LONG_NAME,
 }
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _KINDS: Final = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -57,7 +58,8 @@ def explain(path: Path, doing: str, error: Exception, elsewhere: str = ELSEWHERE
         number = errno.ENOSPC
     fallback = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
     what, advice = _ADVICE.get(number or 0, (fallback, "{elsewhere}"))
-    return StoreError(f"cannot {doing} {shown(path)}: {what}; {advice.format(elsewhere=elsewhere)}")
+    message = f"cannot {doing} {shown(path)}: {what}; {advice.format(elsewhere=elsewhere)}"
+    return DiskFull(message) if number in _FULL else StoreError(message)
 
 
 @contextmanager

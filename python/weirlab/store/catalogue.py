@@ -8,7 +8,7 @@ import secrets
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby, islice
@@ -102,15 +102,22 @@ class Store:
             calibration=calibration,
             facts=plain(facts),
         )
+        is_new = not self.root.exists()
         with telling(self.root, "make the store"):
             self.root.mkdir(parents=True, exist_ok=True)
-        with self._alone() as alone:
-            if alone:
-                self._sweep()
-            while True:
-                run_id = f"{created:%Y%m%d-%H%M%S}-{kind}-{secrets.token_hex(2)}"
-                if not (self.root / run_id).exists():
-                    return self._begin(replace(manifest, run_id=run_id))
+        try:
+            with self._alone() as alone:
+                if alone:
+                    self._sweep()
+                while True:
+                    run_id = f"{created:%Y%m%d-%H%M%S}-{kind}-{secrets.token_hex(2)}"
+                    if not (self.root / run_id).exists():
+                        return self._begin(replace(manifest, run_id=run_id))
+        except BaseException:
+            if is_new:
+                with suppress(OSError):
+                    self.root.rmdir()
+            raise
 
     def resume(self, run_id: str) -> RunWriter:
         """Resume a run; takes what :meth:`open` takes. Refused while another process is writing it."""

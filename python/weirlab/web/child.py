@@ -57,7 +57,7 @@ def answer(deeds: Mapping[str, Deed], request: dict[str, Any], file: str) -> dic
     except MemoryError:
         return _failure(NO_MEMORY)
     except Exception as error:
-        return _failure(_told(error, request, file))
+        return _failure(_told(error, request, file), type(error).__name__)
 
 
 def _told(error: Exception, request: dict[str, Any], file: str) -> str:
@@ -69,8 +69,8 @@ def _told(error: Exception, request: dict[str, Any], file: str) -> str:
     return shortened(printable(text.replace(path, request["name"]).replace(request["folder"], "...")))
 
 
-def _failure(message: str) -> dict[str, Any]:
-    return {"error": {"message": message}}
+def _failure(message: str, kind: str = "") -> dict[str, Any]:
+    return {"error": {"message": message, "kind": kind}}
 
 
 def _limit(memory_bytes: int, most_s: int, file_bytes: int) -> None:

@@ -19,7 +19,7 @@ from queue import PriorityQueue
 from typing import Any, Final
 
 from weirlab import programs
-from weirlab.errors import WeirError
+from weirlab.errors import DiskFull, WeirError
 from weirlab.quantities import plural
 
 NO_MEMORY: Final = (
@@ -70,6 +70,8 @@ class Children:
         ------
         Refusal
             It refuses, exceeds a limit, becomes ``unwanted``, or the service ends.
+        DiskFull
+            It cannot write what it makes.
         """
         if self._closing.is_set():
             raise Interrupted("The service ends.")
@@ -156,7 +158,8 @@ def _answer(code: int, text: bytes) -> Any:
     with suppress(ValueError):
         answer = json.loads(text)
         if isinstance(answer, dict) and isinstance(failure := answer.get("error"), dict):
-            raise Refusal(str(failure.get("message", "It failed.")))
+            message = str(failure.get("message", "It failed."))
+            raise DiskFull(message) if failure.get("kind") == DiskFull.__name__ else Refusal(message)
         if code == 0:
             return answer
     if code == -signal.SIGXCPU:

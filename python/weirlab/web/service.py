@@ -18,8 +18,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from weirlab import __version__, files
-from weirlab.cli.program import failures
 from weirlab.errors import (
+    DiskFull,
     InputError,
     MissingCapability,
     NotMet,
@@ -30,7 +30,7 @@ from weirlab.errors import (
 from weirlab.link.stopping import Stop
 from weirlab.quoting import printable, shortened
 from weirlab.store import Store
-from weirlab.web import routes
+from weirlab.web import failures, routes
 from weirlab.web.access.forms import Forms
 from weirlab.web.access.guard import Guard, refused
 from weirlab.web.access.proxies import Forwarding, Proxies
@@ -195,6 +195,8 @@ def run(settings: Settings, store: Store, stop: Stop, listening: Callable[[Setti
 
 def _status(error: WeirError) -> int:
     cause = error.__cause__
+    if isinstance(error, DiskFull):
+        return 507
     if isinstance(error, StoreError) and isinstance(cause, OSError) and cause.errno not in _MISSING:
         # The disk is full, or refuses otherwise.
         return 507

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import polars as pl
 import pytest
 
-from weirlab.errors import StoreError
+from weirlab.errors import DiskFull, StoreError
 from weirlab.store import RunWriter, Store
 from weirlab.store.files import write_bytes
 from weirlab.testing import make_record
@@ -179,6 +179,22 @@ def test_writing_in_place_of_an_old_file_keeps_the_old_one_until_the_new_is_whol
             write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_store_that_cannot_hold_its_first_run_is_not_there(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        refuse(patch, errno.ENOSPC)
+        with pytest.raises(DiskFull, match="no space"):
+            store.create("profile", {}, {})
+    assert not store.root.exists()
+    store.root.mkdir()
+    with monkeypatch.context() as patch:
+        refuse(patch, errno.ENOSPC)
+        with pytest.raises(DiskFull):
+            store.create("profile", {}, {})
+    assert list(store.root.iterdir()) == []
 
 
 def test_an_export_that_fills_the_disk_leaves_no_new_folder(

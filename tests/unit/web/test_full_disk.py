@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 from weirlab import files
-from weirlab.errors import StoreError
+from weirlab._engine import TcpServer
+from weirlab.errors import DiskFull, StoreError
 from weirlab.store import Store
+from weirlab.web import child, failures
+from weirlab.web.children import Children
 from weirlab.web.measurements import measurement
-from weirlab.web.measurements.measurement import Measurements
+from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.service import Service
 
 from .conftest import Serve, send, settled
@@ -28,6 +34,16 @@ profile: {positions: [0], sizes: [64], load_shares: [0.1], repetitions: 1, trial
 report: null
 """
 REFUSALS = [errno.ENOSPC, errno.EDQUOT, errno.EIO]
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Of a server of bulk transfers on loopback."""
+    server = TcpServer(
+        address="127.0.0.1", port=0, token="", most_ns=None, most_bytes=None, most_clients=2, options=[]
+    )
+    yield server.address[1]
+    server.stop()
 
 
 def folders(store: Store) -> list[Path]:
@@ -81,7 +97,7 @@ def test_an_upload_that_fills_the_disk_is_removed(
         patch.setattr("weirlab.web.captures.receiving.os.write", fail(errno.ENOSPC))
         answer = upload(client)
     assert answer.status_code == 507
-    assert "no space is left on the disk" in answer.json()["error"]["message"]
+    assert answer.json()["error"]["message"] == failures.FULL
     assert str(store.root) not in answer.text
     assert folders(store) == []
 
@@ -96,6 +112,67 @@ def test_a_capture_that_cannot_be_adopted_leaves_nothing(
         made.desk.adopt("taken", tmp_path / "taken", made.space.claim(1))
     assert folders(store) == []
     assert (tmp_path / "taken").exists()
+
+
+def test_what_ends_on_a_full_disk_is_not_in_progress_and_is_stored_later(tmp_path: Path) -> None:
+    measurements = Measurements(tmp_path)
+    with measurements.created("transfer", "one") as one:
+        one.change(stage="working")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "link", fail(errno.ENOSPC))
+        with pytest.raises(DiskFull):
+            one.change(stage="ready")
+        assert one.state.stage == "working"
+        one.advance(stage="failed", message="full")
+        with pytest.raises(DiskFull):
+            one.save()
+        assert measurements.open(one.data_id).state.stage == "failed"
+        assert Measurements(tmp_path).open(one.data_id).state.stage == "working"
+    one.save()
+    stored = Measurements(tmp_path).open(one.data_id).state
+    assert (stored.stage, stored.message) == ("failed", "full")
+
+
+def test_a_transfer_whose_numbers_have_no_room_has_failed_and_keeps_none(
+    client: TestClient, store: Store, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = Measurement.keep
+
+    def fill(one: Measurement, name: str, value: object) -> None:
+        keep(one, name, value)
+        # From here on, the disk is full.
+        monkeypatch.setattr(os, "link", fail(errno.ENOSPC))
+
+    monkeypatch.setattr(Measurement, "keep", fill)
+    sent = {"host": "127.0.0.1", "port": port, "lasts_s": None, "total_bytes": 1_000_000}
+    data_id = client.post("/api/transfers", json=sent).json()["data_id"]
+    found = settled(client, data_id)
+    assert (found["stage"], found["message"]) == ("failed", failures.FULL)
+    (folder,) = folders(store)
+    assert [path.name for path in folder.iterdir()] == ["measurement.json"]
+
+
+def test_a_service_begins_on_a_full_disk(serve: Serve, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, made = serve()
+    ids = []
+    for kind in ("transfer", "scenario", "capture"):
+        with made.desk.measurements.created(kind, "one") as one:
+            one.change(stage="working", facts={"asked": {"name": "", "lab": "sim"}, "run_id": ""})
+            ids.append(one.data_id)
+    monkeypatch.setattr(os, "link", fail(errno.ENOSPC))
+    client, _ = serve(allow_run=True)
+    assert [settled(client, data_id)["stage"] for data_id in ids] == ["failed"] * 3
+
+
+def test_a_child_process_tells_that_the_disk_is_full(tmp_path: Path) -> None:
+    def deed(request: dict[str, Any]) -> dict[str, Any]:
+        with files.telling(tmp_path / "points", "write"):
+            raise OSError(errno.ENOSPC, "")
+
+    told = child.answer({"draw": deed}, {"do": "draw", "folder": str(tmp_path), "name": "one"}, "capture")
+    command = [sys.executable, "-c", f"print({json.dumps(told)!r})"]
+    with closing(Children(1)) as children, pytest.raises(DiskFull):
+        children.ask(command, {}, most_s=60, environment={})
 
 
 def test_a_discarded_measurement_is_unknown(tmp_path: Path) -> None:
@@ -120,12 +197,12 @@ def test_a_capture_whose_analysis_fails_keeps_nothing_of_it(
         series = Path(request["folder"]) / "series"
         series.mkdir()
         (series / "segments.parquet").write_bytes(bytes(1000))
-        raise StoreError(f"cannot write {series}/rtt.parquet: no space is left on the disk")
+        raise DiskFull(f"cannot write {series}/rtt.parquet: no space is left on the disk")
 
     monkeypatch.setattr(made.children, "ask", ask)
     found = settled(client, send(client, capture))
     assert found["stage"] == "failed"
-    assert found["message"].startswith("cannot write a file of the service: no space")
+    assert found["message"] == failures.FULL
     (folder,) = folders(store)
     assert sorted(path.name for path in folder.iterdir()) == ["capture", "measurement.json"]
 

@@ -59,7 +59,7 @@ def test_events_are_redacted_one_by_one_and_files_are_not_touched() -> None:
 
 
 @pytest.mark.parametrize("call", ["write", "mkdir"])
-def test_a_full_disk_is_told_without_its_paths(
+def test_a_broken_disk_is_told_without_its_paths(
     serve: Serve, store: Store, capture: bytes, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     client, _ = serve()
@@ -69,14 +69,15 @@ def test_a_full_disk_is_told_without_its_paths(
         def failing(first: Any, *args: Any, **named: Any) -> Any:
             place = os.readlink(f"/proc/self/fd/{first}") if isinstance(first, int) else os.fspath(first)
             if str(place).startswith(str(store.root)):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
             return real(first, *args, **named)
 
         broken.setattr(os, call, failing)
         answer = client.post("/api/captures", content=capture)
     assert answer.status_code == 507
     assert str(store.root) not in answer.text
-    assert "a file of the service: no space is left on the disk" in answer.json()["error"]["message"]
+    message = answer.json()["error"]["message"]
+    assert "a file of the service: the disk reports an input/output error" in message
     assert settled(client, send(client, capture))["stage"] == "ready"
 
 

@@ -19,7 +19,7 @@ use weir_tables::series::{Ended, Series};
 use weir_trace::analysis::{self, Analysis, Facts, File, Options, Sink, Span};
 use weir_trace::{tcp, voice};
 
-use crate::errors::{describe, exception};
+use crate::errors::{describe, exception, unwritten};
 use crate::trace::{Interruptible, open, refusal};
 pub use facts::Connections;
 use files::{Folder, Partial};
@@ -201,11 +201,7 @@ fn translate(py: Python<'_>, failure: Failure) -> PyErr {
     match failure {
         Failure::Capture(path, error) => refusal(py, &path, &error),
         Failure::Filter(error) => filter_refusal(py, &error),
-        Failure::Table(folder, error) => {
-            let message =
-                format!("the series cannot be written into {}: {}", folder.display(), describe(&error));
-            exception(py, "InputError", &message)
-        }
+        Failure::Table(folder, error) => unwritten(py, &folder, &describe(&error)),
         Failure::Interrupted(signal) => signal,
     }
 }

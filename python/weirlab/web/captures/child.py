@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -81,8 +82,13 @@ def _explain(request: dict[str, Any]) -> dict[str, Any]:
         "tables": [] if found is None else [for_page(each) for each in diagnosis.tables(found)],
         "remarks": [] if found is None else diagnosis.remarks(found),
     }
-    (folder / WHY).mkdir(exist_ok=True)
-    files.write_bytes(folder / WHY / f"{number}.json", json.dumps(told).encode())
+    files.make_folder(folder / WHY)
+    try:
+        files.write_bytes(folder / WHY / f"{number}.json", json.dumps(told).encode())
+    except BaseException:
+        with suppress(OSError):
+            (folder / WHY).rmdir()
+        raise
     return {}
 
 

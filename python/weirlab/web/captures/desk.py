@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -15,10 +16,10 @@ from typing import Any, BinaryIO, Final, cast
 from starlette.concurrency import run_in_threadpool
 
 from weirlab import files, programs
-from weirlab.cli.program import failures
-from weirlab.errors import InputError
+from weirlab.errors import DiskFull, InputError
 from weirlab.trace import words
 from weirlab.trace.facts import Analysis, Connection, SideName, busier
+from weirlab.web import failures
 from weirlab.web.captures import arrays, child, receiving
 from weirlab.web.child import ENVIRONMENT
 from weirlab.web.children import Children, Interrupted, Refusal
@@ -240,7 +241,7 @@ class Desk:
             self.space.note(one)
 
     def _analysed(self, one: Measurement) -> None:
-        state = one.change(stage="working")
+        state = one.advance(stage="working")
         # What an interrupted attempt left.
         shutil.rmtree(one.path / child.SERIES, ignore_errors=True)
         try:
@@ -249,17 +250,17 @@ class Desk:
                 read = cast(Analysis, one.read(child.FACTS, dict))
                 self._draw_greatest(one, read, growth)
         except Interrupted:
-            one.change(stage="queued")
+            one.advance(stage="queued")
             raise
         except Exception as error:
             self.tally.failed += 1
             # What was made of it is of no use.
             for left in (child.SERIES, child.GRAPHS):
                 shutil.rmtree(one.path / left, ignore_errors=True)
-            one.change(stage="failed", message=failures.explain(error).message)
+            one.advance(stage="failed", message=failures.explain(error).message)
             return
         self.tally.analysed += 1
-        one.change(stage="ready", facts={**told, "conclusion": words.capture(read)})
+        one.advance(stage="ready", facts={**told, "conclusion": words.capture(read)})
 
     def _draw_greatest(self, one: Measurement, read: Analysis, growth: Growth) -> None:
         """Draw the largest connection, so that its graphs are ready when the page requests them."""
@@ -269,7 +270,7 @@ class Desk:
                 self._draw(one, first["id"], busier(first), growth)
             except Interrupted:
                 raise
-            except (Refusal, NoRoom):
+            except (Refusal, NoRoom, DiskFull):
                 # A request for the graphs will get the error; the numbers are there.
                 return
 
@@ -280,8 +281,10 @@ class Desk:
             try:
                 self._ask(one, {**request, "scratch": scratch}, growth)
             finally:
-                # If the child was killed.
+                # If the child was killed, or the disk is full.
                 shutil.rmtree(one.path / child.GRAPHS / scratch, ignore_errors=True)
+                with suppress(OSError):
+                    (one.path / child.GRAPHS).rmdir()
 
     def _ask(self, one: Measurement, request: dict[str, Any], growth: Growth) -> Any:
         limits = {

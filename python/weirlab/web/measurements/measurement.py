@@ -77,6 +77,7 @@ class Measurement:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
+        self._unsaved: State | None = None
 
     @property
     def data_id(self) -> str:
@@ -84,7 +85,9 @@ class Measurement:
 
     @property
     def state(self) -> State:
-        """The stored state; raises ``StoreError`` if it is damaged."""
+        """The latest state; raises ``StoreError`` if the stored one is damaged."""
+        if (unsaved := self._unsaved) is not None:
+            return unsaved
         path, remedy = self.path / _STATE, f"delete {self.path}"
         kept = load_json(path, remedy, limit=_MOST_STATE_BYTES)
         try:
@@ -96,11 +99,31 @@ class Measurement:
         return state
 
     def change(self, **changes: Any) -> State:
-        """Store the state with ``changes``, and return it."""
+        """Store the state with ``changes``, and return it; raises ``StoreError`` and then changes nothing."""
         with self._lock:
             changed = replace(self.state, **changes)
             write_json(self.path / _STATE, asdict(changed))
+            self._unsaved = None
             return changed
+
+    def advance(self, **changes: Any) -> State:
+        """As :meth:`change`; but if the disk is full, the state is kept in memory until :meth:`save`.
+
+        For work whose end must be seen by those who wait for it. A service that begins anew repeats it.
+        """
+        with self._lock:
+            self._unsaved = replace(self.state, **changes)
+            changed = self._unsaved
+        with suppress(StoreError):
+            self.save()
+        return changed
+
+    def save(self) -> None:
+        """Store a state that :meth:`advance` could not store; raises ``StoreError``."""
+        with self._lock:
+            if self._unsaved is not None:
+                write_json(self.path / _STATE, asdict(self._unsaved))
+                self._unsaved = None
 
     def held_bytes(self) -> int:
         """The size of its files in bytes."""

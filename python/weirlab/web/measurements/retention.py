@@ -81,6 +81,7 @@ class Retention:
         for one in self.measurements.all():
             # One that is damaged or gone must not keep the others from being removed.
             with suppress(WeirError, OSError):
+                one.save()
                 state = one.state
                 if state.stage == "removed":
                     # A child process may have been writing while it was removed.

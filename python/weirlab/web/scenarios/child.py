@@ -24,6 +24,7 @@ from weirlab.store import RunWriter, Store
 from weirlab.studies import runner
 from weirlab.studies.commands import wording
 from weirlab.studies.contract import Outcome
+from weirlab.web.failures import explain
 from weirlab.web.scenarios import asking
 from weirlab.web.tables import for_page
 
@@ -122,7 +123,7 @@ def _explain(error: BaseException, tell: Tell) -> None:
         stopped = error if isinstance(error, KeyboardInterrupt) else KeyboardInterrupt()
         tell("stopped", message=failures.explain(failures.Stopped(stopped)).message)
     else:
-        tell("failed", message=failures.explain(error).message)
+        tell("failed", message=explain(error).message)
 
 
 def _teller() -> Tell:

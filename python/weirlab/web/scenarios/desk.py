@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from weirlab import files, programs
-from weirlab.cli.program import failures
 from weirlab.errors import InputError, WeirError
 from weirlab.quoting import printable, shortened
 from weirlab.scenario.model import Root
+from weirlab.web import failures
 from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.measurements.space import Space
 from weirlab.web.scenarios import asking, child
@@ -97,7 +97,7 @@ class Scenarios:
             return
         for one in self.measurements.all():
             if one.state.kind == "scenario" and one.state.stage in ("queued", "working"):
-                one.change(stage="queued")
+                one.advance(stage="queued")
                 self._queue(one)
 
     def start(self, asked: asking.Asked) -> Measurement:
@@ -236,7 +236,7 @@ class Scenarios:
             return None
 
     def _carry_out(self, job: Job) -> None:
-        state = job.one.change(stage="working")
+        state = job.one.advance(stage="working")
         self.begun += 1
         asked = state.facts["asked"]
         request = {
@@ -293,7 +293,7 @@ class Scenarios:
             job.progress = told
         if event.get("event") == "run":
             # From here on it can be resumed, whatever happens.
-            job.one.change(facts={**job.one.state.facts, "run_id": told.run_id})
+            job.one.advance(facts={**job.one.state.facts, "run_id": told.run_id})
 
     def _conclude(self, job: Job, last: dict[str, Any], code: int) -> None:
         match last.get("event"):
@@ -320,12 +320,12 @@ class Scenarios:
         job.progress = replace(job.progress, stage=stage, message=message, what="", left="", title="")
         self.failed += stage == "failed"
         one, told = job.one, job.progress
-        # If the disk fails, the run itself says how far it came.
         with self._changed, suppress(WeirError):
             self._jobs.remove(job)
-            one.keep(RESULT, asdict(told))
             facts = {**one.state.facts, "run_id": told.run_id, "conclusion": told.conclusion}
-            one.change(stage=stage, message=message, facts=facts)
+            one.advance(stage=stage, message=message, facts=facts)
+            # If the disk is full, the run itself says how far it came.
+            one.keep(RESULT, asdict(told))
             self.space.note(one)
 
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from weirlab.cli.program import failures
 from weirlab.documents import plain
 from weirlab.errors import InputError, WeirError
 from weirlab.link.stopping import Stop
@@ -18,6 +17,7 @@ from weirlab.studies.tcp.measure import measuring
 from weirlab.studies.tcp.measure.coarser import Coarser
 from weirlab.studies.tcp.results import Interval
 from weirlab.studies.tcp.show import tables as shown
+from weirlab.web import failures
 from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.measurements.space import Claim, Space
 from weirlab.web.tables import for_page
@@ -156,7 +156,7 @@ class Transfers:
         """Mark transfers that an earlier service left unfinished as failed."""
         for one in self.measurements.all():
             if one.state.kind == "transfer" and one.state.stage == "working":
-                one.change(stage="failed", message="The service ended during this transfer.")
+                one.advance(stage="failed", message="The service ended during this transfer.")
 
     def start(self, asked: asking.Asked) -> Measurement:
         """Begin a transfer.
@@ -327,7 +327,7 @@ class Transfers:
             if result:
                 one.keep(RESULT, result)
             told = result.get("conclusion", "")
-            one.change(
+            one.advance(
                 stage="failed" if message else "ready",
                 message=message,
                 facts={**one.state.facts, "conclusion": told},
@@ -335,6 +335,9 @@ class Transfers:
             transfer.end(self.result(one))
         except WeirError as error:
             message = failures.explain(error).message
+            # Numbers that are not whole are of no use.
+            one.empty()
+            one.advance(stage="failed", message=message)
             transfer.end({"stage": "failed", "message": message})
         finally:
             transfer.claim.release()

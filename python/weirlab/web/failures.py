@@ -1,0 +1,17 @@
+"""What failed, in words for users of the page, who can do nothing about the disk of the service."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from weirlab.cli.program import failures
+from weirlab.errors import DiskFull
+
+FULL: Final = "The disk of this service is full. Its operator has to free some space."
+
+
+def explain(error: BaseException) -> failures.Failure:
+    """What users of the page see of ``error``."""
+    found = failures.explain(error)
+    return replace(found, message=FULL) if isinstance(error, DiskFull) else found
