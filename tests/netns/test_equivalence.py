@@ -197,3 +197,11 @@ def test_four_hundred_rules_are_proven_within_the_time(tmp_path: Path) -> None:
     assert proof.failure == ""
     assert len(proof.rules_met) == 400
     assert advice.after.mean_position < advice.before.mean_position
+
+
+def test_what_rules_count_that_depend_on_chance_may_differ(tmp_path: Path) -> None:
+    chance = "numgen random mod 2 0 counter packets 0 bytes 0 counter name voip ip version 5 drop"
+    text = forward(f"udp dport 53 {COUNTER} accept", f"udp dport 54 {MANY} accept", chance)
+    proof = exchanged(text, tmp_path, (1, 0, 2))
+    assert (proof.failure, proof.undetermined) == ("", 0)
+    assert proof.packets > 5

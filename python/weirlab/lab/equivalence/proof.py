@@ -22,6 +22,7 @@ from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.lab.dut.rulesets.listing import LOAD
 from weirlab.lab.dut.rulesets.source import RulesetSource
 from weirlab.lab.equivalence.bed import FilterBed
+from weirlab.lab.equivalence.counters import difference, rule_counts
 from weirlab.lab.linux.privilege import way_out
 from weirlab.rules import Advice, ChainAdvice, Ruleset, advise
 from weirlab.rules.advice import RuleKey
@@ -234,10 +235,6 @@ def _other_rules(load: _Load, before: FilterBed, after: FilterBed) -> str:
     return "" if loaded == new else "the tool reads its own listing of these rules otherwise"
 
 
-def _all_bare(chains: Mapping[ChainKey, list[list[Any]]]) -> dict[ChainKey, list[Any]]:
-    return {key: [_bare(rule) for rule in rules] for key, rules in chains.items()}
-
-
 def _bare(value: Any) -> Any:
     """Statements without what they have counted, and in one of the forms in which nft lists them."""
     match value:
@@ -275,6 +272,9 @@ class _Comparison:
                     for line in chain.lines
                     if not any(rule.alters for rule in line)
                 }
+                self.unclear |= {
+                    (table, name, line[0].number) for line in chain.lines if any(r.unclear for r in line)
+                }
         for ruleset in self.load.rulesets:
             for name, chain in ruleset.chains.items():
                 for line in chain.lines:
@@ -282,8 +282,6 @@ class _Comparison:
                     self.keys[place] = _rule_key(ruleset, name, line)
                     if (verdict := plain_verdict(line)) is not None:
                         self.plain[place] = verdict
-                    if any(rule.unclear for rule in line):
-                        self.unclear.add(place)
 
     def run(self, first: Sequence[Probe], more: Sequence[Probe]) -> Proof:
         """Send all of ``first``, and of ``more`` what the time allows."""
@@ -330,30 +328,12 @@ class _Comparison:
         return step.table, step.chain, step.number, step.verdict, step.mark
 
     def _counters(self) -> str:
-        """Which counters differ; those of rules with one verdict in one chain are added up."""
-        if self.before.named_counters() != self.after.named_counters():
-            return "named counters differ"
-        sums = [
-            self._sums(bed, orders) for bed, orders in ((self.before, {}), (self.after, self.load.orders))
-        ]
-        wrong = next((key for key in sums[0] if sums[0][key] != sums[1].get(key)), None)
-        return "" if wrong is None else f"the counters of {wrong[1]} differ ({wrong[2]})"
-
-    def _sums(
-        self, bed: FilterBed, orders: Mapping[ChainKey, Sequence[int]]
-    ) -> dict[tuple[str, str, str], tuple[int, int]]:
-        found: dict[tuple[str, str, str], tuple[int, int]] = {}
-        for (table, chain), rules in bed.chains().items():
-            order = orders.get((table, chain), range(len(rules)))
-            for number, statements in zip(order, rules, strict=True):
-                place = table, chain, number + 1
-                key = table, chain, self.plain.get(place, f"rule {number + 1}")
-                for statement in statements:
-                    match statement:
-                        case {"counter": {"packets": int(packets), "bytes": int(size)}}:
-                            before = found.get(key, (0, 0))
-                            found[key] = before[0] + packets, before[1] + size
-        return found
+        """Which counters differ."""
+        before, after = (
+            rule_counts(bed, orders, self.plain, self.unclear)
+            for bed, orders in ((self.before, {}), (self.after, self.load.orders))
+        )
+        return difference(before, after)
 
 
 def _words(steps: Sequence[Step]) -> str:

@@ -55,7 +55,12 @@ _LIMITS: Final[dict[str, Range]] = {
 _REPLIES: Final = {"reply_from": "source", "reply_to": "destination"}
 """Addresses by which rules compare the connection: those of its answers, from the other side."""
 
+MOST_KNOWN: Final = 8
+"""Most different choices of a rule's edges."""
+
 Values = dict[str, Any]
+Edges = tuple[Values | None, Values]
+"""Values inside of a match, None if there are none, and just outside."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,8 @@ class Probes:
         self._names = names
         self._states = STATES if stateful else ("NEW",)
         self._random = random.Random(5)
+        self._known: dict[tuple[int, int], list[Edges]] = {}
+        """Some results for a rule and a way to it, which differ by chance."""
         ways = self._ways()
         self._places = {
             (name, line[0].number): _Place(chain, line, tuple(ways[name]))
@@ -112,7 +119,7 @@ class Probes:
         for place in self._places.values():
             for case in place.line:
                 for way in place.ways:
-                    inside, outside = self._edges(case, both(way, case.match))
+                    inside, outside = self._edges_of(case, way)
                     if inside is None:
                         continue
                     base = {name: values[0] for name, values in inside.items()}
@@ -135,8 +142,8 @@ class Probes:
             one, other = self._places[chain, first], self._places[chain, second]
             a, b = self._random.choice(one.line), self._random.choice(other.line)
             way = self._random.choice(one.ways)
-            inside, _ = self._edges(a, both(way, a.match))
-            also, _ = self._edges(b, both(way, b.match))
+            inside, _ = self._edges_of(a, way)
+            also, _ = self._edges_of(b, way)
             if inside is None or also is None:
                 continue
             common, _ = self._edges(a, both(both(way, a.match), b.match))
@@ -159,7 +166,7 @@ class Probes:
             mixed: Values = {}
             for place in self._random.sample(places, min(len(places), self._random.randint(1, 4))):
                 case = self._random.choice(place.line)
-                edges, _ = self._edges(case, both(self._random.choice(place.ways), case.match))
+                edges, _ = self._edges_of(case, self._random.choice(place.ways))
                 mixed |= self._some(edges or {})
             yield self._probe(mixed)
 
@@ -179,7 +186,15 @@ class Probes:
                     todo.append(target)
         return found
 
-    def _edges(self, case: Rule, match: Match) -> tuple[Values | None, Values]:
+    def _edges_of(self, case: Rule, way: Match) -> Edges:
+        """As :meth:`_edges`, of a rule that packets reach that match ``way``."""
+        known = self._known.setdefault((id(case), id(way)), [])
+        if len(known) < MOST_KNOWN:
+            known.append(self._edges(case, both(way, case.match)))
+            return known[-1]
+        return self._random.choice(known)
+
+    def _edges(self, case: Rule, match: Match) -> Edges:
         """Values inside of ``match``, None if there are none, and just outside; only of fields compared."""
         inside: Values = {}
         outside: Values = {}
