@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from weirlab.quoting import printable, shortened
 from weirlab.studies.voice.gatekeeper import ras
 from weirlab.studies.voice.gatekeeper.ras import Address, Message
 from weirlab.studies.voice.telephone.call import Call
@@ -55,7 +56,7 @@ class Registration:
         try:
             message = ras.read(content)
         except ras.NoMessage as error:
-            self.news.append(f"gatekeeper {self._gatekeeper.host}: {error}")
+            self._say(f"gatekeeper {self._gatekeeper.host}: {error}")
             return
         waiting = self._asked.pop(message.number, None)
         if waiting is not None:
@@ -104,20 +105,24 @@ class Registration:
             signalling = self._about.signalling
             self._ask(ras.UnregistrationRequest(1, self.endpoint, signalling), lambda answer: None)
 
+    def _say(self, line: str) -> None:
+        """``line`` for the log: a gatekeeper's words must not begin another one, nor be of any length."""
+        self.news.append(shortened(printable(line).replace("\n", "\\n")))
+
     def _registered(self, answer: Message | None) -> None:
         match answer:
             case ras.RegistrationConfirm():
                 if not self.endpoint:
-                    self.news.append(f"registered with {answer.gatekeeper} as {answer.endpoint}")
+                    self._say(f"registered with {answer.gatekeeper} as {answer.endpoint}")
                 self.endpoint, self._silent = answer.endpoint, False
                 self._next_s = self._now_s + max(answer.live_s / 2, AGAIN_S)
                 return
             case ras.RegistrationReject():
                 if not self.endpoint:
-                    self.news.append(f"gatekeeper {self._gatekeeper.host} rejects: {answer.reason}")
+                    self._say(f"gatekeeper {self._gatekeeper.host} rejects: {answer.reason}")
             case _ if not self._silent:
                 self._silent = True
-                self.news.append(f"gatekeeper {self._gatekeeper.host} does not answer")
+                self._say(f"gatekeeper {self._gatekeeper.host} does not answer")
         # A gatekeeper that has been restarted has no registrations.
         self.endpoint, self._next_s = "", self._now_s + AGAIN_S
 

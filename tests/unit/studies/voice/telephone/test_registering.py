@@ -39,6 +39,16 @@ def test_a_registration_is_renewed_at_half_its_time() -> None:
     assert (again.keeps_alive, again.endpoint) == (True, "192.0.2.1:1720")
 
 
+def test_a_gatekeeper_s_words_are_one_line_of_the_log() -> None:
+    made = Registration(KEEPER, "hall", HERE, OWN)
+    made.due(1.0)
+    (asked,) = said(made)
+    made.received(
+        ras.written(ras.RegistrationConfirm(asked.number, "gk\nhall: answered", "e\x1b[2J", 60)), 1.0
+    )
+    assert made.news == [r"registered with gk\nhall: answered as e\x1b[2J"]
+
+
 def test_a_gatekeeper_that_has_forgotten_the_telephone_is_told_all_of_it_again() -> None:
     made = registered()
     made.due(31.0)
