@@ -19,6 +19,7 @@ from weirlab.jobs.progress import Quiet
 from weirlab.lab import dut
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.aiming import Aimed
+from weirlab.lab.dut.rules import Family
 from weirlab.lab.dut.ruleset import Ruleset
 from weirlab.lab.dut.rulesets.listing import list_rules
 from weirlab.lab.dut.rulesets.source import NOTHING, RESTORE_SETS, Beside, RulesetSource
@@ -364,14 +365,14 @@ def misread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def one_trial(
-    text: str, match: str | None, tmp_path: Path, beside: Beside = NOTHING
+    text: str, match: str | None, tmp_path: Path, beside: Beside = NOTHING, ip: Family = 4
 ) -> tuple[Aimed, TrialRecord]:
     """The traffic that was chosen, and a trial with it."""
     path = tmp_path / "my.rules"
     path.write_text(text)
     driver = dut.make("ruleset", path, HOST_FILES, beside)
     assert isinstance(driver, Ruleset)
-    flows = Flows(count=20)
+    flows = Flows(count=20, ip=ip)
     aimed = driver.aim(match, flows)
     assert aimed is not None
     spec = TrialSpec(Traffic(Rate(1000), Constant(128), flows, warmup_s=0.05, duration_s=0.2))
@@ -485,3 +486,19 @@ def test_rules_that_make_nft_wait_for_ever_are_refused(
     driver = dut.make("ruleset", path, HOST_FILES)
     with pytest.raises(InputError, match="refused by nft: did not end within 1 s"):
         NetnsLab(driver)
+
+
+@pytest.mark.parametrize(("ip", "rule"), [(4, "FORWARD rule 1"), (6, "FORWARD rule 2")])
+def test_dumps_for_both_ip_versions_are_loaded_together(ip: Family, rule: str, tmp_path: Path) -> None:
+    text = (
+        "iptables -P FORWARD DROP\niptables -A FORWARD -p udp --dport 53 -j ACCEPT\n"
+        "ip6tables -P FORWARD DROP\nip6tables -A FORWARD -p udp --dport 54 -j DROP\n"
+        "ip6tables -A FORWARD -p udp --dport 55 -j ACCEPT\n"
+    )
+    aimed, record = one_trial(text, None, tmp_path, ip=ip)
+    assert (aimed.ip, aimed.rule) == (ip, rule)
+    assert record.result.lost == 0
+    assert record.rules_met is not None
+    assert (record.rules_met.contradiction, record.rules_met.counted_in) == ("", "device")
+    dropped, record = one_trial(text, "1", tmp_path, ip=ip)
+    assert dropped.drops == (ip == 6)

@@ -19,7 +19,10 @@ MOST_FREED: Final = 8
 """How many of the rules that keep their place are examined one by one, busiest first: each takes reordering
 a whole chain again."""
 
-NO_CHAIN: Final = "these rules have no chain for forwarded packets"
+NO_CHAIN: Final = (
+    "these rules have no chain for forwarded packets (FORWARD in iptables, a chain with 'type filter hook "
+    "forward' in nft)"
+)
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,9 @@ def _chosen(path: Sequence[Ruleset], where: str) -> tuple[list[Ruleset], list[Ru
     """The rulesets to put into order, and other chains at the same hook."""
     at_hook = [ruleset for ruleset in path if ruleset.hook == "forward"]
     if not at_hook:
-        raise InputError(f"{where}: {NO_CHAIN}")
+        raise InputError(
+            f"{where}: {NO_CHAIN}, and a plan is about such packets: give the rules of a router or firewall"
+        )
     counted = {id(ruleset): _counted(ruleset) for ruleset in at_hook}
     chosen: list[Ruleset] = []
     for ruleset in sorted(at_hook, key=lambda each: -counted[id(each)]):

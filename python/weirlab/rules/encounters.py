@@ -61,13 +61,31 @@ def from_arrivals(path: Sequence[Ruleset], arrivals: Mapping[ChainKey, Sequence[
         comparisons += sum(counts[:-1])
         if name == ruleset.entry:
             packets = max(packets, counts[0])
-            ends.append((_policy(ruleset), float(counts[-1])))
+            passed = (arrivals.get((table, each), ()) for each in _before_policy(ruleset))
+            ends.append((_policy(ruleset), float(sum(each[-1] for each in passed if each))))
         ends += [
             (_end(ruleset, name, line), float(count - after))
             for line, count, after in zip(lines, counts, counts[1:], strict=False)
             if _decides(line)
         ]
     return Encounters(packets, comparisons, _sorted(ends))
+
+
+def _before_policy(ruleset: Ruleset) -> list[str]:
+    """The chains at whose end the policy decides: the base chain, and those that packets only go to from such
+    chains and do not return from."""
+    found = [ruleset.entry]
+    calls = [
+        (name, rule.jump, rule.verdict is not None)
+        for name in walked(ruleset)
+        for rule in ruleset.chains[name].rules
+        if rule.jump is not None
+    ]
+    for chain in found:
+        for target in [to for name, to, leaves in calls if name == chain and leaves and to not in found]:
+            if all(leaves and name in found for name, to, leaves in calls if to == target):
+                found.append(target)
+    return list(dict.fromkeys(found))
 
 
 def _chains(path: Sequence[Ruleset]) -> Iterator[tuple[str, str, Ruleset]]:

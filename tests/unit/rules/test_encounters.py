@@ -9,7 +9,7 @@ import pytest
 from weirlab.rules import iptables_path
 from weirlab.rules.encounters import from_arrivals, from_matches
 from weirlab.rules.naming import find
-from weirlab.rules.nft import counting, first_counters, nftables_path, rule_counters
+from weirlab.rules.nft import arrivals, counting, nftables_path, rule_counters
 
 SAVED = """\
 *raw
@@ -80,13 +80,16 @@ def test_arrivals_at_rules_give_the_same() -> None:
     path = nftables_path(listing(*rules))
     counted = listing(
         *rules[:2],
-        rule("forward", 2, counter(100), UDP, {"jump": {"target": "web"}}),
-        rule("forward", 3, counter(60), UDP, {"accept": None}),
-        rule("forward", 5, counter(10)),
-        rule("web", 4, counter(70), UDP, {"drop": None}),
-        rule("web", 6, counter(30)),
+        rule("forward", 6, counter(100)),
+        rule("forward", 2, UDP, {"jump": {"target": "web"}}),
+        rule("forward", 7, counter(60)),
+        rule("forward", 3, UDP, {"accept": None}),
+        rule("forward", 8, counter(10)),
+        rule("web", 9, counter(70)),
+        rule("web", 4, UDP, {"drop": None}),
+        rule("web", 10, counter(30)),
     )
-    found = from_arrivals(path, first_counters(counted))
+    found = from_arrivals(path, arrivals(counted))
     assert (found.packets, found.comparisons) == (100, 100 + 60 + 70)
     assert [(str(place), packets) for place, packets in found.ends] == [
         ("forward rule 2 of table inet f", 50),
@@ -95,8 +98,28 @@ def test_arrivals_at_rules_give_the_same() -> None:
     ]
 
 
-def test_chains_in_which_a_rule_does_not_begin_with_a_counter_are_left_out() -> None:
-    assert first_counters(listing(chain("c", **BASE), rule("c", 2, UDP, counter(3), {"drop": None}))) == {}
+def test_the_policy_decides_behind_chains_that_packets_do_not_return_from() -> None:
+    chains = (chain("forward", **BASE), chain("map"), chain("both"))
+    rules = (
+        rule("forward", 2, UDP, {"goto": {"target": "map"}}),
+        rule("map", 3, UDP, {"accept": None}),
+        rule("forward", 4, UDP, {"jump": {"target": "both"}}),
+        rule("forward", 5, UDP, {"goto": {"target": "both"}}),
+    )
+    path = nftables_path(listing(*chains, *rules))
+    counts = {("inet f", "forward"): [9, 5, 2, 1], ("inet f", "map"): [4, 3], ("inet f", "both"): [3]}
+    found = from_arrivals(path, counts)
+    assert [(str(place), packets) for place, packets in found.ends] == [
+        ("policy of forward of table inet f", 4),
+        ("map rule 1 of table inet f", 1),
+    ]
+
+
+def test_counters_of_the_rules_themselves_are_no_arrivals() -> None:
+    own = rule("c", 3, counter(7))
+    assert arrivals(listing(chain("c", **BASE), rule("c", 2, counter(3)), own, rule("c", 4, counter(2)))) == {
+        ("inet f", "c"): [3, 2]
+    }
 
 
 def test_the_counter_of_each_rule_is_read_wherever_it_stands() -> None:
@@ -130,8 +153,8 @@ table inet f {
 
 def test_rules_are_counted_before_they_match_and_at_the_end_of_chains() -> None:
     counted = counting(LISTED)
-    assert "\t\tcounter ip saddr @s drop # handle 2\n" in counted
-    assert "\t\tcounter udp dport { 53, 80 } counter packets 1 bytes 2 accept comment" in counted
+    assert "\t\tcounter\n\t\tip saddr @s drop # handle 2\n" in counted
+    assert "\t\tcounter\n\t\tudp dport { 53, 80 } counter packets 1 bytes 2 accept comment" in counted
     assert counted.count("\t\tcounter\n\t}") == 2
     assert counted.count("counter") == LISTED.count("counter") + 4
 

@@ -12,6 +12,7 @@ from weirlab.lab import wiring
 from weirlab.lab.dut.rules import FAMILIES
 from weirlab.records import RulesMet
 from weirlab.rules import Aim, Ruleset, aim, aims, matching, verify
+from weirlab.rules.advice import NO_CHAIN
 from weirlab.rules.matching import Range, Ranges
 from weirlab.rules.naming import text
 from weirlab.rules.packets import FIELDS, Packets, reversed_packets
@@ -145,9 +146,8 @@ def candidates(
     """
     if not path:
         raise InputError(
-            f"{source}: these rules have no chain for forwarded packets (FORWARD in iptables, a chain with "
-            "'type filter hook forward' in nft), so they decide nothing about test traffic; to measure "
-            "forwarding without rules, use --dut forward"
+            f"{source}: {NO_CHAIN}, so they decide nothing about test traffic; to measure forwarding without "
+            "rules, use --dut forward"
         )
     families = families_of(path)
     if calls is not None:

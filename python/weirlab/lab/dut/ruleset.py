@@ -30,7 +30,7 @@ from weirlab.records import RuleSetup
 from weirlab.rules import Ruleset as Rules
 from weirlab.rules import iptables_path
 from weirlab.rules.encounters import Encounters, from_arrivals, from_matches
-from weirlab.rules.nft import counting, first_counters, interfaces, rule_counters
+from weirlab.rules.nft import arrivals, counting, interfaces, rule_counters
 from weirlab.rules.passing import Place
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.spec import Flows
@@ -69,14 +69,14 @@ class Ruleset(Driver):
             raise InputError(
                 f"{self.path}: rules in JSON can be read but not loaded; give those of nft list ruleset"
             )
-        if self.format == "iptables-save":
-            self.family = self._only_family()
-            if _SETS.search(self.text) and self.source.ipset is None:
-                raise InputError(
-                    f"{self.path}: these rules match sets (-m set): give the output of ipset save with "
-                    "--ipset FILE"
-                )
-        self._command = self._choose_command()
+        if self.format == "iptables-save" and _SETS.search(self.text) and self.source.ipset is None:
+            raise InputError(
+                f"{self.path}: these rules match sets (-m set): give the output of ipset save with "
+                "--ipset FILE"
+            )
+        self._loads = self._choose_loads()
+        self._ip: Family | None = None
+        """The IP version of test traffic, once that is known."""
         self.translates = _TRANSLATION.search(self.text) is not None
         self._place: Place | None = None
         """The rule that test traffic meets."""
@@ -89,7 +89,9 @@ class Ruleset(Driver):
             if not missing and _FLOWTABLE.search(self.text) and tool.probe("nftables", *_PROBE_FLOWTABLE):
                 return ["these rules have a flowtable, which this kernel cannot have (module nf_flow_table)"]
             return missing
-        missing = tool.probe("iptables", self._command, "*filter\nCOMMIT\n")
+        missing = [
+            each for load in self._loads for each in tool.probe("iptables", load.command, "*filter\nCOMMIT\n")
+        ]
         return missing + ([] if self.source.ipset is None else tool.probe("ipset", RESTORE_SETS, ""))
 
     def apply(self, site: Site, rules: RuleSetup) -> None:
@@ -99,15 +101,16 @@ class Ruleset(Driver):
             Namespace(site.netns).call(lambda: make_placeholders(interfaces(self.text)))
         if (sets := self.source.ipset) is not None:
             tool.load(site.netns, sets.command, sets.text, source=sets.source, refused=InputError)
-        tool.load(
-            site.netns,
-            self._command,
-            self.text,
-            source=str(self.path),
-            prefix=nftables.FLUSH if nft else "",
-            refused=InputError,
-            origin=self.source,
-        )
+        for load in self._loads:
+            tool.load(
+                site.netns,
+                load.command,
+                load.text,
+                source=load.source,
+                prefix=nftables.FLUSH if nft else "",
+                refused=InputError,
+                origin=self.source,
+            )
         self._netns = site.netns
 
     def aim(self, match: str | None, flows: Flows, calls: Calls | None = None) -> Aimed | None:
@@ -123,10 +126,13 @@ class Ruleset(Driver):
         """
         if (path := self.source.resolved_path()) is None:
             return None
+        if self.format == "iptables-save" and calls is None:
+            # Of dumps for both IP versions, only one names its rules.
+            path = [each for each in path if flows.ip in each.families] or path
         found = aim_checked(
             self._copy(path), candidates(path, str(self.path), match, flows, calls), flows, calls
         )
-        self._place = found.place
+        self._place, self._ip = found.place, found.ip
         return found
 
     def counters(self) -> Mapping[str, int]:
@@ -154,21 +160,23 @@ class Ruleset(Driver):
 
     def _encounters(self) -> Encounters | None:
         """Which rules in the format of iptables-save packets met in the calling thread's namespace."""
-        done = tool.run(save_command(self._command), "")
-        if done.returncode != 0:
-            return None
-        return from_matches(iptables_path(done.stdout, str(self.path)))
+        path: list[Rules] = []
+        for load in self._loads:
+            done = tool.run(save_command(load.command), "")
+            if done.returncode != 0:
+                return None
+            path += iptables_path(done.stdout, str(self.path))
+        return from_matches([each for each in path if self._ip is None or self._ip in each.families])
 
     def _copy(self, path: Sequence[Rules]) -> Copy:
         """How to load the rules once more and see which of them packets meet."""
         if self.format == "iptables-save":
             sets = [] if self.source.ipset is None else [self.source.ipset]
-            loads = [*sets, Load(self._command, self.text)]
-            return Copy(loads, (), self._encounters, translates=self.translates)
+            return Copy([*sets, *self._loads], (), self._encounters, translates=self.translates)
 
         def read() -> Encounters | None:
             done = tool.run(("nft", "-j", "list", "ruleset"), "")
-            return from_arrivals(path, first_counters(done.stdout)) if done.returncode == 0 else None
+            return from_arrivals(path, arrivals(done.stdout)) if done.returncode == 0 else None
 
         return Copy(
             [Load(nftables.COMMAND, counting(self.source.listing.text))],
@@ -180,11 +188,11 @@ class Ruleset(Driver):
     def listing(self) -> list[str]:
         if self.format == "nft":
             return list(nftables.LISTING)
-        return save_command(self._command)
+        return save_command(self._loads[0].command)
 
     def facts(self) -> Mapping[str, object]:
         return {
-            "tool": tool.version(self._command[0]),
+            "tool": tool.version(self._loads[0].command[0]),
             "layout": "the user's rules as they are; matching position and state of trials are ignored",
             "ruleset": self.path.name,
             "ruleset_format": self.format,
@@ -202,16 +210,11 @@ class Ruleset(Driver):
             found["ruleset_ipset_sha256"] = hashlib.sha256(sets.text.encode()).hexdigest()
         return found
 
-    def _only_family(self) -> Family:
-        if len(self.source.by_family) > 1:
-            raise InputError(
-                f"{self.path}: holds rules of iptables-save and of ip6tables-save; "
-                "give a file with one of them"
-            )
-        (found,) = self.source.by_family
-        return found
-
-    def _choose_command(self) -> list[str]:
+    def _choose_loads(self) -> list[Load]:
         if self.format == "nft":
-            return list(nftables.COMMAND)
-        return restore_command(self.family, variant(self.text))
+            return [Load(nftables.COMMAND, self.text, str(self.path))]
+        chosen = variant(self.text)
+        return [
+            Load(restore_command(family, chosen), text, str(self.path))
+            for family, text in self.source.by_family.items()
+        ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weirlab.rules.nft.listing import first_counters, nftables_path, rule_counters
+from weirlab.rules.nft.listing import arrivals, nftables_path, rule_counters
 from weirlab.rules.nft.written import (
     counting,
     interfaces,
@@ -13,8 +13,8 @@ from weirlab.rules.nft.written import (
 )
 
 __all__ = [
+    "arrivals",
     "counting",
-    "first_counters",
     "interfaces",
     "named_chains",
     "nftables_path",

@@ -68,19 +68,21 @@ def nftables_path(
     return sorted(found, key=lambda each: (HOOKS.index(each.hook), each.priority))
 
 
-def first_counters(text: str) -> dict[ChainKey, list[int]]:
-    """What the counter says with which each rule begins, by table and chain; chains with other rules are left
-    out."""
+def arrivals(text: str) -> dict[ChainKey, list[int]]:
+    """How many packets came to each rule and to the end of each chain, by table and chain; from the listing
+    of rules that :func:`weirlab.rules.nft.written.counting` has made."""
     found: dict[ChainKey, list[int]] = {}
-    others: set[ChainKey] = set()
+    numbers: dict[ChainKey, int] = {}
     for kind, each in _objects(text, "the listing"):
+        if kind != "rule":
+            continue
         key = f"{each.get('family')} {each.get('table')}", str(each.get("chain"))
-        match kind, each.get("expr"):
-            case "rule", [{"counter": {"packets": int(packets)}}, *_]:
+        number = numbers[key] = numbers.get(key, 0) + 1
+        # Every other rule counts.
+        match each.get("expr"):
+            case [{"counter": {"packets": int(packets)}}] if number % 2:
                 found.setdefault(key, []).append(packets)
-            case "rule", _:
-                others.add(key)
-    return {key: counts for key, counts in found.items() if key not in others}
+    return found
 
 
 def rule_counters(text: str) -> list[int | None]:

@@ -118,12 +118,13 @@ def named_chains(text: str) -> str:
 
 
 def counting(text: str) -> str:
-    """The output of ``nft list ruleset`` with a counter at the beginning of each rule, and one at the end of
-    each chain: they count how many packets come to each rule, and how many pass them all.
+    """The output of ``nft list ruleset`` with a rule in front of each one, and at the end of each chain, that
+    counts how many packets come there; see :func:`weirlab.rules.nft.listing.arrivals`.
 
     All chains need a name, see :func:`named_chains`.
     """
-    marks = [(each.start, "counter ") for each in _statements(text)]
+    # A counter within the rule would come after comparisons that nft adds (``rt type`` is for IPv6).
+    marks = [(each.start, "counter\n\t\t") for each in _statements(text)]
     marks += [(match.start("end"), "\tcounter\n\t") for match in _LISTED_CHAIN.finditer(text)]
     parts, at = [], 0
     for place, words in sorted(marks):

@@ -128,11 +128,12 @@ def _check_ruleset(driver: Ruleset, asked: Through, hosts: Iterable[str]) -> Non
         raise InputError("your ruleset has its own rules: leave out the number of rules and 'stateful'")
     if driver.format != "iptables-save":
         return
-    version = driver.family
-    if other := next((each for each in hosts if _family(each) != version), None):
+    versions = driver.source.by_family
+    if other := next((each for each in hosts if _family(each) not in versions), None):
+        named = " and ".join(f"IPv{version}" for version in versions)
         raise InputError(
-            f"{driver.path}: these rules are for IPv{version}, but packets of {other} would pass unfiltered; "
-            "write rules for both IP versions, in the format of nft"
+            f"{driver.path}: these rules are for {named}, but packets of {other} would pass unfiltered; "
+            "give rules for both IP versions"
         )
 
 
