@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import sys
 import time
 from collections import Counter
@@ -55,6 +56,10 @@ NFT_OBJECTS = """\
 
 TABLES = ("filter", "filter", "mangle")
 """Tables of random rules of iptables."""
+
+REFUSED = "refused by nft"
+LINE = re.compile(r"\.rules:(\d+):")
+"""A line in a message of nft."""
 
 COMMON = 0.6
 """Share of matches that are common ones."""
@@ -182,7 +187,8 @@ def outcome(path: Path) -> tuple[str, Proof]:
         source = RulesetSource(path, HOST_FILES)
         advice = advise(source.path_of_packets(elements=False), str(path))
     except InputError as error:
-        return ("refused by nft" if "refused by" in str(error) else "no advice possible"), Proof()
+        what = REFUSED if REFUSED in str(error) else "no advice possible"
+        return what, Proof(failure=str(error) if what == REFUSED else "")
     if not advice.chains:
         return "no better order", Proof()
     proof = prove(source, advice)
@@ -206,18 +212,24 @@ class Comparison:
     failure: str
 
 
+def without_refused(text: str, message: str) -> str:
+    """``text`` without the rules that nft refuses, such as those that compare fields of two protocols."""
+    refused = {int(number) for number in LINE.findall(message)}
+    lines = [line for number, line in enumerate(text.splitlines(), 1) if number not in refused]
+    assert refused, message
+    return "\n".join([*lines, ""])
+
+
 def compared(maker: Maker, name: str, count: int, keep: Path | None) -> Iterator[Comparison]:
     """Compare the orders of so many rulesets."""
     start_s = time.monotonic()
     with TemporaryDirectory() as folder:
         path = Path(folder) / "random.rules"
-        done = 0
-        while done < count:
+        for done in range(1, count + 1):
             path.write_text(maker.make())
-            what, proof = outcome(path)
-            if what == "refused by nft":
-                continue
-            done += 1
+            while (ruled := outcome(path))[0] == REFUSED:
+                path.write_text(without_refused(path.read_text(), ruled[1].failure))
+            what, proof = ruled
             if proof.failure:
                 print(f"{what}: {proof.failure}", flush=True)
                 if keep is not None:
@@ -253,10 +265,11 @@ def main() -> int:
         ("nft", arguments.nft, NftMaker),
         ("iptables", arguments.iptables, IptablesMaker),
     ):
-        if count:
-            found += compared(kind(arguments.seed), name, count, arguments.keep)
-    if arguments.raw is not None:
-        arguments.raw.write_text("".join(f"{json.dumps(asdict(each))}\n" for each in found))
+        for each in compared(kind(arguments.seed), name, count, arguments.keep) if count else ():
+            found.append(each)
+            if arguments.raw is not None:
+                with arguments.raw.open("a") as raw:
+                    raw.write(f"{json.dumps(asdict(each))}\n")
     Console(width=110).print(summary(found))
     return 1 if any(each.outcome in ("different", "misread") for each in found) else 0
 
