@@ -502,3 +502,10 @@ def test_dumps_for_both_ip_versions_are_loaded_together(ip: Family, rule: str, t
     assert (record.rules_met.contradiction, record.rules_met.counted_in) == ("", "device")
     dropped, record = one_trial(text, "1", tmp_path, ip=ip)
     assert dropped.drops == (ip == 6)
+
+
+def test_dumps_in_which_policies_are_not_counted_are_resolved(tmp_path: Path) -> None:
+    path = tmp_path / "my.save"
+    path.write_text(LEGACY + "*filter\n:FORWARD DROP\n-A FORWARD -p udp --dport domain -j ACCEPT\nCOMMIT\n")
+    (found,) = RulesetSource(path, HOST_FILES).resolved_path() or ()
+    assert [rule.match.destination_port for rule in found.forward.rules] == [((53, 53),)]

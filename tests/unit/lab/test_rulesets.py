@@ -355,3 +355,10 @@ def test_packets_of_the_hosts_themselves_do_not_count_as_test_packets_that_misse
     assert found.rules_met(counters | {"rule_matched": 50}, sent=100) == RulesMet(1.0, 1.0, 0.5, "copy")
     overload = {"rule_matched": 40, "in_rx_packets": 40}
     assert found.rules_met(overload, sent=100) == RulesMet(1.0, 1.0, 1.0, "copy")
+
+
+def test_icmp_alone_does_not_make_rules_those_of_ipv4() -> None:
+    icmp = "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -p icmp -j ACCEPT\n"
+    assert [*by_family(f"{icmp}COMMIT\n")] == [4]
+    assert [*by_family(f"{icmp}-A FORWARD -s fd00::/8 -j ACCEPT\nCOMMIT\n")] == [6]
+    assert [*by_family(f"{icmp}-A FORWARD -p ipv6-icmp -j ACCEPT\nCOMMIT\n")] == [6]

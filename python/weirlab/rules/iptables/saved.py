@@ -48,12 +48,16 @@ _HINTS: Final[tuple[tuple[Family, re.Pattern[str]], ...]] = (
         4,
         re.compile(
             _ADDRESSES + r"\d+\.\d+\."
-            r"|(?:-p|--protocol)\s+icmp\b|-m\s+(?:icmp|ttl|realm)\b|--reject-with\s+icmp-"
+            r"|-m\s+(?:icmp|ttl|realm)\b|--reject-with\s+icmp-"
             r"|-j\s+(?:TTL|ECN)\b|^:ufw-"
         ),
     ),
 )
 """What only rules for one IP version contain."""
+_WEAK_HINTS: Final[tuple[tuple[Family, re.Pattern[str]], ...]] = (
+    (4, re.compile(r"(?:-p|--protocol)\s+icmp\b")),
+)
+"""What rules for the other version may contain, but hardly ever do."""
 _OTHER: Final[dict[Family, Family]] = {4: 6, 6: 4}
 
 
@@ -154,8 +158,12 @@ def _family(dump: Sequence[_Block]) -> Family | None:
     """The IP version that a dump states, or that its rules show; None if neither."""
     if dump[0].stated is not None:
         return dump[0].stated
-    lines = (line for block in dump for _, line in block.lines)
-    return next((version for line in lines for version, hint in _HINTS if hint.search(line)), None)
+    lines = [line for block in dump for _, line in block.lines]
+    for hints in (_HINTS, _WEAK_HINTS):
+        found = next((version for line in lines for version, hint in hints if hint.search(line)), None)
+        if found is not None:
+            return found
+    return None
 
 
 def _blocks(text: str) -> Iterator[_Block]:

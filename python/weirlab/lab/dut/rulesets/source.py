@@ -174,9 +174,13 @@ class RulesetSource:
     def _resolved(self, family: Family) -> list[Ruleset]:
         text = self.by_family[family]
         command = restore_command(family, variant(self.text))
-        # The counters in the file say which rule matters most.
         before = [] if self.ipset is None else [self.ipset]
-        listed = tool.relisted([*before, Load([*command, "--counters"], text)], save_command(command))
+        # The counters in the file say which rule matters most; with them, every policy must have some.
+        attempts = (
+            tool.relisted([*before, Load([*command, *option], text)], save_command(command))
+            for option in (["--counters"], [])
+        )
+        listed = next((each for each in attempts if each is not None), None)
         if listed is None:
             raise _Refused
         path = iptables_path(listed, str(self.path))
