@@ -43,10 +43,10 @@ impl Sequence {
         self.highest + i64::from(number.wrapping_sub(self.highest as u16).cast_signed())
     }
 
-    /// The place of a number ahead, however far.
+    /// The place behind so many numbers that were skipped.
     #[must_use]
-    pub fn place_ahead(self, number: u16) -> i64 {
-        self.highest + i64::from(number.wrapping_sub(self.highest as u16))
+    pub const fn after(self, skipped: i64) -> i64 {
+        self.highest + 1 + skipped
     }
 
     /// Marks a place as used.
@@ -58,13 +58,18 @@ impl Sequence {
     /// fit it.
     #[must_use]
     pub fn beyond(self, number: u16, expected: f64) -> Option<i64> {
-        let ahead = f64::from(number.wrapping_sub(self.highest as u16));
-        let rounds = ((expected - ahead) / 65_536.0).round().max(0.0);
-        let gap = ahead + rounds * 65_536.0;
+        let gap = around(number.wrapping_sub(self.highest as u16), expected) as f64;
         // A tenth more or less: packets of a paused speaker are not sent, clocks differ.
         (gap <= MAX_GAP && (gap - expected).abs() <= (expected * 0.1).max(50.0))
             .then(|| self.highest + gap as i64)
     }
+}
+
+/// The number with these 16 low bits that is nearest to an expected one, and not less than they alone.
+#[must_use]
+pub fn around(low: u16, expected: f64) -> i64 {
+    let rounds = ((expected - f64::from(low)) / 65_536.0).round().max(0.0);
+    i64::from(low).saturating_add((rounds as i64).saturating_mul(65_536))
 }
 
 /// `stamp` as the number nearest to `last` with the same low 32 bits.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::changes::Changes;
 use super::sdp::Media;
-use super::sequence::{Sequence, extend, extend16};
+use super::sequence::{Sequence, around, extend, extend16};
 use super::{Key, Protocol, Row, iax2, rtp};
 
 /// Steps forward in a row that make a candidate a stream; one is enough if SIP announced it
@@ -23,6 +23,8 @@ const LONGEST_SILENCE_NS: u64 = 3_600_000_000_000;
 const LONGEST_DOUBT_NS: u64 = 60_000_000_000;
 /// Numbers that are missing after a silence as long as this may not have been sent.
 const SHORTEST_PAUSE_NS: i64 = 200_000_000;
+/// In a silence of so many packets, a number far ahead may look as if it lay behind.
+const LONG_PAUSE: f64 = 16_384.0;
 /// So many packets after a pause show which of them is the first: some may have overtaken others.
 const RESUMING: usize = 32;
 /// A source that is silent for longer begins to speak anew.
@@ -216,15 +218,22 @@ impl<K: Keep> Track<K> {
     /// Whether numbers are missing in front of this packet that its source may not have sent.
     #[inline]
     pub fn may_have_paused(&self, raw: &Raw) -> bool {
-        raw.arrival_ns.saturating_sub(self.newest.arrival_ns) >= SHORTEST_PAUSE_NS
-            && self.is_proven()
-            && (1..=i16::MAX as u16).contains(&self.sequence.skipped_by(raw.header.sequence))
+        let silent_ns = raw.arrival_ns.saturating_sub(self.newest.arrival_ns);
+        silent_ns >= SHORTEST_PAUSE_NS && self.is_proven() && self.skips(raw, silent_ns)
+    }
+
+    #[cold]
+    fn skips(&self, raw: &Raw, silent_ns: i64) -> bool {
+        let skipped = self.sequence.skipped_by(raw.header.sequence);
+        // In a long silence, numbers come round.
+        let is_long = || self.packets_in(silent_ns).is_some_and(|expected| expected > LONG_PAUSE);
+        (1..=i16::MAX as u16).contains(&skipped) || (skipped > 0 && is_long())
     }
 
     /// Begins to hold packets, from the first one after a pause, if its source may have reached that number: while it
     /// was silent, another source was heard instead, or it was on hold.
     pub fn resume_with(&mut self, raw: Raw) -> bool {
-        let goes_on = self.goes_on_after_pause(&raw);
+        let goes_on = self.skipped_before(&raw).is_some();
         if goes_on {
             self.resuming.push(raw);
         }
@@ -252,10 +261,14 @@ impl<K: Keep> Track<K> {
     /// The packets that were held; their numbers follow those from before the pause.
     pub fn resume(&mut self) -> Vec<Raw> {
         let held = std::mem::take(&mut self.resuming);
-        let skipped_by = |raw: &Raw| self.sequence.skipped_by(raw.header.sequence);
-        let ahead = held.iter().filter(|raw| skipped_by(raw) <= i16::MAX as u16);
-        if let (Some(first), Some(earliest)) = (held.first(), ahead.min_by_key(|raw| skipped_by(raw))) {
-            self.pause(&earliest.header, first.arrival_ns);
+        if let Some(first) = held.first()
+            && let Some(skipped) = self.skipped_before(first)
+        {
+            let beside =
+                |raw: &Raw| i64::from(raw.header.sequence.wrapping_sub(first.header.sequence).cast_signed());
+            // Some may come from before the pause.
+            let least = held.iter().map(|raw| skipped + beside(raw)).filter(|skipped| *skipped >= 0).min();
+            self.pause(least.unwrap_or(skipped), first.arrival_ns);
         }
         held
     }
@@ -339,20 +352,22 @@ impl<K: Keep> Track<K> {
         }
     }
 
-    /// Whether a packet after a pause has a number that its source may have reached.
-    fn goes_on_after_pause(&self, raw: &Raw) -> bool {
-        if self.sequence.place(raw.header.sequence).is_some() {
-            return true;
-        }
-        let skipped = f64::from(self.sequence.skipped_by(raw.header.sequence));
+    /// How many numbers a packet skips that comes next after a silence; `None` if its source cannot have reached its
+    /// number.
+    fn skipped_before(&self, raw: &Raw) -> Option<i64> {
+        let sequence = raw.header.sequence;
         let silent_ns = raw.arrival_ns.saturating_sub(self.newest.arrival_ns);
-        let expected = self.packets_in(silent_ns);
-        expected.is_some_and(|expected| (skipped - expected).abs() <= PAUSE_TOLERANCE * expected)
+        let skipped = self.sequence.skipped_by(sequence);
+        let Some(expected) = self.packets_in(silent_ns) else {
+            return self.sequence.place(sequence).map(|_| skipped.into());
+        };
+        let skipped = around(skipped, expected);
+        let is_near = skipped <= i64::from(i16::MAX) && self.sequence.place(sequence).is_some();
+        (is_near || (skipped as f64 - expected).abs() <= PAUSE_TOLERANCE * expected).then_some(skipped)
     }
 
-    fn pause(&mut self, first: &rtp::Header, arrival_ns: i64) {
-        let skipped = i64::from(self.sequence.skipped_by(first.sequence));
-        let resumed = self.sequence.place_ahead(first.sequence);
+    fn pause(&mut self, skipped: i64, arrival_ns: i64) {
+        let resumed = self.sequence.after(skipped);
         self.sequence.advance(resumed - 1);
         self.resumed = Some((resumed, skipped));
         self.pauses.count += 1;

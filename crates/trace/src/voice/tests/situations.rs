@@ -43,8 +43,8 @@ fn measured(voice: &Voice, ssrc: u32) -> Vec<&Measured> {
 
 #[test]
 fn numbers_that_pass_while_another_source_is_heard_are_not_lost() {
-    // Short, and so long that the numbers are far away.
-    for (from, to) in [(200, 260), (200, 4_200)] {
+    // Short, and so long that the numbers are far away, look as if they lay behind, or come round.
+    for (from, to) in [(200, 260), (200, 4_200), (200, 40_200), (200, 65_730), (200, 80_200)] {
         let speaker = [talk(0..from, 0, 1), talk(to..to + 200, 0, 1)].concat();
         let music = talk(from..to - 1, 0, 2).into_iter().map(|(at, data)| (at + 5 * MS, data)).collect();
         let voice = both([speaker, music].concat());
@@ -53,6 +53,33 @@ fn numbers_that_pass_while_another_source_is_heard_are_not_lost() {
         assert_eq!((speaker.pauses.count, speaker.pauses.skipped), (1, i64::from(to - from)));
         assert_eq!(seqs(&voice.streams[0]), (0..i64::from(from) + 200).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn packets_that_overtake_each_other_after_a_pause_are_in_their_places() {
+    let late = |mut packet: (u64, Vec<u8>)| {
+        packet.0 += 50 * MS;
+        packet
+    };
+    let mut after = talk(5_000..5_100, 0, 1);
+    after[0] = late(after[0].clone());
+    after[3] = late(after[3].clone());
+    let music = talk(201..4_999, 0, 2);
+    let voice = both([talk(0..200, 0, 1), after, music].concat());
+    let [speaker] = measured(&voice, 1)[..] else { panic!("one part") };
+    assert_eq!((speaker.expected, speaker.lost, speaker.pauses.skipped), (300, 0, 4_800));
+}
+
+#[test]
+fn a_late_packet_of_the_codec_before_stays_with_it() {
+    let mut packets = [talk(0..100, 9, 1), talk(100..200, 8, 1)].concat();
+    packets[99].0 += 70 * MS;
+    packets[100].0 += 30 * MS;
+    let voice = both(packets);
+    let parts = measured(&voice, 1);
+    let told: Vec<_> =
+        parts.iter().map(|part| (part.facts.codec.as_str(), part.expected, part.lost)).collect();
+    assert_eq!(told, [("G722", 100, 0), ("PCMA", 100, 0)]);
 }
 
 #[test]
