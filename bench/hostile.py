@@ -200,7 +200,8 @@ class Service:
 @contextmanager
 def services(folder: Path) -> Iterator[tuple[list[Service], dict[str, int]]]:
     """All services, and their ports by name."""
-    plan = folder / "plan.db"
+    plan = folder / "plan" / "plan.db"
+    plan.parent.mkdir()
     database = opened(str(plan), new=True)
     register = Register(database)
     register.begin("bench", load(ready.FOLDER / "federation.yaml").plan, "federation.yaml")

@@ -595,9 +595,10 @@ def confine(
     user: int | None,
     view: bool,
     read: Sequence[str],
+    read_as_owner: Sequence[str],
     write: Sequence[str],
     network: bool,
-    calls: Literal["all", "files", "service"],
+    calls: Literal["all", "files", "drawing", "service"],
 ) -> list[tuple[str, str | None]]:
     """Confine this process for good; see ``weirlab.confinement``.
 

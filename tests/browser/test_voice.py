@@ -116,7 +116,8 @@ def test_two_organisations_change_a_plan_and_the_secondary_follows(
 ) -> None:
     if reason := missing():
         pytest.skip(reason)
-    database = tmp_path / "plan.db"
+    (tmp_path / "plan").mkdir()
+    database = tmp_path / "plan" / "plan.db"
     on = ("--database", database)
     manage("import", "--plan", "federation", *on)
     manage("add-user", "nora", "--organisation", "north", *on, given=f"{PASSWORD}\n")
@@ -194,7 +195,8 @@ PAGES = {
 def test_every_page_fits_a_telephone_and_a_desk(
     serve: Serve, browser: Browser, shots: Path, tmp_path: Path
 ) -> None:
-    on = ("--database", tmp_path / "plan.db")
+    (tmp_path / "plan").mkdir()
+    on = ("--database", tmp_path / "plan" / "plan.db")
     manage("import", "--plan", "federation", *on)
     manage("add-user", "root", *on, given=f"{PASSWORD}\n")
     served = serve(f"--voice={on[1]}", f"--voice-zones={tmp_path / 'zones'}")

@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 pub use calls::Calls;
+use view::Access;
 
 /// What a process keeps.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,8 @@ pub struct Confinement {
     pub view: bool,
     /// Files and folders that it may read and execute.
     pub read: Vec<PathBuf>,
+    /// Files and folders that it may read as their owner does, if it has a view; otherwise as those in `read`.
+    pub read_as_owner: Vec<PathBuf>,
     /// Folders, and devices, that it may also write to.
     pub write: Vec<PathBuf>,
     /// It keeps the network of its parent.
@@ -105,7 +108,7 @@ impl Confinement {
         let mut report = Report::new();
         let mut user = self.user;
         if let (Some(id), true) = (user, self.view) {
-            let refusal = view::enter(id, &self.read, &self.write)?;
+            let refusal = view::enter(id, &self.paths())?;
             if refusal.is_some() {
                 user = None;
             }
@@ -125,10 +128,15 @@ impl Confinement {
         }
         rights::drop_all()?;
         report.push((Measure::Capabilities, None));
-        report.push((Measure::Files, files::restrict(&self.read, &self.write, self.network)));
+        let read: Vec<_> = self.read.iter().chain(&self.read_as_owner).cloned().collect();
+        report.push((Measure::Files, files::restrict(&read, &self.write, self.network)));
         if self.calls != Calls::All {
             report.push((Measure::Calls, calls::restrict(self.calls)));
         }
         Ok(report)
+    }
+
+    fn paths(&self) -> [(Access, &[PathBuf]); 3] {
+        [(Access::Read, &self.read), (Access::ReadAsOwner, &self.read_as_owner), (Access::Write, &self.write)]
     }
 }

@@ -32,6 +32,18 @@ const ROOT_SIZE: &str = "1m";
 const NODES: &str = "/.nodes";
 const NO_DEVICES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
+/// What the process may do with a path; the greater one includes the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Read what the user may read.
+    #[default]
+    Read,
+    /// Read what the owner may read.
+    ReadAsOwner,
+    /// Do what the owner may do.
+    Write,
+}
+
 /// A file, a folder or a device of the view, by its real path.
 struct Exposed {
     path: PathBuf,
@@ -45,16 +57,16 @@ enum What {
     Device(u64),
 }
 
-/// What is in the view: paths without links, each with whether it is writable, and the links on the way to them.
+/// What is in the view: paths without links, and the links on the way to them.
 #[derive(Default)]
 struct Plan {
-    paths: BTreeMap<PathBuf, bool>,
+    paths: BTreeMap<PathBuf, Access>,
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
 /// Moves this process into a view for `user`; or why there can be none, with nothing changed.
-pub fn enter(user: u32, read: &[PathBuf], write: &[PathBuf]) -> Result<Option<String>, ConfinementError> {
-    let exposed = match prepared(user, read, write) {
+pub fn enter(user: u32, paths: &[(Access, &[PathBuf])]) -> Result<Option<String>, ConfinementError> {
+    let exposed = match prepared(user, paths) {
         Ok(found) => found,
         Err(error) => return Ok(Some(error.to_string())),
     };
@@ -74,13 +86,12 @@ pub fn enter(user: u32, read: &[PathBuf], write: &[PathBuf]) -> Result<Option<St
 /// Everything that the view consists of, before anything visible has changed.
 fn prepared(
     user: u32,
-    read: &[PathBuf],
-    write: &[PathBuf],
+    wanted: &[(Access, &[PathBuf])],
 ) -> io::Result<(Vec<Exposed>, BTreeMap<PathBuf, PathBuf>)> {
     let mut plan = Plan::default();
-    for (paths, writable) in [(read, false), (write, true)] {
+    for &(access, paths) in wanted {
         for path in paths {
-            plan.add(path, writable)?;
+            plan.add(path, access)?;
         }
     }
     // SAFETY: there is only one thread, and descriptors are not affected.
@@ -89,8 +100,8 @@ fn prepared(
         .map_err(named("mounts of its own"))?;
     let mut owners = BTreeMap::new();
     let mut exposed = Vec::new();
-    for (path, writable) in &plan.paths {
-        exposed.push(expose(path, *writable, user, &mut owners)?);
+    for (path, access) in &plan.paths {
+        exposed.push(expose(path, *access, user, &mut owners)?);
     }
     Ok((exposed, plan.links))
 }
@@ -98,7 +109,7 @@ fn prepared(
 impl Plan {
     /// Adds what is at `path`, if there is anything. A writable one has no links on the way to it: whoever can replace
     /// a folder there would have others written to.
-    fn add(&mut self, path: &Path, writable: bool) -> io::Result<()> {
+    fn add(&mut self, path: &Path, access: Access) -> io::Result<()> {
         let mut left: Vec<PathBuf> = Vec::new();
         let mut real = PathBuf::from("/");
         let mut links = 0;
@@ -111,7 +122,7 @@ impl Plan {
             let next = real.join(&part);
             match fs::symlink_metadata(&next) {
                 Ok(about) if about.is_symlink() => {
-                    if writable {
+                    if access == Access::Write {
                         return Err(named(&next)(io::Error::other("a link on the way to what is writable")));
                     }
                     links += 1;
@@ -130,7 +141,8 @@ impl Plan {
                 Err(error) => return Err(error),
             }
         }
-        *self.paths.entry(real).or_default() |= writable;
+        let most = self.paths.entry(real).or_default();
+        *most = access.max(*most);
         Ok(())
     }
 }
@@ -148,7 +160,7 @@ fn push(left: &mut Vec<PathBuf>, path: &Path) {
 /// What is at `path`: a mount that is not attached anywhere yet, or a device.
 fn expose(
     path: &Path,
-    writable: bool,
+    access: Access,
     user: u32,
     owners: &mut BTreeMap<(u32, u32), OwnedFd>,
 ) -> io::Result<Exposed> {
@@ -158,9 +170,11 @@ fn expose(
         | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
     let mount = open_tree(CWD, path, flags).map_err(named(path))?;
     let about = File::from(mount.try_clone()?).metadata()?;
-    let is_folder = about.is_dir();
+    let (is_folder, writable) = (about.is_dir(), access == Access::Write);
     let needed = if is_folder { 0o5 } else { 0o4 } | if writable { 0o2 } else { 0 };
-    let is_own = about.uid() == user || about.mode() & needed == needed;
+    // What a folder is to others, what is in it need not be.
+    let is_open = about.mode() & needed == needed && access != Access::ReadAsOwner;
+    let is_own = about.uid() == user || is_open;
     if !is_own && about.file_type().is_char_device() {
         return Ok(Exposed { path: path.to_owned(), what: What::Device(about.rdev()) });
     }
@@ -341,13 +355,13 @@ mod tests {
         symlink("real", place.join("link")).unwrap();
         symlink("../link/inner", place.join("real/back")).unwrap();
         let mut plan = Plan::default();
-        plan.add(&place.join("link/back"), false).unwrap();
-        plan.add(&place.join("real/../real/inner"), true).unwrap();
-        plan.add(&place.join("missing/one"), true).unwrap();
-        let refused = plan.add(&place.join("link/inner"), true).unwrap_err();
+        plan.add(&place.join("link/back"), Access::Read).unwrap();
+        plan.add(&place.join("real/../real/inner"), Access::Write).unwrap();
+        plan.add(&place.join("missing/one"), Access::Write).unwrap();
+        let refused = plan.add(&place.join("link/inner"), Access::Write).unwrap_err();
         assert!(refused.to_string().contains("a link on the way"), "{refused}");
         fs::remove_dir_all(&place).unwrap();
-        assert_eq!(plan.paths, BTreeMap::from([(place.join("real/inner"), true)]));
+        assert_eq!(plan.paths, BTreeMap::from([(place.join("real/inner"), Access::Write)]));
         let links = [("link", "real"), ("real/back", "../link/inner")];
         assert_eq!(plan.links, links.map(|(link, target)| (place.join(link), PathBuf::from(target))).into());
     }
@@ -358,7 +372,7 @@ mod tests {
         fs::create_dir_all(&place).unwrap();
         symlink("b", place.join("a")).unwrap();
         symlink("a", place.join("b")).unwrap();
-        let refused = Plan::default().add(&place.join("a"), false).unwrap_err();
+        let refused = Plan::default().add(&place.join("a"), Access::Read).unwrap_err();
         fs::remove_dir_all(&place).unwrap();
         assert_eq!(refused.raw_os_error(), Some(libc::ELOOP));
     }

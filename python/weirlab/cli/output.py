@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import typer
 
+from weirlab import storage
 from weirlab.cli import layout
 from weirlab.cli.streams import tell
 from weirlab.documents import Rows, plain
@@ -49,6 +50,11 @@ class Session:
         self._store = store or general.store
         self._progress: Reporter | None = None
         self._said = ""
+
+    @property
+    def store_root(self) -> Path:
+        """The folder of :attr:`store`."""
+        return self._store or storage.default_root()
 
     @property
     def store(self) -> Store:

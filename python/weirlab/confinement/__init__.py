@@ -34,7 +34,7 @@ from typing import Final, Literal
 
 from weirlab import programs
 
-Calls = Literal["all", "files", "service"]
+Calls = Literal["all", "files", "drawing", "service"]
 
 MEASURES: Final[Mapping[str, str]] = {
     "view": "a root file system of its own",
@@ -64,12 +64,15 @@ class Confinement:
     """What a process keeps besides the program that it is: files to ``read``, folders to ``write`` to, the
     ``network`` and some system ``calls``.
 
-    Paths to write to have no links in them: whoever can replace a folder there would have others written to.
+    It can ``read_as_owner`` what only their owner can read, if it has a view. Paths to write to have no links
+    in them: whoever can replace a folder there would have others written to.
+
     ``view`` False: as root, it becomes another user without a root file system of its own, so that it must be
     able to use the files as they are.
     """
 
     read: tuple[Path, ...] = ()
+    read_as_owner: tuple[Path, ...] = ()
     write: tuple[Path, ...] = ()
     network: bool = False
     calls: Calls = "files"
@@ -97,6 +100,7 @@ def enter(kept: Confinement, user: int | None = None) -> dict[str, str]:
         user=user,
         view=kept.view,
         read=[*_existing([*_SYSTEM, *programs.own_files(), *kept.read])],
+        read_as_owner=[*_existing(kept.read_as_owner)],
         write=[*_existing([*_DEVICES, *kept.write])],
         network=kept.network,
         calls=kept.calls,

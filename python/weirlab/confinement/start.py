@@ -39,7 +39,7 @@ def main(kept: str, *program: str) -> None:
             os.chown(folder, user, user)
     write = (*paths["write"], *paths["own"])
     # The program has a filter of system calls of its own.
-    confinement.enter(Confinement(paths["read"], write, network=True, calls="all"), user)
+    confinement.enter(Confinement(paths["read"], write=write, network=True, calls="all"), user)
     os.execv(program[0], program)
 
 

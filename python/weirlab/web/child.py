@@ -8,6 +8,7 @@ import resource
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -19,29 +20,38 @@ from weirlab.web.children import NO_MEMORY
 Deed = Callable[[dict[str, Any]], dict[str, Any]]
 """Handles a request, and returns the answer."""
 
-ENVIRONMENT: Final = {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
-"""Address space is limited, and every thread takes some of it."""
+_FOLDERS: Final = Confinement()
+"""Nothing besides its folders."""
 
 
-def serve(deeds: Mapping[str, Deed], file: str) -> None:
+def serve(
+    deeds: Mapping[str, Deed],
+    file: str,
+    memory: int = resource.RLIMIT_AS,
+    kept: Confinement = _FOLDERS,
+) -> None:
     """Read the request, carry it out, and answer it.
 
-    ``file`` in the request's folder is what the user knows by the request's ``name``.
+    The first argument of the process is the folder that it may write to, which becomes the request's
+    ``folder``; the others are folders that it may read. ``file`` in its folder is what the user knows by the
+    request's ``name``. ``memory`` is the kind of memory that is limited, and ``kept`` is what the
+    process needs besides folders.
     """
-    request = json.loads(sys.stdin.buffer.readline())
+    folder, *read = sys.argv[1:]
     try:
-        _confine(request)
+        # From here on, what strangers sent may come: it gets at nothing but its own folder.
+        confinement.enter(replace(kept, read_as_owner=tuple(map(Path, read)), write=(Path(folder),)))
     except WeirError as error:
         _tell(_failure(str(error)))
+    request = {**json.loads(sys.stdin.buffer.readline()), "folder": folder}
     threading.Thread(target=_end_with_the_service, daemon=True).start()
-    _limit(int(request["memory_bytes"]), int(request["most_s"]), int(request.get("file_bytes", 0)))
+    _limit(
+        memory,
+        int(request["memory_bytes"]),
+        int(request["most_s"]),
+        int(request.get("file_bytes", 0)),
+    )
     _tell(answer(deeds, request, file))
-
-
-def _confine(request: dict[str, Any]) -> None:
-    """From here on, what strangers sent may come: it gets at nothing but its own folder."""
-    read = tuple(Path(each) for each in request.get("read", ()))
-    confinement.enter(Confinement(read, write=(Path(request["folder"]),)))
 
 
 def _tell(answer: dict[str, Any]) -> NoReturn:
@@ -73,9 +83,9 @@ def _failure(message: str, kind: str = "") -> dict[str, Any]:
     return {"error": {"message": message, "kind": kind}}
 
 
-def _limit(memory_bytes: int, most_s: int, file_bytes: int) -> None:
+def _limit(memory: int, memory_bytes: int, most_s: int, file_bytes: int) -> None:
     limits = {
-        resource.RLIMIT_AS: memory_bytes,
+        memory: memory_bytes,
         resource.RLIMIT_CPU: most_s,
         # Per file: a capture of 1 GB in zstd may decompress to 100 GB.
         resource.RLIMIT_FSIZE: min(4 * memory_bytes, file_bytes or 4 * memory_bytes),

@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import PriorityQueue
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
-from weirlab import programs
 from weirlab.errors import DiskFull, WeirError
 from weirlab.quantities import plural
+from weirlab.web.launching.jobs import Job
+from weirlab.web.launching.launcher import Launcher, Process, piped
 
 NO_MEMORY: Final = (
     "It needed more memory than is allowed here. The operator can allow more with --max-memory."
@@ -35,9 +36,10 @@ class Refusal(WeirError):
 
 
 class Children:
-    """Threads, each of which runs one child process at a time."""
+    """Threads, each of which runs one child process at a time, which ``launcher`` starts."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, launcher: Launcher) -> None:
+        self._launcher = launcher
         self._waiting: PriorityQueue[tuple[int, int, Callable[[], Any], Future[Any]]] = PriorityQueue()
         self._count = 0
         self._lock = threading.Lock()
@@ -57,14 +59,13 @@ class Children:
 
     def ask(
         self,
-        command: list[str],
+        job: Job,
         request: Mapping[str, Any],
         *,
         most_s: float,
-        environment: Mapping[str, str],
         unwanted: Callable[[], bool] = lambda: False,
     ) -> Any:
-        """Start ``command``, hand it ``request``, and return its answer.
+        """Start the process of ``job``, hand it ``request``, and return its answer.
 
         Raises
         ------
@@ -75,33 +76,22 @@ class Children:
         """
         if self._closing.is_set():
             raise Interrupted("The service ends.")
-        process = programs.start(
-            command,
-            env=programs.bare_environment(**environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        source, target = process.stdout, process.stdin
-        assert source is not None
-        assert target is not None
+        process, target, source = piped(self._launcher, job)
         answer: list[bytes] = []
         reader = threading.Thread(target=lambda: answer.append(source.read()))
         try:
             reader.start()
             with suppress(OSError):
-                target.write(json.dumps(request).encode() + b"\n")
-                target.flush()
+                write_line(target, request)
             self._watch(process, time.monotonic() + most_s, most_s, unwanted)
         finally:
             if process.poll() is None:
                 process.kill()
-            process.wait()
-            with suppress(OSError):
-                target.close()
+            code = process.wait()
+            target.close()
             reader.join()
             source.close()
-        return _answer(process.returncode, answer[0] if answer else b"")
+        return _answer(code, answer[0] if answer else b"")
 
     def close(self) -> None:
         """End the running children, and start no more. Their requests can be repeated."""
@@ -119,9 +109,7 @@ class Children:
             self._waiting.put((priority, self._count, work, future))
         return future
 
-    def _watch(
-        self, process: programs.Program[Any], until_s: float, most_s: float, unwanted: Callable[[], bool]
-    ) -> None:
+    def _watch(self, process: Process, until_s: float, most_s: float, unwanted: Callable[[], bool]) -> None:
         while process.poll() is None:
             if self._closing.is_set():
                 raise Interrupted("The service ends.")
@@ -148,6 +136,13 @@ class Children:
                 future.set_result(work())
             except BaseException as error:
                 future.set_exception(error)
+
+
+def write_line(target: BinaryIO, value: object) -> None:
+    """Write ``value`` as a line of JSON; raises ``OSError``."""
+    left = memoryview(json.dumps(value).encode() + b"\n")
+    while left:
+        left = left[target.write(left) :]
 
 
 class Interrupted(Refusal):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import typer
@@ -36,6 +38,10 @@ weir tcp serve, or between two such hosts, and draws them live. Every capture
 and test has a data ID, by which another session finds it again. With
 --allow-run, it also starts scenarios (weir run) and shows their progress;
 those with network namespaces need root.
+
+Started by root, the service becomes another user without privileges. A helper
+process stays root: it starts the processes that read captures, record packets
+and carry out scenarios.
 
 It listens on loopback by default: anyone with an account on this host can use
 it. Any other address needs a token of 16 characters or more, which each
@@ -104,6 +110,14 @@ class RightOptions:
         bool,
         typer.Option("--allow-run", help="Users may start scenarios, with the rights of this process."),
     ] = False
+    user: Annotated[
+        str | None,
+        typer.Option(
+            help="The user that the service becomes, as root; by default weir, or one that nobody is.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -275,19 +289,30 @@ def web(
         WEB.require()
         if settings.voice is not None:
             MANAGE.require()
-        # Imports Polars, which installs a signal handler: before this command's.
-        from weirlab.link.stopping import Stop
-        from weirlab.web import service
+        from weirlab.web.http import listening
+        from weirlab.web.launching import separation
 
-        runs = session.store
+        with ExitStack() as stack:
+            listener = stack.enter_context(listening.listen(settings))
+            settings = replace(settings, port=listener.getsockname()[1])
+            # Before anything starts a thread, which would keep its rights.
+            settings, root, separated = separation.separate(settings, session.store_root, rights.user)
+            stack.enter_context(separated.remote)
+            # Imports Polars, which installs a signal handler: before this command's.
+            from weirlab.link.stopping import Stop
+            from weirlab.store import Store
+            from weirlab.web import service
 
-        def listening(at: Settings) -> None:
-            if json:
-                say({"kind": "web listening", "url": at.url, "store": runs.root})
-            session.say(f"open {at.url} in a browser; Ctrl-C ends it")
+            def listens() -> None:
+                if json:
+                    about = {"url": settings.url, "store": root, "user": os.geteuid()}
+                    say({"kind": "web listening", **about, "confinement": separated.measures})
+                if lacking := separated.lacking():
+                    session.say(f"the service keeps rights that it does not need: {lacking}")
+                session.say(f"open {settings.url} in a browser; Ctrl-C ends it")
 
-        with Stop() as stop:
-            made = service.run(settings, runs, stop, listening)
+            stop = stack.enter_context(Stop())
+            made = service.run(settings, Store(root), stop, listener, separated.remote, listens)
         tally = made.desk.tally
         counted = {"transfers": made.transfers.begun, "scenarios": made.scenarios.begun}
         document = {"kind": "web", "uploads": tally, **counted}

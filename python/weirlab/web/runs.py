@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from weirlab import files, programs
+from weirlab import files
 from weirlab.cli.quantities import count, plural
 from weirlab.errors import InputError, StoreError
 from weirlab.jobs.inventory import show
@@ -20,9 +18,8 @@ from weirlab.studies.commands import tables, wording
 from weirlab.studies.comparison import command as comparing
 from weirlab.studies.comparison.study import compare_runs
 from weirlab.studies.registry import study_of
-from weirlab.web import drawing
-from weirlab.web.child import ENVIRONMENT
 from weirlab.web.children import Children
+from weirlab.web.launching.jobs import DrawReport
 from weirlab.web.measurements.measurement import ReadOnly
 from weirlab.web.tables import for_page
 
@@ -146,18 +143,13 @@ class Shelf:
         return found
 
     def _draw(self, run: Run) -> None:
-        store = os.path.realpath(self._store.root)
         request = {
             "do": "draw",
             "name": run.run_id,
-            "folder": str(Path(store) / run.run_id),
-            "store": store,
-            "read": [store],
             "memory_bytes": self._memory_bytes,
             "most_s": round(_MOST_REPORT_S),
         }
-        command = programs.own(drawing.__name__)
-        self._children.ask(command, request, most_s=_MOST_REPORT_S, environment=ENVIRONMENT)
+        self._children.ask(DrawReport(run.run_id), request, most_s=_MOST_REPORT_S)
 
     def _report_state(self, run: Run) -> str:
         """``ready``, ``possible`` or ``none``."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -40,8 +42,10 @@ from weirlab.web.access.shares import Shares
 from weirlab.web.captures.desk import Desk
 from weirlab.web.children import Children, Refusal
 from weirlab.web.http import server
+from weirlab.web.launching.jobs import FOLDER, Places
+from weirlab.web.launching.launcher import Direct, Launcher
 from weirlab.web.measurements.elapsed import Elapsed
-from weirlab.web.measurements.measurement import FOLDER, Measurements, ReadOnly, Removed, Unknown
+from weirlab.web.measurements.measurement import Measurements, ReadOnly, Removed, Unknown
 from weirlab.web.measurements.retention import Retention
 from weirlab.web.measurements.space import NoRoom, Space, TooLarge
 from weirlab.web.runs import Shelf
@@ -90,21 +94,29 @@ class Service:
 
 @contextmanager
 def service(
-    settings: Settings, store: Store, closing: Callable[[], bool] = lambda: False
+    settings: Settings,
+    store: Store,
+    closing: Callable[[], bool] = lambda: False,
+    launcher: Launcher | None = None,
 ) -> Iterator[Service]:
-    """The application, ready for requests inside the block; it resumes what earlier services left undone."""
-    children = Children(settings.children)
+    """The application, ready for requests inside the block; it resumes what earlier services left undone.
+
+    ``launcher`` starts its processes; None: they have the rights of this one.
+    """
+    if launcher is None:
+        launcher = Direct.of(Places(Path(os.path.realpath(store.root)), settings.allow_run))
+    children = Children(settings.children, launcher)
     try:
-        read_only = not _may_write(store.root)
+        read_only = not _may_write(store.root / FOLDER)
         elapsed = Elapsed(store.root / FOLDER)
         measurements = Measurements(store.root, elapsed_s=elapsed.now_s, read_only=read_only)
         space = Space(store.root, settings.most_kept_bytes)
         sessions = Sessions(settings)
         desk = Desk(settings, measurements, space, children)
         bench = threading.Lock()
-        recording = Recording(desk.adopt, Reader(settings, children), settings.most_upload_bytes)
+        recording = Recording(desk.adopt, Reader(settings, children), settings.most_upload_bytes, launcher)
         transfers = Transfers(measurements, space, settings.most_transfer_s, recording, bench)
-        scenarios = Scenarios(store.root, measurements, space, settings.allow_run, bench)
+        scenarios = Scenarios(launcher, measurements, space, settings.allow_run, bench)
         # Pages of documentation would load scripts from elsewhere.
         app = FastAPI(title="Weir", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
         # The last one is the first to see a request.
@@ -177,20 +189,19 @@ def _voice(app: FastAPI, settings: VoiceSettings, port: int) -> VoiceDesk:
     return desk
 
 
-def run(settings: Settings, store: Store, stop: Stop, listening: Callable[[Settings], None]) -> Service:
-    """Serve until a request to stop; ``listening`` gets the settings with the actual port.
-
-    Raises
-    ------
-    LabError
-        The address cannot be bound.
-    """
-    with server.listen(settings) as listener:
-        settings = replace(settings, port=listener.getsockname()[1])
-        with service(settings, store, lambda: stop.requested) as made:
-            listening(settings)
-            server.serve(made.app, listener, stop, exempt=Proxies(settings.proxies).trusts)
-            return made
+def run(
+    settings: Settings,
+    store: Store,
+    stop: Stop,
+    listener: socket.socket,
+    launcher: Launcher,
+    listening: Callable[[], None],
+) -> Service:
+    """Serve at ``listener`` until a request to stop; ``launcher`` starts the service's processes."""
+    with service(settings, store, lambda: stop.requested, launcher) as made:
+        listening()
+        server.serve(made.app, listener, stop, exempt=Proxies(settings.proxies).trusts)
+        return made
 
 
 def _status(error: WeirError) -> int:

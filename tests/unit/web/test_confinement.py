@@ -13,8 +13,11 @@ from typing import Any, Final
 import pytest
 
 from weirlab import confinement, programs
-from weirlab.web.child import ENVIRONMENT
 from weirlab.web.children import NO_MEMORY, Children, Refusal
+from weirlab.web.launching.jobs import Job, Places, ReadCapture
+from weirlab.web.launching.launcher import Direct
+
+DATA_ID: Final = "0123456789abcdef" * 2
 
 TOKEN: Final = "correct horse battery staple"
 MEMORY_BYTES: Final = 1_000_000_000
@@ -101,24 +104,17 @@ serve(DEEDS, "capture")
 """
 
 
-@pytest.fixture(scope="module")
-def children() -> Iterator[Children]:
-    made = Children(1)
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The folder of a measurement, which only its owner may look into, beside another one."""
-    for name in ("mine", "other"):
-        (tmp_path / name).mkdir(mode=0o700)
-        (tmp_path / name / "capture").write_text(name)
-    return tmp_path / "mine"
+    for name in (DATA_ID, "other"):
+        (tmp_path / "web" / name).mkdir(mode=0o700, parents=True)
+        (tmp_path / "web" / name / "capture").write_text(name)
+    return tmp_path / "web" / DATA_ID
 
 
 @pytest.fixture
-def ask(children: Children, folder: Path, tmp_path: Path) -> Any:
+def ask(folder: Path, tmp_path: Path) -> Iterator[Any]:
     """Has the child do something in the folder."""
     # Its folder is among those of the code, which a child reads.
     script, host_file = tmp_path / "code" / "child.py", tmp_path / "host"
@@ -126,18 +122,25 @@ def ask(children: Children, folder: Path, tmp_path: Path) -> Any:
     script.write_text(CHILD)
     host_file.write_text("a secret")
 
+    def start(job: Job, stdin: int, stdout: int) -> programs.Program[Any]:
+        places = Places(tmp_path)
+        command = [sys.executable, str(script), job.command(places, 0)[-1]]
+        return programs.start(command, env=job.environment(places), stdin=stdin, stdout=stdout)
+
+    children = Children(1, Direct(start))
+
     def asked(deed: str) -> Any:
         request = {
             "do": deed,
             "name": "the capture",
-            "folder": str(folder),
             "host_file": str(host_file),
             "memory_bytes": MEMORY_BYTES,
             "most_s": 60,
         }
-        return children.ask([sys.executable, str(script)], request, most_s=60, environment=ENVIRONMENT)
+        return children.ask(ReadCapture(DATA_ID), request, most_s=60)
 
-    return asked
+    yield asked
+    children.close()
 
 
 @pytest.fixture(scope="module")
@@ -158,12 +161,12 @@ def test_a_child_can_do_nothing_but_its_work(
         pytest.skip(refusal)
     found = ask("attempt")
     assert [name for name, result in found.items() if result == "done"] == []
-    assert sorted(path.name for path in folder.parent.iterdir()) == ["code", "host", "mine", "other"]
+    assert sorted(path.name for path in folder.parent.iterdir()) == [DATA_ID, "other"]
     assert not Path("/tmp/weir-made").exists()
 
 
 def test_a_child_does_its_work(ask: Any, folder: Path) -> None:
-    assert ask("work") == {"threads": 3, "sum": 3, "capture": "mine"}
+    assert ask("work") == {"threads": 3, "sum": 3, "capture": DATA_ID}
     assert (folder / "made").read_bytes() == b"2"
     assert (folder / "moved").read_text() == "x"
     # Whatever user the child was: the owner of the folder can use what it left, and remove it.
@@ -189,7 +192,17 @@ def test_a_child_knows_no_token(ask: Any, monkeypatch: pytest.MonkeyPatch) -> No
     found = ask("environment")
     assert TOKEN not in found.values()
     assert found["LC_ALL"] == "C.UTF-8"
-    assert found.keys() <= {"LANG", "LANGUAGE", "TZ", "PATH", "LC_ALL", "LC_CTYPE", *ENVIRONMENT}
+    own = {"HOME", "POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_ARENA_MAX"}
+    assert found.keys() <= {"LANG", "LANGUAGE", "TZ", "PATH", "LC_ALL", "LC_CTYPE", *own}
+
+
+def test_a_link_in_the_place_of_its_folder_leads_a_child_nowhere(ask: Any, folder: Path) -> None:
+    (folder / "capture").unlink()
+    folder.rmdir()
+    folder.symlink_to("other")
+    with pytest.raises(Refusal):
+        ask("work")
+    assert os.listdir(folder.parent / "other") == ["capture"]
 
 
 def test_a_child_has_no_privileges(probed: dict[str, dict[str, str]]) -> None:

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from weirlab.link.stopping import Stop
-from weirlab.web.http import server
+from weirlab.web.http import listening, server
 from weirlab.web.http.connections import KNOWN, Connection, Connections, Limits
 from weirlab.web.settings import Settings
 
@@ -299,7 +299,7 @@ def served(limits: Limits) -> Iterator[str]:
         await PlainTextResponse(f"{len(body)} bytes")(scope, receive, send)
 
     stop = Stop()
-    with server.listen(Settings(port=0)) as listener:
+    with listening.listen(Settings(port=0)) as listener:
         thread = threading.Thread(target=server.serve, args=(app, listener, stop), kwargs={"limits": limits})
         thread.start()
         try:

@@ -20,6 +20,7 @@ from weirlab.errors import DiskFull, StoreError
 from weirlab.store import Store
 from weirlab.web import child, failures
 from weirlab.web.children import Children
+from weirlab.web.launching.jobs import ReadCapture
 from weirlab.web.measurements import measurement
 from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.service import Service
@@ -193,8 +194,8 @@ def test_a_capture_whose_analysis_fails_keeps_nothing_of_it(
 ) -> None:
     client, made = serve()
 
-    def ask(command: list[str], request: dict[str, Any], **_: Any) -> None:
-        series = Path(request["folder"]) / "series"
+    def ask(job: ReadCapture, request: dict[str, Any], **_: Any) -> None:
+        series = store.root / "web" / job.data_id / "series"
         series.mkdir()
         (series / "segments.parquet").write_bytes(bytes(1000))
         raise DiskFull(f"cannot write {series}/rtt.parquet: no space is left on the disk")
@@ -219,7 +220,7 @@ def read_only(serve: Serve, store: Store, capture: bytes, monkeypatch: pytest.Mo
     check = files.check_folder
 
     def refuse(path: Path, option: str = "") -> None:
-        if path == store.root:
+        if path == store.root / "web":
             raise StoreError("the file system is read-only")
         check(path, option)
 

@@ -14,6 +14,8 @@ from weirlab.report.story import Story
 from weirlab.store import Store
 from weirlab.testing import make_record, make_result, make_spec
 from weirlab.web.children import Children
+from weirlab.web.launching.jobs import DrawReport, Job, Places
+from weirlab.web.launching.launcher import Direct
 from weirlab.web.runs import Shelf
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -125,16 +127,14 @@ def test_what_cannot_be_compared_is_told(client: TestClient, store: Store) -> No
 
 def test_a_report_is_drawn_when_it_is_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = trials(store, 20_000.0)
-    asked: list[dict[str, Any]] = []
-    children = Children(1)
-    monkeypatch.setattr(children, "ask", lambda _, request, **__: asked.append(request))
+    asked: list[tuple[Job, dict[str, Any]]] = []
+    children = Children(1, Direct.of(Places(store.root)))
+    monkeypatch.setattr(children, "ask", lambda job, request, **__: asked.append((job, request)))
     monkeypatch.setattr(Shelf, "_report_state", lambda *_: "possible")
     Shelf(store, children, 1_000_000).prepare(run_id).result()
     children.close()
-    (request,) = asked
-    assert (request["store"], request["name"]) == (str(store.root), run_id)
-    # It writes to the run alone, and reads the rest of the store.
-    assert (request["folder"], request["read"]) == (str(store.root / run_id), [str(store.root)])
+    ((job, request),) = asked
+    assert job == DrawReport(run_id)
     assert request["memory_bytes"] == 1_000_000
 
 

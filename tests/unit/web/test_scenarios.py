@@ -16,6 +16,8 @@ from fastapi.testclient import TestClient
 from weirlab import programs
 from weirlab.errors import InputError
 from weirlab.store import Store
+from weirlab.web.launching.jobs import CarryOut, Job
+from weirlab.web.launching.launcher import Direct
 from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.measurements.space import Space
 from weirlab.web.scenarios import child
@@ -51,7 +53,7 @@ tell("run", run_id=request["run_id"] or "R")
 tell("stage", title="profiling")
 tell("progress", done=1, total=4, what="64 B", left="20 s")
 tell("note", text="resumed" if request["run_id"] else "begun")
-if not request["run_id"] and "for ever" in open(request["folder"] + "/scenario.yaml").read():
+if not request["run_id"] and "for ever" in request["text"]:
     while True:
         time.sleep(60)
 tell("done", run_id="R", conclusion="It carries much.", remark="", tables=[], problem="")
@@ -67,14 +69,17 @@ def make(tmp_path: Path) -> Iterator[Make]:
     (tmp_path / "talking.py").write_text(TALKING)
     made: list[Scenarios] = []
 
+    def talk(job: Job, stdin: int, stdout: int) -> programs.Program[Any]:
+        assert isinstance(job, CarryOut)
+        return programs.start(programs.script(tmp_path / "talking.py"), stdin=stdin, stdout=stdout)
+
     def begin(*, allowed: bool = True, bench: threading.Lock | None = None) -> Scenarios:
         scenarios = Scenarios(
-            tmp_path / "store",
+            Direct(talk),
             Measurements(tmp_path / "store"),
             Space(tmp_path / "store"),
             allowed,
             bench or threading.Lock(),
-            command=programs.script(tmp_path / "talking.py"),
         )
         made.append(scenarios)
         return scenarios
@@ -122,10 +127,13 @@ def test_a_simulated_scenario_is_carried_out_and_its_run_is_in_the_store(serve: 
 
 
 def test_a_child_whose_service_is_killed_ends_in_good_order(store: Store, tmp_path: Path) -> None:
-    (tmp_path / child.FILE).write_text(SMALL.replace("repetitions: 1", "repetitions: 1000"))
-    request = {"folder": str(tmp_path), "store": str(store.root), "name": "mine", "lab": None, "run_id": ""}
+    text = SMALL.replace("repetitions: 1", "repetitions: 1000")
+    request = {"text": text, "name": "mine", "lab": None, "run_id": ""}
     with programs.start(
-        programs.own(child.__name__), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        programs.own(child.__name__, str(store.root)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -18,12 +18,15 @@ from weirlab.studies.tcp.sending import Outcome
 from weirlab.testing.capture import Packet, write_pcap
 from weirlab.testing.tcp import Talk
 from weirlab.web.children import Children, Refusal
+from weirlab.web.launching.jobs import Places
+from weirlab.web.launching.launcher import Direct
 from weirlab.web.settings import Settings
 from weirlab.web.transfers import explaining
 from weirlab.web.transfers.desk import Transfer
 from weirlab.web.transfers.reading import Reader
 
 WAY_NS = 5_000_000
+DATA_ID = "0123456789abcdef" * 2
 AHEAD_NS = 3_000_000_000
 """The server's clock, of the client's."""
 SAMPLES = {"time_ns": pl.Int64, "end": pl.String, "connection": pl.Int64, "role": pl.String}
@@ -54,8 +57,16 @@ def at_server(talk: Talk) -> list[Packet]:
 
 
 @pytest.fixture
-def reader() -> Iterator[Reader]:
-    children = Children(1)
+def tapes(tmp_path: Path) -> Path:
+    """The folder of the captures of a test."""
+    made = tmp_path / "web" / DATA_ID / "tapes-1"
+    made.mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def reader(tapes: Path) -> Iterator[Reader]:
+    children = Children(1, Direct.of(Places(tapes.parents[2])))
     yield Reader(Settings(), children)
     children.close()
 
@@ -74,8 +85,8 @@ def captures(folder: Path) -> dict[End, Capture]:
     return {"client": Capture(client), "server": Capture(server, shift_ns=-AHEAD_NS)}
 
 
-def test_each_capture_and_both_together_say_why(reader: Reader, measured: Measured, tmp_path: Path) -> None:
-    (seen,) = reader.read(measured, captures(tmp_path), tmp_path, 0.1).connections
+def test_each_capture_and_both_together_say_why(reader: Reader, measured: Measured, tapes: Path) -> None:
+    (seen,) = reader.read(measured, captures(tapes), tapes, 0.1).connections
     assert list(seen.diagnoses) == ["both", "sender", "receiver"]
     assert {each.main.key for each in seen.diagnoses.values()} == {"application_write"}
     (crossing,) = (each for each in seen.tables if each["caption"].startswith("Between two captures"))
@@ -83,9 +94,9 @@ def test_each_capture_and_both_together_say_why(reader: Reader, measured: Measur
 
 
 def test_all_places_are_compared_and_each_one_is_told(
-    reader: Reader, measured: Measured, tmp_path: Path
+    reader: Reader, measured: Measured, tapes: Path
 ) -> None:
-    seen = reader.read(measured, captures(tmp_path), tmp_path, 0.1).connections
+    seen = reader.read(measured, captures(tapes), tapes, 0.1).connections
     (told,) = explaining.why(measured, seen)
     assert "the application had nothing to send" in told["sentence"]
     assert told["compared"][0]["caption"] == "The same transfer from each place"
@@ -95,7 +106,7 @@ def test_all_places_are_compared_and_each_one_is_told(
     assert explaining.why(measured) == []
 
 
-def test_kernels_and_captures_lie_on_one_axis(reader: Reader, measured: Measured, tmp_path: Path) -> None:
+def test_kernels_and_captures_lie_on_one_axis(reader: Reader, measured: Measured, tapes: Path) -> None:
     start_ns = talked().segments[0].time_ns
     rows = [
         (start_ns + at * 1_000_000, end, 0, role, 100 * at, 70_000 if role == "sender" else None)
@@ -106,7 +117,7 @@ def test_kernels_and_captures_lie_on_one_axis(reader: Reader, measured: Measured
     started = {"connections": measured.outcome.started["connections"]}
     samples = pl.DataFrame(rows, schema=schema, orient="row")
     told = Measured(Outcome([], [], started), samples, Start(0, 0, start_ns), None, same_clock=False)
-    found = reader.read(told, captures(tmp_path), tmp_path, 0.5).axis
+    found = reader.read(told, captures(tapes), tapes, 0.5).axis
     assert found is not None
     charts = {
         (each["title"], line["source"]): line["values"] for each in found["charts"] for line in each["lines"]
@@ -121,45 +132,45 @@ def test_kernels_and_captures_lie_on_one_axis(reader: Reader, measured: Measured
     assert min(len(rtts), len(delays)) > 5
 
 
-def test_one_capture_alone_is_read_too(reader: Reader, measured: Measured, tmp_path: Path) -> None:
-    made = {**captures(tmp_path), "server": Capture(None, why_not="it was not wanted")}
-    (seen,) = reader.read(measured, made, tmp_path, 0.1).connections
+def test_one_capture_alone_is_read_too(reader: Reader, measured: Measured, tapes: Path) -> None:
+    made = {**captures(tapes), "server": Capture(None, why_not="it was not wanted")}
+    (seen,) = reader.read(measured, made, tapes, 0.1).connections
     assert list(seen.diagnoses) == ["sender"]
 
 
 @pytest.mark.parametrize("content", [b"", b"GIF89a" * 100])
 def test_what_is_no_capture_is_refused_without_the_folders_of_this_host(
-    reader: Reader, measured: Measured, tmp_path: Path, content: bytes
+    reader: Reader, measured: Measured, tapes: Path, content: bytes
 ) -> None:
-    made = captures(tmp_path)
+    made = captures(tapes)
     path: Any = made["server"].path
     path.write_bytes(content)
     with pytest.raises(Refusal) as refused:
-        reader.read(measured, made, tmp_path, 0.1)
-    assert str(tmp_path) not in str(refused.value)
+        reader.read(measured, made, tapes, 0.1)
+    assert str(tapes) not in str(refused.value)
 
 
 def test_whoever_stops_the_test_while_captures_are_read_ends_that(
-    reader: Reader, measured: Measured, tmp_path: Path
+    reader: Reader, measured: Measured, tapes: Path
 ) -> None:
     settings: Any = SimpleNamespace(interval_s=1.0)
     nobodys: Any = None
     transfer = Transfer(nobodys, settings, nobodys)
     assert transfer.ask_to_end()
     transfer.has_sent()
-    made = captures(tmp_path)
-    assert len(reader.read(measured, made, tmp_path, 0.1, lambda: transfer.unread).connections) == 1
+    made = captures(tapes)
+    assert len(reader.read(measured, made, tapes, 0.1, lambda: transfer.unread).connections) == 1
     transfer.end_sending()
     assert not transfer.unread
     assert transfer.ask_to_end()
     with pytest.raises(Refusal, match="It was stopped"):
-        reader.read(measured, made, tmp_path, 0.1, lambda: transfer.unread)
+        reader.read(measured, made, tapes, 0.1, lambda: transfer.unread)
     transfer.close()
     assert not transfer.ask_to_end()
 
 
-def test_a_service_that_ends_waits_for_no_capture(measured: Measured, tmp_path: Path) -> None:
-    children = Children(1)
+def test_a_service_that_ends_waits_for_no_capture(measured: Measured, tapes: Path) -> None:
+    children = Children(1, Direct.of(Places(tapes.parents[2])))
     children.close()
     with pytest.raises(Refusal, match="The service ends"):
-        Reader(Settings(), children).read(measured, captures(tmp_path), tmp_path, 0.1)
+        Reader(Settings(), children).read(measured, captures(tapes), tapes, 0.1)

@@ -16,12 +16,11 @@ from fastapi.testclient import TestClient
 
 from weirlab._engine import TcpServer
 from weirlab.errors import MissingCapability
-from weirlab.link import bindings
 from weirlab.store import Store
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure.coarser import Coarser
 from weirlab.studies.tcp.results import Interval
-from weirlab.web.transfers import explaining, rows
+from weirlab.web.transfers import explaining, recording, rows
 
 from .conftest import Serve, settled
 
@@ -271,7 +270,7 @@ def test_captures_are_asked_for_and_why_there_is_none_is_said(
     def refused(*_: object, **__: object) -> object:
         raise MissingCapability("recording needs CAP_NET_RAW; run as root")
 
-    monkeypatch.setattr(bindings, "open_recorder", refused)
+    monkeypatch.setattr(recording, "RecorderProcess", refused)
     data_id = begun(client, port=port, lasts_s=None, total_bytes=1_000_000, capture=True)
     last = followed(client, data_id)[-1]
     assert last["stage"] == "ready", last

@@ -73,6 +73,10 @@ pub const FILES: &[i64] = &[
     libc::SYS_epoll_pwait2,
     libc::SYS_ppoll,
     libc::SYS_pselect6,
+    // For the packet socket that a recorder has opened before. Sockets of its own it has none.
+    libc::SYS_bind,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
     // Threads, signals, time. Another filter has clone3(2) fail in such a way that clone(2) is used.
     libc::SYS_clone3,
     libc::SYS_futex,
@@ -170,6 +174,9 @@ pub const FILES: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_getpgrp,
 ];
+
+/// What a pair of sockets needs.
+pub const PAIRS: &[i64] = &[libc::SYS_sendto, libc::SYS_recvfrom];
 
 /// What no service needs: the tools of administrators and debuggers, and what has often been a way into the kernel.
 pub const NEVER: &[i64] = &[

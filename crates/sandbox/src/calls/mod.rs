@@ -9,7 +9,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch, apply_filter,
 };
 
-use lists::{FILES, NEVER};
+use lists::{FILES, NEVER, PAIRS};
 
 /// The system calls that a process may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +20,9 @@ pub enum Calls {
     /// Those of work on files: no sockets, no other programs, no processes but threads of its own. Everything that is not
     /// listed fails with `EPERM`.
     Files,
+    /// Those of [`Calls::Files`], and of a JavaScript engine that draws: a pair of sockets that are connected to each
+    /// other.
+    Drawing,
     /// Those of a service: sockets of the Internet and of this host, and programs. What only administrators and debuggers
     /// need, and what makes the kernel load modules, fails with `EPERM`.
     Service,
@@ -30,6 +33,7 @@ pub fn restrict(calls: Calls) -> Option<String> {
     let list = match calls {
         Calls::All => return None,
         Calls::Files => listed(FILES, files_only_if(), false),
+        Calls::Drawing => listed(&[FILES, PAIRS].concat(), drawing_only_if(), false),
         Calls::Service => listed(NEVER, never_if(), true),
     };
     // The list comes last: it may refuse what is needed to install another filter.
@@ -125,6 +129,13 @@ fn files_only_if() -> Result<Rules, BackendError> {
     ]))
 }
 
+/// What drawing needs, with the right arguments.
+fn drawing_only_if() -> Result<Rules, BackendError> {
+    let mut rules = files_only_if()?;
+    rules.insert(libc::SYS_socketpair, one_of(0, &[libc::AF_UNIX as u64])?);
+    Ok(rules)
+}
+
 /// What a service must not do, with these arguments.
 fn never_if() -> Result<Rules, BackendError> {
     let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|each| each as u64);
@@ -160,6 +171,7 @@ mod tests {
     fn every_filter_is_a_program_of_the_kernel() {
         for program in [
             listed(FILES, files_only_if(), false),
+            listed(&[FILES, PAIRS].concat(), drawing_only_if(), false),
             listed(NEVER, never_if(), true),
             without_clone3(),
             foreign_numbers(),
@@ -172,7 +184,10 @@ mod tests {
 
     #[test]
     fn no_call_is_allowed_both_with_any_arguments_and_with_some() {
-        for (list, conditional) in [(FILES, files_only_if()), (NEVER, never_if())] {
+        let drawing = [FILES, PAIRS].concat();
+        for (list, conditional) in
+            [(FILES, files_only_if()), (&drawing, drawing_only_if()), (NEVER, never_if())]
+        {
             let conditional = conditional.unwrap();
             assert!(list.iter().all(|number| !conditional.contains_key(number)));
             let mut once = list.to_vec();

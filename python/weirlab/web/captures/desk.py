@@ -15,14 +15,14 @@ from typing import Any, BinaryIO, Final, cast
 
 from starlette.concurrency import run_in_threadpool
 
-from weirlab import files, programs
+from weirlab import files
 from weirlab.errors import DiskFull, InputError
 from weirlab.trace import words
 from weirlab.trace.facts import Analysis, Connection, SideName, busier
 from weirlab.web import failures
 from weirlab.web.captures import arrays, child, receiving
-from weirlab.web.child import ENVIRONMENT
 from weirlab.web.children import Children, Interrupted, Refusal
+from weirlab.web.launching.jobs import ReadCapture
 from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.measurements.space import NOTE_BYTES, Claim, Growth, NoRoom, Space
 from weirlab.web.settings import Settings
@@ -293,9 +293,8 @@ class Desk:
             "file_bytes": self.settings.most_kept_bytes,
         }
         return self.children.ask(
-            programs.own("weirlab.web.captures.child"),
-            {**request, "folder": str(one.path), **limits},
+            ReadCapture(one.data_id),
+            {**request, **limits},
             most_s=self.settings.most_s,
-            environment=ENVIRONMENT,
             unwanted=growth.check,
         )

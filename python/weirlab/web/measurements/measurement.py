@@ -25,13 +25,13 @@ from weirlab.documents import typed
 from weirlab.errors import InputError, StoreError, WeirError
 from weirlab.quoting import printable, shortened
 from weirlab.store.files import load_json, write_json
+from weirlab.web.launching.jobs import FOLDER
 
 T = TypeVar("T")
 
 Kind = Literal["capture", "transfer", "scenario"]
 Stage = Literal["receiving", "queued", "working", "ready", "stopped", "failed", "removed"]
 
-FOLDER: Final = "web"
 OVER: Final = ("ready", "failed", "stopped")
 """Stages of measurements that are not in progress."""
 _STATE: Final = "measurement.json"

@@ -1,7 +1,7 @@
 """The child process that carries out a scenario and reports on it in lines of JSON; see :mod:`desk`.
 
-Its first line of standard input is the request. SIGINT, or the end of standard input, ends it cleanly:
-finished trials are kept, and the test bed is removed.
+Its argument is the store. The line of standard input is the request. SIGINT, or the end of standard input,
+ends it cleanly: finished trials are kept, and the test bed is removed.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab import files, interrupts, limits
+from weirlab import interrupts
 from weirlab.cli import quantities
 from weirlab.cli.program import failures
 from weirlab.jobs.inventory import show
@@ -28,10 +29,7 @@ from weirlab.web.failures import explain
 from weirlab.web.scenarios import asking
 from weirlab.web.tables import for_page
 
-FILE: Final = "scenario.yaml"
-"""The scenario in the folder of the measurement, as it was sent."""
-_MOST_TEXT_BYTES: Final = 4 * limits.MOST_BYTES
-"""UTF-8 takes up to four bytes for a character."""
+_CHUNK_BYTES: Final = 1 << 16
 COMMAND: Final = "weir web"
 """What manifests have instead of a command."""
 
@@ -80,23 +78,22 @@ class _Telling(Store):
         return writer
 
 
-def main() -> None:
+def main(store: str) -> None:
     """Read the request, carry it out, and report the end."""
     tell = _teller()
     interrupts.catch()
     try:
         request = json.loads(_line())
         threading.Thread(target=_end_with_the_service, daemon=True).start()
-        tell("done", **_carry_out(request, tell))
+        tell("done", **_carry_out(Path(store), request, tell))
     except BaseException as error:
         _explain(error, tell)
     interrupts.ignore()
 
 
-def _carry_out(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    text = files.read_regular(Path(request["folder"]) / FILE, _MOST_TEXT_BYTES).decode()
-    what = asking.understood(asking.Asked(text=text, name=request["name"], lab=request["lab"]))
-    store = _Telling(Path(request["store"]), what.KEY, tell)
+def _carry_out(root: Path, request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    what = asking.understood(asking.Asked(text=request["text"], name=request["name"], lab=request["lab"]))
+    store = _Telling(root, what.KEY, tell)
     if not (begun := str(request["run_id"])):
         started = runner.run_scenario(store, what, _Progress(tell), command=COMMAND, inputs=asking.INPUTS)
         return _result(started)
@@ -144,10 +141,10 @@ def _teller() -> Tell:
 
 
 def _line() -> bytes:
-    """A line of standard input, read without a buffer, whose lock would be in the way at the end."""
+    """The line of standard input, read without a buffer, whose lock would be in the way at the end."""
     read = bytearray()
-    while (byte := os.read(0, 1)) not in (b"", b"\n"):
-        read += byte
+    while not read.endswith(b"\n") and (chunk := os.read(0, _CHUNK_BYTES)):
+        read += chunk
     return bytes(read)
 
 
@@ -159,4 +156,4 @@ def _end_with_the_service() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
-from weirlab import files, programs
+from weirlab import files, limits
 from weirlab.errors import InputError, WeirError
 from weirlab.quoting import printable, shortened
 from weirlab.scenario.model import Root
 from weirlab.web import failures
+from weirlab.web.children import write_line
+from weirlab.web.launching.jobs import CarryOut
+from weirlab.web.launching.launcher import Launcher, Process, piped
 from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.measurements.space import Space
-from weirlab.web.scenarios import asking, child
+from weirlab.web.scenarios import asking
 
+FILE: Final = "scenario.yaml"
+"""The scenario in the folder of the measurement, as it was sent."""
 RESULT: Final = "result.json"
+MOST_TEXT_BYTES: Final = 4 * limits.MOST_BYTES
+"""UTF-8 takes up to four bytes for a character."""
 _LOOK_S: Final = 0.2
 _GRACE_S: Final = 60.0
 """Time for removing a test bed."""
@@ -67,7 +71,7 @@ class Job:
     taken: bool = False
     """It is no longer waiting."""
     cancelled: bool = False
-    process: programs.Program[Any] | None = None
+    process: Process | None = None
 
 
 @dataclass
@@ -77,12 +81,11 @@ class Scenarios:
     ``bench`` is held while anything measures on this host.
     """
 
-    store: Path
+    launcher: Launcher
     measurements: Measurements
     space: Space
     allowed: bool
     bench: threading.Lock
-    command: Sequence[str] = field(default_factory=lambda: programs.own(child.__name__))
     begun: int = 0
     failed: int = 0
     _jobs: list[Job] = field(default_factory=list)
@@ -118,7 +121,7 @@ class Scenarios:
         try:
             with self.measurements.created("scenario", what.name) as one:
                 claim.cover(one)
-                files.write_bytes(one.path / child.FILE, asked.text.encode())
+                files.write_bytes(one.path / FILE, asked.text.encode())
                 asks = {"name": name, "lab": asked.lab, "kind": what.KEY, "question": _in_a_line(what)}
                 one.change(stage="queued", facts={"asked": asks, "run_id": ""})
         finally:
@@ -239,22 +242,14 @@ class Scenarios:
         state = job.one.advance(stage="working")
         self.begun += 1
         asked = state.facts["asked"]
+        text = files.read_regular(job.one.path / FILE, MOST_TEXT_BYTES).decode()
         request = {
-            "folder": str(job.one.path),
-            "store": str(self.store),
+            "text": text,
             "name": asked["name"],
             "lab": asked["lab"],
             "run_id": state.facts["run_id"],
         }
-        process = programs.start(
-            self.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        source, target = process.stdout, process.stdin
-        assert source is not None
-        assert target is not None
+        process, target, source = piped(self.launcher, CarryOut())
         with self._changed:
             job.process = process
             job.progress = replace(job.progress, stage="working", title=job.progress.title or "Beginning")
@@ -262,8 +257,7 @@ class Scenarios:
                 _interrupt(job)
         last: dict[str, Any] = {}
         with source, suppress(OSError), target:
-            target.write(json.dumps(request).encode() + b"\n")
-            target.flush()
+            write_line(target, request)
             for line in source:
                 # If the child was killed, its last line may be cut.
                 with suppress(ValueError):
@@ -332,7 +326,7 @@ class Scenarios:
 def _interrupt(job: Job) -> None:
     """As by Ctrl-C; the caller has the lock."""
     if job.process is not None and job.process.poll() is None:
-        job.process.send_signal(signal.SIGINT)
+        job.process.interrupt()
 
 
 def _text(value: object) -> str:

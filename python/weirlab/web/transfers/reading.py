@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from weirlab import files, programs
+from weirlab import files
 from weirlab.diagnosis import stored
 from weirlab.documents import plain
-from weirlab.web.child import ENVIRONMENT
 from weirlab.web.children import Children
+from weirlab.web.launching.jobs import ReadTest
 from weirlab.web.settings import Settings
 from weirlab.web.transfers.child import SAMPLES
 
@@ -52,7 +52,7 @@ class Reader:
         period_s: float,
         unwanted: Callable[[], bool] = lambda: False,
     ) -> Together:
-        """Everything, drawn every ``period_s``; ``folder`` has the captures, and what the child needs.
+        """Everything, drawn every ``period_s``; ``folder``, in that of the test, has the captures.
 
         Raises
         ------
@@ -67,7 +67,6 @@ class Reader:
         request = {
             "do": "compare",
             "name": "the capture",
-            "folder": str(folder),
             "connections": plain(measured.outcome.started["connections"]),
             "start_ns": measured.start.client_since_1970_ns,
             "period_s": period_s,
@@ -81,10 +80,9 @@ class Reader:
             "file_bytes": self.settings.most_kept_bytes,
         }
         answer = self.children.ask(
-            programs.own("weirlab.web.transfers.child"),
+            ReadTest(folder.parent.name, folder.name),
             request,
             most_s=self.settings.most_s,
-            environment={**ENVIRONMENT, "TMPDIR": str(folder)},
             unwanted=unwanted,
         )
         seen = [

@@ -17,11 +17,14 @@ from weirlab.studies.tcp.measure import capturing
 from weirlab.studies.tcp.measure.capturing import Capture, End
 from weirlab.studies.tcp.study.findings import capture_remarks
 from weirlab.trace.quantities import count
+from weirlab.web.launching.launcher import Launcher
 from weirlab.web.measurements.measurement import Measurement
 from weirlab.web.measurements.space import Claim
 from weirlab.web.transfers.reading import Reader, Together
+from weirlab.web.transfers.recorder_process import RecorderProcess
 
 if TYPE_CHECKING:
+    from weirlab.link.settings import Recording as RecorderSettings
     from weirlab.studies.tcp.measure.measuring import Measured
 
 _ENDS: Final[tuple[End, End]] = ("server", "client")
@@ -105,6 +108,11 @@ class Recording:
     adopt: Adopt
     reader: Reader
     most_bytes: int
+    launcher: Launcher
+
+    def _opened(self, wanted: RecorderSettings, interface: str) -> RecorderProcess:
+        """A recorder in a process of its own, as the service has no right to record."""
+        return RecorderProcess(self.launcher, wanted, interface)
 
     @contextmanager
     def of(self, one: Measurement, settings: sending.Settings, wanted: bool, claim: Claim) -> Iterator[Tapes]:
@@ -132,6 +140,10 @@ class Recording:
             # Of a test between two other hosts, this one sees at most what it forwards.
             interface = capturing.AUTO if settings.via is None else capturing.NONE
             here = recorder.enter_context(
-                capturing.capturing(settings.host, settings.port, folder, interface, most_bytes=most_bytes)
+                capturing.capturing(
+                    *(settings.host, settings.port, folder, interface),
+                    most_bytes=most_bytes,
+                    opened=self._opened,
+                )
             )
             yield Tapes(wishes, self.adopt, self.reader, folder, here, claim, recorder.close)

@@ -12,7 +12,13 @@ from weirlab.errors import InputError, LabError, MissingCapability, WeirError
 from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from weirlab.link.bindings import Recorder
+    from weirlab.link.settings import Recording as RecorderSettings
+
+    Opened = Callable[[RecorderSettings, str], Recorder]
+    """Opens a recorder at an interface."""
 
 End = Literal["client", "server", "between"]
 
@@ -122,15 +128,15 @@ def capturing(
     port: int,
     folder: Path,
     wanted: str,
-    netns: str | None = None,
     end: End = "client",
     most_bytes: int | None = None,
+    opened: Opened | None = None,
 ) -> Iterator[Recording]:
     """Record the headers of connections to ``port`` of ``host`` that begin while the block lasts.
 
     :meth:`Recording.name_connections` says which; other people's connections are never written to disk.
-    ``wanted`` as in :class:`Ends`; an interface is in the namespace ``netns``. Packets beyond ``most_bytes``
-    are left out.
+    ``wanted`` as in :class:`Ends`. Packets beyond ``most_bytes`` are left out. ``opened`` opens the recorder;
+    None: :func:`opened_here`.
 
     Raises
     ------
@@ -140,20 +146,14 @@ def capturing(
     if wanted == NONE:
         yield Recording(Capture(None, why_not="it was not requested"))
         return
-    from weirlab.link import bindings
     from weirlab.link.settings import Recording as RecorderSettings
 
     path = folder / FILES[end]
     recorder = None
     try:
         interface = _towards(host, port) if wanted in (AUTO, MUST) else wanted
-        recorder = bindings.open_recorder(
-            RecorderSettings(path, tcp_port=port, snap_bytes=SNAP_BYTES, most_bytes=most_bytes),
-            path=str(path),
-            interface=interface,
-            netns=netns,
-            comment="weir tcp measure",
-        )
+        settings = RecorderSettings(path, tcp_port=port, snap_bytes=SNAP_BYTES, most_bytes=most_bytes)
+        recorder = (opened or opened_here)(settings, interface)
         recorder.start()
         found = Capture(path, interface)
     except (InputError, LabError, MissingCapability) as error:
@@ -174,6 +174,15 @@ def capturing(
                 found.lost_packets += not_written
             else:
                 found.left_out_packets = not_written
+
+
+def opened_here(settings: RecorderSettings, interface: str, netns: str | None = None) -> Recorder:
+    """A recorder in this process, at an interface in ``netns``; raises the errors of :func:`capturing`."""
+    from weirlab.link import bindings
+
+    return bindings.open_recorder(
+        settings, path=str(settings.path), interface=interface, netns=netns, comment="weir tcp measure"
+    )
 
 
 def fetched(told: Mapping[str, Any] | None, path: Path | None, wanted: str) -> Capture:

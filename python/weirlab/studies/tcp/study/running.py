@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -110,7 +111,11 @@ def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun 
             here.append(("client", wanted.client))
         for end, interface in here:
             recordings[end] = recording_stack.enter_context(
-                capturing.capturing(settings.host, settings.port, scratch, interface, netns, end)
+                capturing.capturing(
+                    *(settings.host, settings.port, scratch, interface),
+                    end=end,
+                    opened=partial(capturing.opened_here, netns=netns),
+                )
             )
         settings = replace(
             settings,
