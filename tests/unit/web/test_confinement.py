@@ -104,6 +104,62 @@ serve(DEEDS, "capture")
 """
 
 
+PAGE: Final = """
+import ctypes, fcntl, os, platform, pty, socket, subprocess, sys, json
+from pathlib import Path
+from weirlab import confinement
+from weirlab.web.launching import separation
+from weirlab.web.launching.jobs import Places
+
+store, host_file = Path(sys.argv[1]), sys.argv[2]
+terminal, _ = pty.openpty()
+confinement.enter(separation.kept(Places(store), None))
+
+libc = ctypes.CDLL(None, use_errno=True)
+NUMBERS = {"x86_64": {"ptrace": 101, "bpf": 321}, "aarch64": {"ptrace": 117, "bpf": 280}}[platform.machine()]
+
+def call(name, *arguments):
+    if libc.syscall(NUMBERS[name], *arguments) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+def serve():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with socket.create_connection(listener.getsockname()) as one, listener.accept()[0] as other:
+            one.sendall(b"x")
+            return other.recv(1)
+
+ATTEMPTS = {
+    "own: read a run": lambda: (store / "run" / "manifest.json").read_text(),
+    "own: write a measurement": lambda: (store / "web" / "made").write_text("x"),
+    "own: serve": serve,
+    "own: start a program": lambda: subprocess.run(["/bin/true"], check=True),
+    "own: look up names": lambda: Path("/etc/hosts").read_text(),
+    "change a run": lambda: (store / "run" / "manifest.json").write_text("x"),
+    "make a run": lambda: (store / "other").mkdir(),
+    "replace the folder of measurements": lambda: (store / "web").rename(store / "other"),
+    "read a file of the host": lambda: Path(host_file).read_text(),
+    "read /etc/shadow": lambda: Path("/etc/shadow").read_text(),
+    "write to /etc": lambda: Path("/etc/weir-made").write_text("x"),
+    "write to /tmp": lambda: Path("/tmp/weir-made").write_text("x"),
+    "read the parent's environment": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
+    "record packets": lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW),
+    "make a Bluetooth socket": lambda: socket.socket(31, socket.SOCK_RAW, 1),
+    "type on the terminal": lambda: fcntl.ioctl(terminal, 0x5412, b"x"),
+    "trace the parent": lambda: call("ptrace", 16, os.getppid(), 0, 0),
+    "load a BPF program": lambda: call("bpf", 5, 0, 0),
+    "become root": lambda: os.setuid(0),
+}
+found = {}
+for name, act in ATTEMPTS.items():
+    try:
+        act()
+        found[name] = "done"
+    except OSError as error:
+        found[name] = error.strerror or str(error)
+print(json.dumps(found))
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The folder of a measurement, which only its owner may look into, beside another one."""
@@ -163,6 +219,24 @@ def test_a_child_can_do_nothing_but_its_work(
     assert [name for name, result in found.items() if result == "done"] == []
     assert sorted(path.name for path in folder.parent.iterdir()) == [DATA_ID, "other"]
     assert not Path("/tmp/weir-made").exists()
+
+
+def test_the_page_can_do_nothing_but_its_work(tmp_path: Path, probed: dict[str, dict[str, str]]) -> None:
+    if refusal := probed["measures"]["files"] or probed["measures"]["calls"]:
+        pytest.skip(refusal)
+    (tmp_path / "code").mkdir()
+    script = tmp_path / "code" / "page.py"
+    script.write_text(PAGE)
+    (tmp_path / "host").write_text("a secret")
+    store = tmp_path / "store"
+    for name in ("web", "run"):
+        (store / name).mkdir(parents=True, mode=0o700)
+    (store / "run" / "manifest.json").write_text("{}")
+    command = [sys.executable, str(script), str(store), str(tmp_path / "host")]
+    found = json.loads(programs.run(command, capture_output=True, check=True).stdout)
+    possible = {name for name, result in found.items() if result == "done"}
+    assert possible == {name for name in found if name.startswith("own: ")}
+    assert sorted(os.listdir(store)) == ["run", "web"]
 
 
 def test_a_child_does_its_work(ask: Any, folder: Path) -> None:

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from weirlab import files
+from weirlab import files, programs
 from weirlab._engine import TcpServer
 from weirlab.errors import DiskFull, StoreError
 from weirlab.store import Store
 from weirlab.web import child, failures
 from weirlab.web.children import Children
-from weirlab.web.launching.jobs import ReadCapture
+from weirlab.web.launching.jobs import Job, ReadCapture
+from weirlab.web.launching.launcher import Direct
 from weirlab.web.measurements import measurement
 from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.service import Service
@@ -171,9 +172,13 @@ def test_a_child_process_tells_that_the_disk_is_full(tmp_path: Path) -> None:
             raise OSError(errno.ENOSPC, "")
 
     told = child.answer({"draw": deed}, {"do": "draw", "folder": str(tmp_path), "name": "one"}, "capture")
-    command = [sys.executable, "-c", f"print({json.dumps(told)!r})"]
-    with closing(Children(1)) as children, pytest.raises(DiskFull):
-        children.ask(command, {}, most_s=60, environment={})
+
+    def start(job: Job, stdin: int, stdout: int) -> programs.Program[Any]:
+        command = [sys.executable, "-c", f"print({json.dumps(told)!r})"]
+        return programs.start(command, stdin=stdin, stdout=stdout)
+
+    with closing(Children(1, Direct(start))) as children, pytest.raises(DiskFull):
+        children.ask(ReadCapture("0" * 32), {}, most_s=60)
 
 
 def test_a_discarded_measurement_is_unknown(tmp_path: Path) -> None:

@@ -160,7 +160,14 @@ fn never_if() -> Result<Rules, BackendError> {
         let flag = flag as u64;
         SeccompRule::new(vec![argument(0, SeccompCmpOp::MaskedEq(flag), flag)?])
     });
-    Ok(BTreeMap::from([(libc::SYS_socket, sockets), (libc::SYS_clone, clones.collect::<Result<_, _>>()?)]))
+    // Types on the terminal of whoever started the service, as if that user did.
+    const TIOCSTI: u64 = 0x5412;
+    const TIOCLINUX: u64 = 0x541c;
+    Ok(BTreeMap::from([
+        (libc::SYS_socket, sockets),
+        (libc::SYS_clone, clones.collect::<Result<_, _>>()?),
+        (libc::SYS_ioctl, one_of(1, &[TIOCSTI, TIOCLINUX])?),
+    ]))
 }
 
 #[cfg(test)]

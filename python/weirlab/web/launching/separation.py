@@ -75,22 +75,26 @@ def separate(settings: Settings, store: Path, user: str | None) -> tuple[Setting
     may_write = os.access(places.measurements, os.W_OK)
     with suppress(OSError):
         os.close(os.open(root / INDEX, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-    writes = [*_written(places, voice)]
+    needed = kept(places, voice)
     remote = Remote.started(places)
-    kept = Confinement(
-        read=(*map(Path, _READ), *_read(voice)),
-        read_as_owner=(root, *_read_as_owner(voice)),
-        write=tuple(writes),
-        network=True,
-        calls="service",
-    )
-    measures = confinement.enter(kept, wanted)
+    measures = confinement.enter(needed, wanted)
     if may_write and not os.access(places.measurements, os.W_OK):
         raise MissingCapability(
             f"user {os.geteuid()} could not write to {places.measurements}; give that folder to the user, or "
             "run weir web as its owner"
         )
     return replace(settings, voice=voice), root, Separated(remote, measures)
+
+
+def kept(places: Places, voice: VoiceSettings | None) -> Confinement:
+    """What the service needs; raises ``InputError`` if the plan's database shares its folder."""
+    return Confinement(
+        read=(*map(Path, _READ), *_read(voice)),
+        read_as_owner=(places.store, *_read_as_owner(voice)),
+        write=tuple(_written(places, voice)),
+        network=True,
+        calls="service",
+    )
 
 
 def _wanted(name: str | None) -> int | None:
