@@ -7,6 +7,7 @@ this module and ``transaction.py`` know SQL.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from weirlab import files
-from weirlab.errors import InputError, MissingCapability, StoreError
+from weirlab.errors import DiskFull, InputError, MissingCapability, StoreError
 from weirlab.quoting import printable, shortened
 from weirlab.studies.voice.managing.transaction import METADATA, SCHEMA, VERSION, Transaction
 
@@ -76,7 +77,14 @@ class Database:
         except SQLAlchemyError as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             said = shortened(printable(" ".join(str(cause).split())))
-            raise StoreError(f"{self.shown}: the database reports an error: {said}") from error
+            kind = DiskFull if _is_full(cause) else StoreError
+            raise kind(f"{self.shown}: the database reports an error: {said}") from error
+
+
+def _is_full(cause: BaseException | None) -> bool:
+    """Whether the disk of the database has no room: class 53 of PostgreSQL is insufficient resources."""
+    full = getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    return full or getattr(cause, "sqlstate", None) == "53100"
 
 
 def opened(place: str, *, new: bool = False) -> Database:

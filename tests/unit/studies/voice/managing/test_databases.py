@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from weirlab.errors import DiskFull
 from weirlab.studies.voice.managing.accounts import Accounts
 from weirlab.studies.voice.managing.database import Database, opened
 from weirlab.studies.voice.managing.publishing import Outlook, Target, publish
@@ -41,6 +43,24 @@ def kept(both: Database) -> Register:
     made = Register(both, Clock())
     made.begin("test", loads(BASE).plan, "plan.yaml")
     return made
+
+
+def test_a_full_disk_is_named_and_nothing_of_the_change_is_kept(tmp_path: Path) -> None:
+    with closing(opened(str(tmp_path / "plan.db"), new=True)) as database:
+        register = Register(database, Clock())
+        register.begin("test", loads(BASE).plan, "plan.yaml")
+        before = register.state().text
+
+        def fill() -> None:
+            with database.writing() as on:
+                # As if there were no more pages on the disk.
+                on._on.exec_driver_sql("PRAGMA max_page_count = 1")
+                on._on.exec_driver_sql("CREATE TABLE more (content BLOB)")
+                on._on.exec_driver_sql("INSERT INTO more VALUES (zeroblob(1000000))")
+
+        with pytest.raises(DiskFull, match="disk is full"):
+            fill()
+        assert register.state().text == before
 
 
 def test_changes_are_kept_found_and_undone(kept: Register) -> None:
