@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from weirlab.errors import InputError
 from weirlab.rules import Ruleset, advise, as_written, iptables_path, nftables_path, reordered
-from weirlab.rules.iptables import by_family
+from weirlab.rules.iptables import as_dump, by_family
 from weirlab.rules.nft import interfaces, named_chains, rule_texts, written_places
 
 RECORDED = json.loads((Path(__file__).parent / "nft.json").read_text())
@@ -137,6 +137,47 @@ def test_any_text_in_place_of_saved_rules(chance: random.Random, words: list[str
         with suppress(InputError):
             moved = [([line[0] for line in chain.lines], chain.order) for chain in advise(path).chains]
             assert sorted(reordered(text, moved).split()) == sorted(text.split())
+
+
+COMMANDS = """\
+iptables -P FORWARD DROP
+iptables -N web
+iptables -I FORWARD 1 -s 10.0.0.1,10.0.0.2 -j web
+iptables -A web -m comment --comment "a 'b' # c" -j ACCEPT # d
+iptables -t nat -A POSTROUTING -j MASQUERADE
+ip6tables -A FORWARD -c 1 2 -p tcp -j DROP
+iptables -R FORWARD 1 -j web
+iptables -D FORWARD 1
+iptables -F web
+iptables -X
+"""
+COMMAND_WORDS = [
+    *COMMANDS.split(),
+    *WORDS,
+    "-I",
+    "-R",
+    "-D",
+    "*filter\n",
+    "COMMIT\n",
+    "-4",
+    "-6",
+    "-c",
+    "\\\n",
+    "$x",
+]
+
+
+@given(st.randoms(use_true_random=False), st.lists(st.sampled_from(COMMAND_WORDS) | st.text(), max_size=5))
+def test_any_text_in_place_of_commands(chance: random.Random, words: list[str]) -> None:
+    text = "\n".join(line for line in COMMANDS.splitlines() if chance.random() > 0.1)
+    for word in words:
+        at = chance.randrange(len(text) + 1)
+        text = text[:at] + chance.choice(["", " ", "\n"]) + word + chance.choice(["", " "]) + text[at:]
+    with suppress(InputError):
+        if (dump := as_dump(text, "x")) is not None:
+            assert len(dump.lines) == len(dump.text.splitlines())
+            assert not dump.text or as_dump(dump.text, "x") is None
+            advised(iptables_path(dump.text))
 
 
 @given(st.text())

@@ -166,3 +166,9 @@ def test_what_is_for_a_shell_is_refused_with_its_line(line: str) -> None:
 def test_commands_that_iptables_refuses_are_refused_with_their_line(line: str, why: str) -> None:
     with pytest.raises(InputError, match=rf"^my\.sh, line {1 + line.count(chr(10))}: .*{why}"):
         dumped(f"{line}\n")
+
+
+def test_only_double_quotes_quote_in_an_input_of_iptables_restore() -> None:
+    line = r"""-I FORWARD -m comment --comment 'a' -m comment --comment "b \"c\" \d" -j ACCEPT"""
+    (rule,) = forward(f"*filter\n{line}\nCOMMIT\n")
+    assert rule == r"""-m comment --comment "'a'" -m comment --comment "b \"c\" d" -j ACCEPT"""

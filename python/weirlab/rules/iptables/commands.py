@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
+from weirlab.rules.iptables.rule import restore_words
 from weirlab.rules.iptables.saved import families_of
 from weirlab.rules.packets import Family
 
@@ -134,7 +135,7 @@ def _of_script(lines: Sequence[str], where: str) -> Iterator[_Command]:
         here = f"{where}, line {number}"
         if not plain or _WITHOUT_EFFECT.fullmatch(plain):
             continue
-        words = _words(plain, here)
+        words = _words(plain, here, shlex.split)
         words = words[1:] if words[:1] == ["sudo"] else words
         program = _PROGRAM.fullmatch(words[0]) if words else None
         if program is None or _SHELL.search(_LITERAL.sub("", plain)):
@@ -163,7 +164,7 @@ def _of_restore(lines: Sequence[str], where: str) -> Iterator[_Command]:
             if begins := _COUNTERS.match(plain):
                 counters = int(begins[1]), int(begins[2])
                 plain = plain[begins.end() :]
-            yield from _command(_words(plain, here), table, (family,), counters, number, here)
+            yield from _command(_words(plain, here, restore_words), table, (family,), counters, number, here)
 
 
 def _continued(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -180,9 +181,9 @@ def _continued(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
         yield start, held
 
 
-def _words(text: str, here: str) -> list[str]:
+def _words(text: str, here: str, split: Callable[[str], list[str]]) -> list[str]:
     try:
-        return shlex.split(text, comments=False)
+        return split(text)
     except ValueError as error:
         raise InputError(f"{here}: {quoted(text)} cannot be read: {error}") from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,6 +21,10 @@ _PROBED: Final = {
     "--ctrepldst": "reply_to",
 }  # fmt: skip
 """Options that compare fields of a probe that :class:`Match` lacks."""
+_WORD: Final = re.compile(r'(?:[^\s"]|"(?:\\.|[^"\\])*")+', re.S)
+_QUOTATION: Final = re.compile(r'"((?:\\.|[^"\\])*)"', re.S)
+_ESCAPED: Final = re.compile(r"\\(.)", re.S)
+_OPEN_QUOTE: Final = re.compile(r'(?:[^"]|"(?:\\.|[^"\\])*")*"(?:\\.|[^"\\])*\\?', re.S)
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]{1,8}|[1-9]\d{0,9}|0")
 _ANY_ICMP: Final = "255"
 
@@ -78,7 +81,7 @@ def parse_rule(rest: str, packets: int | None, chains: Container[str], where: st
     ``chains`` are those that it may jump to.
     """
     try:
-        words = shlex.split(rest)
+        words = restore_words(rest)
     except ValueError as error:
         raise InputError(f"{where}: rule {quoted(rest)} cannot be read: {error}") from error
     parts = _Parts()
@@ -121,6 +124,17 @@ def parse_rule(rest: str, packets: int | None, chains: Container[str], where: st
         conditions=", ".join(parts.conditions),
         edges=tuple(parts.edges),
     )
+
+
+def restore_words(text: str) -> list[str]:
+    """The words of a line as iptables-restore reads it: only double quotes quote, and a backslash only
+    escapes between them (``add_param_to_argv`` of ``xshared.c``).
+
+    Raises ``ValueError`` if a quote is not closed.
+    """
+    if _OPEN_QUOTE.fullmatch(text):
+        raise ValueError("No closing quotation")
+    return [_QUOTATION.sub(lambda found: _ESCAPED.sub(r"\1", found[1]), word) for word in _WORD.findall(text)]
 
 
 def _options(words: list[str]) -> Iterator[_Option]:
