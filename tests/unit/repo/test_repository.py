@@ -126,5 +126,5 @@ def test_every_dependency_of_the_project_is_locked() -> None:
     ]
     wanted = [entry for group in groups for entry in group]
     names = {re.split(r"[\[<>=]", entry)[0] for entry in wanted}
-    files = [(ROOT / f"requirements/{name}.txt").read_text() for name in ("dev", "tools")]
+    files = [(ROOT / f"requirements/{name}.txt").read_text() for name in ("dev", "tools", "fuzz")]
     assert names <= {name for text in files for name in re.findall(r"^([\w.-]+)==", text, re.MULTILINE)}
