@@ -315,3 +315,22 @@ def test_only_root_becomes_another_user(monkeypatch: pytest.MonkeyPatch, tmp_pat
         separation.separate(Settings(), tmp_path, "root")
     assert separation._wanted("nobody") is None
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("name", [None, "nobody"])
+def test_a_user_that_was_named_is_had_or_the_service_does_not_start(
+    name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = {"view": "no mounts here", "user": "user 9 could not use the files as they are", "calls": ""}
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(separation.confinement, "enter", lambda kept, user: refused)
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(separation.Remote, "started", lambda places: Remote(ours, lambda: None))
+    with ours, theirs:
+        if name is None:
+            _, root, separated = separation.separate(Settings(), tmp_path, name)
+            assert root == tmp_path
+            assert "not a user of its own (user 9 could not" in separated.lacking()
+            return
+        with pytest.raises(MissingCapability, match=r"--user 'nobody': user 9 could not .*; run weir web as"):
+            separation.separate(Settings(), tmp_path, name)

@@ -64,7 +64,7 @@ def separate(settings: Settings, store: Path, user: str | None) -> tuple[Setting
     InputError
         There is no such user, or only root can become it; as root, the plan's database shares its folder.
     MissingCapability
-        The rights cannot be given up, or the service could not write to the store without them.
+        The rights cannot be given up, ``user`` cannot be had, or the service could not write to the store.
     """
     root, voice = Path(os.path.realpath(store)), _real(settings.voice)
     wanted = _wanted(user)
@@ -78,6 +78,8 @@ def separate(settings: Settings, store: Path, user: str | None) -> tuple[Setting
     needed = kept(places, voice)
     remote = Remote.started(places)
     measures = confinement.enter(needed, wanted)
+    if user is not None and (refusal := measures.get("user")):
+        raise MissingCapability(f"--user {quoted(user)}: {refusal}; run weir web as that user")
     if may_write and not os.access(places.measurements, os.W_OK):
         raise MissingCapability(
             f"user {os.geteuid()} could not write to {places.measurements}; give that folder to the user, or "
