@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +75,16 @@ def remembering(fit_all: Callable[..., dict[str, Any]]) -> Callable[..., dict[st
     known: dict[str, dict[str, Any]] = {}
 
     def fit(
-        observations: Iterable[Any], *, told: Callable[[int, int, str], object] = lambda *_: None
+        observations: Iterable[Any],
+        *,
+        later: Any = None,
+        told: Callable[[int, int, str], object] = lambda *_: None,
     ) -> dict[str, Any]:
         rows = list(observations)
-        key = repr(rows)
+        # No model asks when a trial was made, nor in which run.
+        key = repr(([replace(row, extra={}) for row in rows], later))
         if key not in known:
-            known[key] = fit_all(rows, told=told)
+            known[key] = fit_all(rows, later=later, told=told)
         else:
             for done, name in enumerate((*known[key], "")):
                 told(done, len(known[key]), name)

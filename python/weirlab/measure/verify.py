@@ -3,6 +3,9 @@
 The loads are drawn between the given bounds (one from each of as many equal parts, so that
 they cover the range), below the threshold and beyond it; trials beyond it also measure the
 threshold of a held-out position: the forwarding rate in overload.
+
+Beside them, some profiled settings are measured again (:func:`again`). How they differ from the profile is
+due to the host, not to the model.
 """
 
 from __future__ import annotations
@@ -10,8 +13,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import polars as pl
@@ -21,17 +24,24 @@ from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
 from weirlab.measure.plan import SENDER_RESERVE, load_or_max
 from weirlab.measure.plan.grid import ONE_FLOW
+from weirlab.measure.plan.loads import load_share
 from weirlab.measure.profile import PLAN
 from weirlab.measure.progress import OnProgress
 from weirlab.measure.scouting import OVERLOAD_LOSS
 from weirlab.measure.sequence import Outcome, Part
 from weirlab.measure.terms import USUAL, Terms
-from weirlab.records import RuleSetup, TrialSpec
+from weirlab.records import Observation, RuleSetup, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.traffic.sizes import Constant, SizeMix, mean_bytes, validate
 from weirlab.traffic.spec import Arrivals, Flows, Traffic
 
 VERIFY_PLAN: Final = "verify-plan"
+
+AGAIN: Final = "profiled "
+"""How the labels of profiled settings begin that are measured again."""
+
+HELD_OUT: Final = (pl.col("role") == "verify") & ~pl.col("label").str.starts_with(AGAIN)
+"""Held-out trials in a table of trials."""
 
 Threshold = Callable[[float, float], float]
 """From matching position and (mean) frame size in bytes to the threshold in pps."""
@@ -42,6 +52,9 @@ _MIDDLE: Final = (0.25, 0.75)
 """Part of a gap from which a position is drawn: near its ends there is little to predict."""
 _BEYOND: Final = (1.15, 1.4)
 """Relative to the last profiled position."""
+_AGAIN_PLACES: Final = 3
+_AGAIN_SHARE: Final = 0.5
+"""Load below the threshold that is measured again, about."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +139,56 @@ def plan(
     for round_ in rounds:
         draw.shuffle(round_)
     return [spec for round_ in rounds for spec in round_]
+
+
+def again(profiled: Sequence[TrialSpec], repetitions: int, *, stateful: bool = False) -> list[TrialSpec]:
+    """Trials of a profile to measure again, ``repetitions`` of each, with its smallest frames.
+
+    At the first, middle and last position, these are a load below the threshold and one beyond it.
+    ``profiled`` are the trials of the profile; those of several positions, with cross traffic, with steps, or
+    not ``stateful`` as the device usually is, are left out.
+    """
+    plain = [
+        spec
+        for spec in profiled
+        if spec.rules.stateful == stateful
+        and not (spec.rules.places or spec.cross_traffic or spec.traffic.steps)
+    ]
+    if not plain:
+        return []
+    first = min(plain, key=lambda spec: (mean_bytes(spec.traffic.sizes), spec.traffic.arrivals)).traffic
+    alike = [
+        spec
+        for spec in plain
+        if spec.traffic.sizes == first.sizes and spec.traffic.arrivals == first.arrivals
+    ]
+    places = sorted({spec.rules.position for spec in alike})
+    chosen = {places[round(i * (len(places) - 1) / (_AGAIN_PLACES - 1))] for i in range(_AGAIN_PLACES)}
+    found: list[TrialSpec] = []
+    for place in sorted(chosen):
+        # Repetitions have the same share; shares beyond what can be paced have none.
+        shares = {load_share(spec.label): spec for spec in alike if spec.rules.position == place}
+        below = [share for share in shares if share < 1]
+        beyond = [share for share in shares if share > 1]
+        if below:
+            found.append(shares[min(below, key=lambda share: abs(share - _AGAIN_SHARE))])
+        if beyond:
+            found.append(shares[max(beyond)])
+    return [replace(spec, label=f"{AGAIN}{spec.label}") for _ in range(repetitions) for spec in found]
+
+
+def among(specs: Sequence[TrialSpec], others: Sequence[TrialSpec]) -> list[TrialSpec]:
+    """``others`` at even distances among ``specs``."""
+    keyed = [((i + 0.5) / max(len(each), 1), spec) for each in (specs, others) for i, spec in enumerate(each)]
+    return [spec for _, spec in sorted(keyed, key=lambda pair: pair[0])]
+
+
+def parted(observations: Iterable[Observation]) -> tuple[list[Observation], list[Observation]]:
+    """Held-out trials, and those of profiled settings measured again."""
+    parts: tuple[list[Observation], list[Observation]] = ([], [])
+    for seen in observations:
+        parts[str(seen.extra.get("label", "")).startswith(AGAIN)].append(seen)
+    return parts
 
 
 def run(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from weirlab.files import HOST_FILES, Inputs
 from weirlab.limits import MOST_INPUT_BYTES
 from weirlab.model import intervals
 from weirlab.model.base import Model
+from weirlab.model.intervals.calibration import Later
 from weirlab.model.piecewise import Piecewise
 from weirlab.model.queueing import Queueing
 from weirlab.quoting import quoted
@@ -40,12 +41,14 @@ def fit_all(
     observations: Iterable[Observation],
     *,
     calibrate: bool = True,
+    later: Later | None = None,
     told: Callable[[int, int, str], object] | None = None,
 ) -> dict[str, Model]:
     """Fit every model to the same trials; raises ``ModelError`` if one lacks data.
 
     Unless ``calibrate`` is False, which is several times quicker, their predictions have
-    intervals (:func:`weirlab.model.intervals.calibrate`). ``told`` is called before each model with the
+    intervals (:func:`weirlab.model.intervals.calibrate`): for the same hour, or with ``later`` for
+    others. ``told`` is called before each model with the
     number fitted so far, the number of models, and its name; and once more at the end.
     """
     rows = list(observations)
@@ -54,7 +57,9 @@ def fit_all(
         if told is not None:
             told(len(models), len(KINDS), name)
         model = kind.fit(rows)
-        models[name] = model.with_calibration(intervals.calibrate(kind, rows, model)) if calibrate else model
+        if calibrate:
+            model = model.with_calibration(replace(intervals.calibrate(kind, rows, model), later=later))
+        models[name] = model
     if told is not None:
         told(len(models), len(KINDS), "")
     return models

@@ -178,7 +178,18 @@ class Piecewise:
             extrapolated=outside,
             why=why,
         )
-        return found if self.calibration is None else self.calibration.applied(found, rate)
+        if self.calibration is None:
+            return found
+
+        def laws(factor: float) -> dict[str, F64]:
+            # Everything of a slower device takes longer, and its threshold is nearer.
+            bare = replace(self, calibration=None).predict(rate * factor, frame, place, gaps)
+            return {
+                q: getattr(bare, q) * (1 if q == "loss_ratio" else factor)
+                for q in (*QUANTITIES, "loss_ratio")
+            }
+
+        return self.calibration.applied(found, rate, laws)
 
     def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
         """Offered load above which packets are lost; the frame size does not matter here."""

@@ -231,7 +231,10 @@ def _wider(rules: Calibration | None, tunnel: Calibration | None) -> Calibration
         for quantity, found in rules.limits.items()
         if quantity in tunnel.limits and found.scaled and tunnel.limits[quantity].scaled
     }
-    return Calibration(limits, tunnel.seen)
+    later = max(
+        (each.later for each in (rules, tunnel) if each.later), key=lambda each: each.service, default=None
+    )
+    return Calibration(limits, tunnel.seen, later)
 
 
 def _widest(one: Limits, other: Limits) -> Limits:

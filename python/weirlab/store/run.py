@@ -36,6 +36,7 @@ _COPIED: Final = (
     "index",
     "attempt",
     "trial_id",
+    "started_at",
     "role",
     "label",
     "stateful",

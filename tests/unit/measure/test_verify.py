@@ -9,6 +9,7 @@ import pytest
 
 from weirlab.errors import InputError
 from weirlab.measure import profile, verify
+from weirlab.measure.scouting import Scouted
 from weirlab.measure.verify import Verification, drawn_positions, plan, thresholds
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeDevice, make_record, make_result, make_spec
@@ -100,6 +101,34 @@ def test_a_threshold_that_places_no_load_is_refused(threshold: float) -> None:
 def test_a_verification_that_makes_no_sense_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(InputError):
         replace(HELD_OUT, **change)  # type: ignore[arg-type]
+
+
+def test_profiled_settings_are_measured_again_at_three_positions_below_and_beyond_the_threshold() -> None:
+    points = [
+        Scouted(position, Constant(size), DEVICE.threshold_pps(position, size), 1e9)
+        for position in (0, 50, 100, 400, 1000)
+        for size in (64, 1518)
+    ]
+    grid = profile.Profile(
+        positions=(0, 50, 100, 400, 1000),
+        sizes=(Constant(64), Constant(1518)),
+        load_shares=(0.1, 0.4, 0.8, 1.3, 2.0),
+    )
+    specs = verify.again(profile.plan(grid, points), 2)
+    assert sorted({spec.rules.position for spec in specs}) == [0, 100, 1000]
+    assert {spec.traffic.sizes for spec in specs} == {Constant(64)}
+    assert len(specs) == 2 * 3 * 2
+    assert all(spec.label.startswith(verify.AGAIN) for spec in specs)
+    for position in (0, 100, 1000):
+        below, beyond = (f(shares(specs, position)) for f in (min, max))
+        assert 0.1 <= below < 1 < beyond
+
+
+def test_what_is_measured_again_lies_evenly_among_the_held_out_trials() -> None:
+    specs = [make_spec(label=str(i)) for i in range(9)]
+    mixed = [spec.label for spec in verify.among(specs, [make_spec(label="a"), make_spec(label="b")])]
+    assert mixed == ["0", "1", "a", "2", "3", "4", "5", "6", "b", "7", "8"]
+    assert verify.among(specs, []) == specs
 
 
 def test_verification_may_go_into_the_run_of_the_profile(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import pytest
 from weirlab.documents import plain, typed
 from weirlab.model import Piecewise, Queueing, fit_all, regimes
 from weirlab.model.base import DELAYS, F64, LEVELS, QUANTITIES
+from weirlab.model.comparing.scatter import LATER_FREEDOM
 from weirlab.model.intervals import Calibration, calibrate
+from weirlab.model.intervals.calibration import Later
 from weirlab.model.intervals.folds import folds
 from weirlab.model.trials import Trials
 from weirlab.records import Observation
@@ -175,3 +177,49 @@ def test_of_a_profile_with_many_positions_the_ends_are_not_judged_at_all() -> No
     trials = Trials.of(profile(Device(), positions=(0, 50, 100, 200, 400, 1000), packets=100))
     judged = np.any(folds(trials), axis=0)
     assert set(trials.table.position[judged]) == {50.0, 100.0, 200.0, 400.0}
+
+
+def test_intervals_for_another_hour_hold_trials_of_hosts_in_other_states() -> None:
+    rng = np.random.default_rng(11)
+    device = Device()
+    rows = profiled(device, rng)
+    model = Queueing.fit(rows)
+    same = model.with_calibration(calibrate(Queueing, rows, model))
+    later = same.with_calibration(replace(same.calibration, later=Later.published()))
+    inside: dict[str, list[bool]] = {"same": [], "later": []}
+    for i in range(60):
+        slower = float(np.exp(rng.standard_t(LATER_FREEDOM) * Later.published().service))
+        other = replace(device, fixed_ns=device.fixed_ns * slower, per_rule_ns=device.per_rule_ns * slower)
+        for share in (0.3, 1.3):
+            position = float(rng.choice([25, 75, 250, 550]))
+            truth = simulate(
+                other, share * 1e9 / device.service_ns(position), 64.0, position, True, 800, seed=i
+            )
+            for trial in noisy(truth, rng, 1):
+                for name, each in (("same", same), ("later", later)):
+                    found = each.predict(trial.rate_pps, 64.0, position, trial.gap_scv)
+                    quantity = "threshold_pps" if share > 1 else "delay_mean_ns"
+                    value = trial.forwarding_pps if share > 1 else trial.delay_mean_ns
+                    band = found.intervals[quantity][90]
+                    inside[name].append(bool(band.low <= value <= band.high))
+    assert np.mean(inside["same"]) < 0.75
+    assert 0.87 <= np.mean(inside["later"]) <= 0.99
+
+
+def test_intervals_for_another_hour_enclose_those_of_the_same_and_survive_json(calibrated: Piecewise) -> None:
+    calibration = calibrated.calibration
+    assert calibration is not None
+    later = calibrated.with_calibration(replace(calibration, later=Later.published()))
+    rates = np.geomspace(1e4, 2e6, 30)
+    own, wider = (each.predict(rates, 64, 200).intervals for each in (calibrated, later))
+    for quantity in QUANTITIES:
+        for level in LEVELS:
+            assert (wider[quantity][level].low <= own[quantity][level].low).all()
+            assert (wider[quantity][level].high >= own[quantity][level].high).all()
+    assert typed(Calibration, json.loads(json.dumps(plain(later.calibration)))) == later.calibration
+
+
+def test_a_drift_within_the_profile_widens_what_other_hours_may_bring() -> None:
+    usual, drifted = Later.published(), Later.published(drift=0.2)
+    assert drifted.service > 2 * usual.service
+    assert Later.published(drift=0.01) == usual

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Final
 
@@ -23,6 +24,14 @@ def load_or_max(shares: Iterable[float], threshold_pps: float, limit_pps: float)
         paced = pps <= limit_pps
         rates.setdefault(Rate(pps) if paced else MAX_RATE, f"load {share:g}" if paced else "load max")
     return rates
+
+
+def load_share(label: str) -> float:
+    """The share of a label of :func:`load_or_max`; infinite for the highest load, NaN for other labels."""
+    kind, _, share = label.partition(" ")
+    if kind != "load":
+        return math.nan
+    return math.inf if share == "max" else float(share)
 
 
 def rounded(pps: float) -> float:

@@ -53,6 +53,17 @@ PUBLISHED: Final[Mapping[Compared, Scatter]] = {
 }
 """From three packet filters, profiled twice each: bench/runs/model-20261121-1. A test recomputes them."""
 
+LATER: Final[Mapping[Compared, Scatter]] = {
+    "rate": Scatter(0.058, 0.023),
+    "mean": Scatter(0.113, 0.047),
+    "p99": Scatter(0.151, 0.071),
+}
+"""The same from one hour to another: three packet filters, profiled twice or three times within a day each,
+in bench/runs/model-20261121-1 and model-20261128-1. A test recomputes them."""
+
+LATER_FREEDOM: Final = 8
+"""Degrees of freedom of ``LATER``: the runs beyond the first of each filter and day."""
+
 NONE: Final = Scatter(0.0, 0.0, "simulated")
 """A simulated host is always in the same state."""
 
@@ -152,13 +163,20 @@ def between(
     return (total / freedom if freedom else math.nan), freedom
 
 
-def published(pairs: Sequence[Sequence[Match]]) -> Scatter:
-    """The scatter from pairs of runs, each pair of one device: how :data:`PUBLISHED` was computed."""
-    found = [estimate(matches) for matches in pairs]
-    known = [each for each in found if each is not None]
-    run = sum(each.difference**2 - each.stderr**2 for each in known) / len(known) / 2
-    spreads = [
-        np.var([match.difference - each.difference for match in matches], ddof=1)
-        for matches, each in zip(pairs, known, strict=True)
-    ]
-    return Scatter(math.sqrt(max(run, 0.0)), math.sqrt(float(np.mean(spreads)) / 2))
+def published(sides: Sequence[Sequence[Mapping[Place, Measured]]], quantity: Compared) -> tuple[Scatter, int]:
+    """The scatter among the runs of each side, which are of one device, and its degrees of freedom.
+
+    So :data:`PUBLISHED` and :data:`LATER` were computed.
+    """
+    total, freedom, spreads = 0.0, 0, []
+    for runs in sides:
+        for one, other in itertools.combinations(runs, 2):
+            matches = contrast(one, other, quantity, same_load=False)
+            found = estimate(matches)
+            assert found is not None, "recorded runs have places in common"
+            # Over all pairs of k values, squared differences add up to k times the sum of squares.
+            total += (found.difference**2 - found.stderr**2) / len(runs)
+            spreads.append(np.var([match.difference - found.difference for match in matches], ddof=1))
+        freedom += len(runs) - 1
+    run = math.sqrt(max(total / freedom, 0.0))
+    return Scatter(run, math.sqrt(float(np.mean(spreads)) / 2)), freedom

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
+from scipy.special import stdtrit
 
 from weirlab.documents import typed
-from weirlab.model.base import F64, LEVELS, QUANTITIES, Band, Prediction
+from weirlab.model.base import F64, LEVELS, QUANTITIES, TOLD_LEVEL, Band, Prediction
+from weirlab.model.comparing.scatter import LATER, LATER_FREEDOM
 from weirlab.model.trials import Labels
 from weirlab.units import NS_PER_S
 
@@ -20,12 +24,17 @@ REGIMES: Final = ("below", "near", "overload")
 NEAR: Final = (0.9, 1.1)
 """Loads relative to the predicted threshold between which a trial is near it."""
 
+_MOST_PACKETS: Final = ("delay_mean_ns", "delay_p50_ns")
+"""Delays that follow the scatter of mean delays from run to run; the others follow that of p99."""
+
 _RESOLUTION: Final = {"threshold_pps": 0.0, "loss_ratio": 0.0}
 _RESOLUTION_NS: Final = 10.0
 """Added to both sides of a ratio of times: time stamps cannot resolve less."""
 
 _SEEN: Final = "seen"
 """Key of what the profile has seen, besides the quantities."""
+_LATER: Final = "later"
+"""Key of how the host's state differs at another hour."""
 
 _LEAST_SPREAD: Final = 1e-5
 """Of the logarithm of a ratio: finer than any time stamp."""
@@ -52,6 +61,60 @@ class Seen:
         full = self.held_packets / threshold_pps * NS_PER_S
         most = np.maximum(np.maximum(self.most_ns, full), predicted)
         return np.minimum(self.least_ns, predicted) / _BEYOND_MEASURED, most * _BEYOND_MEASURED
+
+
+Laws = Callable[[float], Mapping[str, F64]]
+"""From a factor of service times to what a model's laws predict then, by quantity."""
+
+
+@dataclass(frozen=True)
+class Later:
+    """How much the state of the host at the hour of a new trial may differ from that of the profile.
+
+    Standard deviations of logarithms, each of the difference of two runs at one setting.
+    """
+
+    service: float
+    """Of the time per packet."""
+    delay: float
+    """Of the delay of most packets."""
+    tail: float
+    """Of the delay of the slowest packets, and of jitter."""
+    freedom: int = LATER_FREEDOM
+    """Degrees of freedom of the standard deviations."""
+
+    @classmethod
+    def published(cls, drift: float = 0.0) -> Self:
+        """What recorded runs show; ``drift``, the state's standard deviation within the profile, if more."""
+        service, delay, tail = (
+            math.hypot(math.sqrt(2) * max(LATER[quantity].run, drift), LATER[quantity].place)
+            for quantity in ("rate", "mean", "p99")
+        )
+        return cls(service, delay, tail)
+
+    def end(self, level: int) -> float:
+        """Where the interval of ``level`` percent ends, in standard deviations."""
+        return float(stdtrit(self.freedom, 0.5 + level / 200))
+
+    def shifts(self, laws: Laws) -> dict[str, tuple[F64, F64]]:
+        """By quantity one standard deviation down and up: of a logarithm, for loss of the ratio itself."""
+        # The laws bend: they are evaluated where the level that is shown ends.
+        end = self.end(TOLD_LEVEL)
+        usual, fast, slow = (laws(math.exp(each * end * self.service)) for each in (0, -1, 1))
+        found: dict[str, tuple[F64, F64]] = {}
+        for quantity in usual:
+            if quantity == "loss_ratio":
+                found[quantity] = (
+                    (usual[quantity] - fast[quantity]) / end,
+                    (slow[quantity] - usual[quantity]) / end,
+                )
+                continue
+            own = self.delay if quantity in _MOST_PACKETS else self.tail
+            logs = [np.log(each[quantity] + _RESOLUTION_NS) for each in (usual, fast, slow)]
+            down, up = np.maximum(logs[0] - logs[1], 0.0), np.maximum(logs[2] - logs[0], 0.0)
+            found[quantity] = np.hypot(down / end, own), np.hypot(up / end, own)
+        shape = np.broadcast(*usual.values()).shape
+        return found | {"threshold_pps": (np.full(shape, self.service), np.full(shape, self.service))}
 
 
 @dataclass(frozen=True)
@@ -82,13 +145,32 @@ class Calibration:
     """By quantity; those never measured are missing."""
     seen: dict[str, Seen] = field(default_factory=dict)
     """By delay, and for jitter; empty in the models of older versions."""
+    later: Later | None = None
+    """How the host's state differs at another hour; None if it never does, or in models of older versions."""
 
-    def applied(self, prediction: Prediction, rate_pps: F64) -> Prediction:
-        """``prediction`` with its intervals; ``rate_pps`` has the shape of the prediction."""
+    def applied(self, prediction: Prediction, rate_pps: F64, laws: Laws) -> Prediction:
+        """``prediction`` with its intervals; ``rate_pps`` has the shape of the prediction.
+
+        ``laws`` says what the model's laws predict, by quantity and in the shape of the prediction, if each
+        service takes that many times as long; it is asked only if the host's state differs.
+        """
         regime = regime_of(rate_pps, prediction.threshold_pps)
+        shifts = {} if self.later is None else self.later.shifts(laws)
+
+        def shift(quantity: str, level: int) -> tuple[F64, F64] | None:
+            """How far the host's state moves the value down and up."""
+            if self.later is None or quantity not in shifts:
+                return None
+            end = self.later.end(level)
+            return end * shifts[quantity][0], end * shifts[quantity][1]
+
         intervals = {
             quantity: {
-                level: self._bounded(quantity, prediction, _band(quantity, prediction, found, level, regime))
+                level: self._bounded(
+                    quantity,
+                    prediction,
+                    _band(quantity, prediction, found, level, regime, shift(quantity, level)),
+                )
                 for level in LEVELS
             }
             for quantity, found in self.limits.items()
@@ -105,8 +187,8 @@ class Calibration:
         return Band(np.maximum(band.low, least), np.minimum(band.high, most))
 
     def to_json(self) -> dict[str, Any]:
-        """Limits by quantity, and what the profile has seen."""
-        return {**self.limits, _SEEN: self.seen}
+        """Limits by quantity, what the profile has seen, and how the host's state differs."""
+        return {**self.limits, _SEEN: self.seen, **({} if self.later is None else {_LATER: self.later})}
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -117,7 +199,8 @@ class Calibration:
     @classmethod
     def _read(cls, document: dict[str, Any]) -> Calibration:
         limits = {quantity: found for quantity, found in document.items() if quantity in QUANTITIES}
-        return cls(typed(dict[str, Limits], limits), typed(dict[str, Seen], document.get(_SEEN, {})))
+        later = typed(Later, document[_LATER]) if _LATER in document else None
+        return cls(typed(dict[str, Limits], limits), typed(dict[str, Seen], document.get(_SEEN, {})), later)
 
 
 def regime_of(rate_pps: F64, threshold_pps: F64) -> Labels:
@@ -140,13 +223,23 @@ def score(quantity: str, measured: F64, predicted: F64, spread: F64 | None) -> F
     return np.asarray(off if spread is None else off / _floored(quantity, spread))
 
 
-def _band(quantity: str, prediction: Prediction, limits: Limits, level: int, regime: Labels) -> Band:
-    """The inverse of :func:`score` at both limits."""
+def _band(
+    quantity: str,
+    prediction: Prediction,
+    limits: Limits,
+    level: int,
+    regime: Labels,
+    shift: tuple[F64, F64] | None,
+) -> Band:
+    """The inverse of :func:`score` at both limits, which ``shift`` of the host's state widens."""
     predicted = getattr(prediction, quantity)
     low, high = np.asarray(limits.low[level])[regime], np.asarray(limits.high[level])[regime]
     if limits.scaled:
         spread = _floored(quantity, prediction.spread[quantity])
         low, high = low * spread, high * spread
+    if shift is not None:
+        # The state of the host and the scatter of a trial have nothing to do with each other.
+        low, high = -np.hypot(low, shift[0]), np.hypot(high, shift[1])
     if quantity == "loss_ratio":
         return Band(np.clip(predicted + low, 0.0, 1.0), np.clip(predicted + high, 0.0, 1.0))
     floor = _RESOLUTION.get(quantity, _RESOLUTION_NS)

@@ -184,7 +184,13 @@ class Queueing:
             why=why,
             spread={name: value.reshape(shape) for name, value in spread.items()},
         )
-        return prediction if self.calibration is None else self.calibration.applied(prediction, rate)
+        if self.calibration is None:
+            return prediction
+
+        def laws(factor: float) -> dict[str, F64]:
+            return {name: value.reshape(shape) for name, value in self._law(load.slower(factor - 1)).items()}
+
+        return self.calibration.applied(prediction, rate, laws)
 
     def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
         """Offered load above which packets are lost."""

@@ -17,9 +17,10 @@ from weirlab.jobs.profiles import named
 from weirlab.jobs.progress import Progress, Quiet
 from weirlab.model import Device, Model, Queueing, fit_all, load_devices, save_devices
 from weirlab.model.base import DELAYS, QUANTITIES, TOLD_LEVEL, Profiled
+from weirlab.model.drift import Drift, drifts
 from weirlab.model.effects import Effect, effects
 from weirlab.model.evidence import Evidence, evidence
-from weirlab.model.intervals.calibration import NEAR
+from weirlab.model.intervals.calibration import NEAR, Later
 from weirlab.model.io import from_document, pick, require_distinct, to_document
 from weirlab.model.planning.requirements import NO_LOSS
 from weirlab.store import Run, Store
@@ -63,6 +64,13 @@ class FitOutcome:
         """Whether the profile says enough for its models to be judged."""
         return evidence(self.run.observations("profile", plain=True))
 
+    @property
+    def drifts(self) -> tuple[Drift, ...]:
+        """How the device changed during the profile; empty if it did not, as far as the trials can tell."""
+        if self.run.simulated:
+            return ()
+        return tuple(each for each in drifts(self.run.observations("profile", plain=True)) if each.proven)
+
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
         model = self.queueing
@@ -76,6 +84,7 @@ class FitOutcome:
             "in_words": model.in_words() if model else [],
             "effects": self.effects,
             "evidence": self.evidence,
+            "drifts": self.drifts,
         }
 
 
@@ -190,7 +199,11 @@ def fit_run(run: Run, progress: Progress = QUIET) -> Models:
                 f"run {run.run_id} has no valid trial of a profile to fit to; 'weir profile' measures one"
             )
         progress.stage(f"fitting the models to {len(observations)} trials of run {run.run_id}")
-        models = learn_spikes(fit_all(observations, told=progress.advance), run)
+        later = None
+        if not run.simulated:
+            drift = max((each.std for each in drifts(observations) if each.proven), default=0.0)
+            later = Later.published(drift)
+        models = learn_spikes(fit_all(observations, later=later, told=progress.advance), run)
     except ModelError as error:
         # Other loads do not help if the host spoils the trials.
         raise spoiled.problem(run, "profile") or error from error

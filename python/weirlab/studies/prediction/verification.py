@@ -20,10 +20,13 @@ from weirlab.lab.base import TestBed
 from weirlab.measure import verdict
 from weirlab.measure import verify as measuring
 from weirlab.measure.attempts import Budget
+from weirlab.measure.profile import PLAN
 from weirlab.measure.scouting import SCOUTING, Scouting
+from weirlab.measure.sequence import kept_plan
 from weirlab.measure.verdict import Verdict
 from weirlab.model import ErrorRow, Queueing, compare
 from weirlab.model.base import Profiled
+from weirlab.model.shift import Shift, shifts
 from weirlab.records import TrialSpec, device_in_words
 from weirlab.scenario import Dut, HeldOut, Lab, Profile, Scenario, Typed, from_options
 from weirlab.store import Run, RunWriter
@@ -60,6 +63,8 @@ class VerificationOutcome:
     """The verdict on the machine; None for a simulated device."""
     undecided: str = ""
     """Why no model is judged; empty if they are judged."""
+    shifts: tuple[Shift, ...] = ()
+    """How the host has changed since the profile; empty if that cannot be told."""
 
     def problem(self) -> WeirError | None:
         """The error to report if the machine was not usable, or the trials do not suffice for a verdict."""
@@ -83,6 +88,7 @@ class VerificationOutcome:
             "why_not_judged": self.undecided or None,
             "machine": None if self.verdict is None else self.verdict.document(),
             "errors": self.errors,
+            "shifts": self.shifts,
         }
 
 
@@ -141,6 +147,12 @@ def measure(
     specs = None
     if not writer.has(measuring.VERIFY_PLAN):
         specs = plan(models, _in_bed(scenario, bed), _sender_pps(writer))
+        if not writer.run.simulated and writer.has(PLAN):
+            profiled = kept_plan(writer, PLAN).specs
+            repetitions = max(each.repetitions for each in scenario.verify or (default(scenario),))
+            specs = measuring.among(
+                specs, measuring.again(profiled, repetitions, stateful=scenario.dut.stateful)
+            )
     progress.stage(f"measuring held-out settings of {device_in_words(bed.dut)}")
     outcome = measuring.run(
         bed,
@@ -198,7 +210,7 @@ def plan(models: Models, scenario: Scenario, sender_pps: float) -> list[TrialSpe
 
 def score(run: Run, models: Models) -> VerificationOutcome:
     """Score ``models`` on the held-out trials in ``run`` and keep the errors with it."""
-    observations = run.observations("verify")
+    observations, again = measuring.parted(run.observations("verify"))
     if not observations:
         if (spoilt := spoiled.problem(run, "verify")) is not None:
             raise spoilt
@@ -207,9 +219,12 @@ def score(run: Run, models: Models) -> VerificationOutcome:
             f"invalid, 'weir verify {run.run_id} --again' measures anew"
         )
     errors = tuple(compare(models, observations))
-    run.put_json(VERIFICATION, {"format": FORMAT, "errors": errors, "trials": len(observations)})
+    moved = shifts(run.observations("profile", plain=True), again, models, observations) if again else ()
+    run.put_json(
+        VERIFICATION, {"format": FORMAT, "errors": errors, "trials": len(observations), "shifts": moved}
+    )
     return VerificationOutcome(
-        run, errors, len(observations), machine.judged(run, _RESUME), verdict.undecided(run)
+        run, errors, len(observations), machine.judged(run, _RESUME), verdict.undecided(run), moved
     )
 
 
@@ -218,7 +233,9 @@ def stored(run: Run) -> VerificationOutcome | None:
     if not (errors := errors_of(run)):
         return None
     trials = run.get_json(VERIFICATION, lambda content: int(content["trials"]))
-    return VerificationOutcome(run, errors, trials, machine.judged(run, _RESUME), verdict.undecided(run))
+    moved = run.get_json(VERIFICATION, lambda content: typed(tuple[Shift, ...], content.get("shifts", ())))
+    judged, why = machine.judged(run, _RESUME), verdict.undecided(run)
+    return VerificationOutcome(run, errors, trials, judged, why, moved)
 
 
 def errors_of(run: Run) -> tuple[ErrorRow, ...]:

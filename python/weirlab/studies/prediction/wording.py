@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from weirlab.cli.quantities import duration, percent, plural, rate, rules, words
 from weirlab.cli.results.wording import MORE_TRIALS, of_device
@@ -11,6 +12,8 @@ from weirlab.model.base import TOLD_LEVEL
 from weirlab.model.planning.requirements import NO_LOSS
 
 if TYPE_CHECKING:
+    from weirlab.model.drift import Drift
+    from weirlab.model.shift import Shift
     from weirlab.studies.prediction.modelling import DevicesOutcome, FitOutcome, PredictionOutcome
     from weirlab.studies.prediction.verification import VerificationOutcome
 
@@ -20,7 +23,33 @@ def fit(outcome: FitOutcome) -> str:
     model = outcome.queueing
     said = " ".join(model.in_words()) if model else f"Fitted {words(list(outcome.models))}."
     said += "".join(f" Too little evidence: {reason}." for reason in outcome.evidence.too_little)
+    said += "".join(f" {drift(each)}" for each in outcome.drifts)
     return of_device(outcome.run.simulated, f"{said} The models are in {outcome.path}.")
+
+
+def drift(found: Drift) -> str:
+    """How the host changed during a profile."""
+    return (
+        f"The host changed during the profile: the {found.quantity} at unchanged settings moved by "
+        f"{percent(math.expm1(found.span))}."
+    )
+
+
+_SHIFTED: Final = {"threshold": "threshold", "delay_mean_below": "mean delay below it"}
+
+
+def shift(found: Shift) -> str:
+    """How the host has changed since the profile, and what that makes of the first model's error."""
+    what = _SHIFTED[found.quantity]
+    if not found.proven:
+        return f"Profiled settings measured again show no change of the {what} since the profile."
+    model, error = next(iter(found.error_percent.items()))
+    return (
+        f"The host has changed since the profile: profiled settings have a {what} "
+        f"{percent(abs(found.change))} {'higher' if found.change > 0 else 'lower'} "
+        f"({percent(found.low)} to {percent(found.high)}); without that, {model} would be off by "
+        f"{percent(found.without_percent[model] / 100)} instead of {percent(error / 100)}."
+    )
 
 
 def devices(outcome: DevicesOutcome) -> str:
@@ -90,4 +119,5 @@ def verification(outcome: VerificationOutcome) -> str:
     ]
     warned = f" Loss was predicted where none was measured: by {words(alarms)}." if alarms else ""
     said = f"On {plural(outcome.trials, 'held-out trial')}, {'; '.join(parts)}.{warned}"
+    said += "".join(f" {shift(each)}" for each in outcome.shifts)
     return of_device(outcome.run.simulated, said)

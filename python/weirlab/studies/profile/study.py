@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-import polars as pl
-
 from weirlab.jobs import machine, profiles
 from weirlab.jobs.progress import RESUME, Progress
 from weirlab.jobs.work import Work
 from weirlab.measure.verdict import undecided
+from weirlab.measure.verify import HELD_OUT
 from weirlab.report.story import Story
 from weirlab.scenario import Scenario
 from weirlab.store import Run, RunWriter
@@ -45,7 +44,7 @@ def measured(ground: DeviceGround, asked: Scenario, writer: RunWriter, progress:
 def page(run: Run) -> Story:
     """The page about the trials and models of ``run``, of any kind."""
     models = modelling.models_of(run)
-    heldout = run.trials().filter(pl.col("role") == "verify")
+    heldout = run.trials().filter(HELD_OUT)
     verified = Verification(heldout, tuple(verification.errors_of(run))) if heldout.height else None
     found = machine.judged(run) if run.manifest.kind in (profiles.KIND, "verify") else None
     judgement = Judgement(

@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.model.comparing import Terms, Verdict, compare, contrast, digest, overall
+from weirlab.model.comparing import Terms, Verdict, compare, digest, overall
 from weirlab.model.comparing.matching import Compared
-from weirlab.model.comparing.scatter import PUBLISHED, published
+from weirlab.model.comparing.scatter import LATER, LATER_FREEDOM, PUBLISHED, published
 from weirlab.model.regimes import CLEAR_LOSS
 from weirlab.records import Observation
 
@@ -28,8 +28,7 @@ def runs() -> dict[tuple[str, int], list[Observation]]:
     """The valid trials of every profile."""
     found = {}
     for device, number in product(DEVICES, (1, 2)):
-        frame = pl.read_parquet(RUNS / f"{device}-{number}.parquet").filter(pl.col("role") == "profile")
-        found[device, number] = [Observation(**row) for row in frame.drop("role").iter_rows(named=True)]
+        found[device, number] = recorded(RUNS / f"{device}-{number}.parquet")
     return found
 
 
@@ -62,11 +61,28 @@ def verdicts(runs: dict[tuple[str, int], list[Observation]], slower: float) -> I
 def test_the_published_scatter_is_what_the_recorded_pairs_show(
     runs: dict[tuple[str, int], list[Observation]], quantity: Compared
 ) -> None:
-    digests = {key: digest(seen, same_load=False) for key, seen in runs.items()}
-    pairs = [contrast(digests[name, 1], digests[name, 2], quantity, same_load=False) for name in DEVICES]
-    found = published(pairs)
+    sides = [[digest(runs[name, number], same_load=False) for number in (1, 2)] for name in DEVICES]
+    found, _ = published(sides, quantity)
     assert found.run == pytest.approx(PUBLISHED[quantity].run, abs=6e-4)
     assert found.place == pytest.approx(PUBLISHED[quantity].place, abs=6e-4)
+
+
+def recorded(path: Path) -> list[Observation]:
+    frame = pl.read_parquet(path).filter(pl.col("role") == "profile").drop("role")
+    return [Observation(**row) for row in frame.iter_rows(named=True)]
+
+
+@pytest.mark.parametrize("quantity", LATER)
+def test_the_scatter_from_hour_to_hour_is_what_the_recorded_runs_of_each_day_show(quantity: Compared) -> None:
+    days = (RUNS, RUNS.parent / "model-20261128-1")
+    sides = [
+        [digest(recorded(path), same_load=False) for path in sorted(day.glob(f"{name}-[0-9].parquet"))]
+        for day, name in product(days, DEVICES)
+    ]
+    found, freedom = published(sides, quantity)
+    assert found.run == pytest.approx(LATER[quantity].run, abs=6e-4)
+    assert found.place == pytest.approx(LATER[quantity].place, abs=6e-4)
+    assert freedom == LATER_FREEDOM
 
 
 def test_recorded_runs_of_one_device_raise_no_false_alarm(

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from weirlab.errors import ModelError
+from weirlab.measure.verify import HELD_OUT, parted
 from weirlab.model import ErrorRow, compare, regimes
 from weirlab.model.base import Band, Table
 from weirlab.model.score import Deviations, deviations
@@ -165,11 +166,11 @@ def gather(
     """
     attempts = readable(run.trials())
     valid = attempts.filter(pl.col("valid"))
-    observed = run.observations("verify")
+    observed, _ = parted(run.observations("verify"))
     roles = set(valid["role"].to_list())
     profile = valid.filter(pl.col("role") == ("profile" if "profile" in roles else "single"))
     if verification is None:
-        heldout = valid.filter(pl.col("role") == "verify")
+        heldout = valid.filter(HELD_OUT)
         errors = _errors(models, observed)
     else:
         heldout, errors = readable(verification.trials), verification.errors
@@ -198,6 +199,7 @@ _COLUMNS: Final = (
     "trial_id",
     "index",
     "role",
+    "label",
     "attempt",
     "lab",
     "dut",

@@ -154,6 +154,7 @@ def trial_row(
         "index": index,
         "attempt": 1,
         "role": role,
+        "label": "",
         "lab": "netns",
         "dut": "iptables-legacy",
         "backend": "xdp",
