@@ -3,7 +3,7 @@
 //!
 //! `crates/tcp/tests/seeds.rs` runs the same function over the committed seeds.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -137,7 +137,6 @@ impl Play<'_> {
         part.to_vec()
     }
 
-
     /// A server that has closed the connection takes nothing.
     fn say(&mut self, bytes: &[u8]) {
         let _ = self.control.write_all(bytes);
@@ -152,7 +151,8 @@ impl Play<'_> {
             match self.control.read(&mut bytes) {
                 Ok(0) => return None,
                 Ok(read) => self.decoder.push(&bytes[..read]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("the server hangs: {error}"),
             }
         }
