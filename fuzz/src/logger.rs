@@ -80,7 +80,9 @@ pub fn logger(data: &[u8]) -> &'static str {
     let mut capture = weir_capture::open(File::open(&*FILE).expect("the file")).expect("a capture");
     let mut written = 0;
     while let Some(packet) = capture.next_packet().expect("whole packets") {
-        assert!(packet.data.len() <= snap_bytes as usize && packet.data.len() <= packet.original_len as usize);
+        assert!(
+            packet.data.len() <= snap_bytes as usize && packet.data.len() <= packet.original_len as usize
+        );
         written += 1;
     }
     assert_eq!(written, counts.written);

@@ -188,8 +188,7 @@ impl Play<'_> {
                 // To a port where nobody listens, or to itself.
                 let port = if self.byte() % 2 == 0 { 1 } else { SERVER.address().port() };
                 let (host, clocks) = ("127.0.0.1".to_owned(), self.byte() % 2 == 0);
-                let errand =
-                    Errand { host, port, clocks, capture: Wish::None, capture_bytes: 0, request };
+                let errand = Errand { host, port, clocks, capture: Wish::None, capture_bytes: 0, request };
                 let proof = prove_errand(TOKEN, &nonce, &errand);
                 self.say(&Message::Errand { proof, errand: Box::new(errand) }.emit());
             }
