@@ -18,7 +18,7 @@ const PACKETS_MS: [f64; 12] = [1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 40.0, 60.0, 80.0
 const PACKET_TOLERANCE: f64 = 0.06;
 const SLOWEST_HZ: f64 = 500.0;
 /// By how much stamps may seem to run slower or faster than at a rate that gives packets a usual time.
-const LOOSE_TOLERANCE: f64 = 0.15;
+const LOOSE_TOLERANCE: f64 = 0.1;
 
 /// More missing numbers may be a silence.
 const MOST_MISSING: i64 = 10;

@@ -87,6 +87,17 @@ pub fn seeds() -> Vec<Seed> {
         vec![(0, frame(5_060, 5_060, SDP.as_bytes())), (100, frame(5_060, 5_060, hold.as_bytes()))],
         stream(|i| rtp(0x80, 96, i * 2, u32::from(i) * 1_920, &[1; 20])),
     ];
+    // Music of another source, behind which numbers are far ahead, and packets overtake each other.
+    let music = |i: u32| {
+        let mut packet = rtp(0x80, 0, i as u16, i * 160, &[0xff; 8]);
+        let source = packet.len() - 9;
+        packet[source] ^= 1;
+        packet
+    };
+    let mut resumed: Vec<_> = (0..8_u32).map(|i| (i * 20_000, speech(i as u16))).collect();
+    resumed.extend((9..20).map(|i| (i * 20_000, music(i))));
+    resumed.extend((20..40).map(|i| (i * 20_000 + i % 3 * 25_000, speech(i as u16))));
+    resumed.sort_by_key(|(at_us, _)| *at_us);
     let short: Vec<_> =
         (0..16_u8).map(|n| (u32::from(n), frame(4_000, 4_002, &vec![0x80; n.into()]))).collect();
     vec![
@@ -102,6 +113,7 @@ pub fn seeds() -> Vec<Seed> {
         ("rtp-codec-change", pcap(1, &change), 2),
         ("rtp-still", pcap(1, &still), 1),
         ("rtp-lengths", pcap(1, &lengths), 1),
+        ("rtp-resumed", pcap(1, &resumed), 2),
         ("rtp-on-hold", pcap(1, &held.concat()), 1),
         ("rtcp-received", pcap(1, &[(0, frame(4_001, 4_003, &received))]), 0),
         ("rtcp", pcap(1, &[(0, frame(4_001, 4_003, &report))]), 0),
