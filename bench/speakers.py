@@ -153,7 +153,14 @@ def wrong_clock(codec: Codec, seconds: float, rng: np.random.Generator) -> Call:
 
 
 def _spurts(
-    codec: Codec, seconds: float, rng: np.random.Generator, *, still: bool, noise: bool, marker: bool
+    codec: Codec,
+    seconds: float,
+    rng: np.random.Generator,
+    *,
+    still: bool = False,
+    noise: bool = False,
+    described: bool = False,
+    marker: bool = True,
 ) -> Call:
     packets: list[Packet] = []
     at_ms, seq, stamp, stretch = START_MS, 500, 90_000, 0
@@ -168,6 +175,17 @@ def _spurts(
             one = Packet(at_ms, seq, stamp, NOISE, 1, 0x5EED, speech=False, stretch=stretch)
             packets.append(one)
             seq += 1
+        elif described:
+            # Every 8 frames one that describes the silence, of the codec's own type (3GPP TS 26.093).
+            places = range(8, silence, 8)
+            packets += [
+                Packet(
+                    at_ms + place * codec.packet_ms, seq + i, stamp + place * codec.ticks,
+                    codec.payload_type, 7, 0x5EED, stretch=stretch,
+                )
+                for i, place in enumerate(places)
+            ]  # fmt: skip
+            seq += len(places)
         at_ms += silence * codec.packet_ms
         stamp += 0 if still else silence * codec.ticks
         stretch += still
@@ -176,17 +194,22 @@ def _spurts(
 
 def silence_suppressed(codec: Codec, seconds: float, rng: np.random.Generator) -> Call:
     """Nothing is sent in silence; time stamps go on."""
-    return _spurts(codec, seconds, rng, still=False, noise=False, marker=True)
+    return _spurts(codec, seconds, rng)
 
 
 def comfort_noise(codec: Codec, seconds: float, rng: np.random.Generator) -> Call:
     """A packet of comfort noise begins every silence."""
-    return _spurts(codec, seconds, rng, still=False, noise=True, marker=True)
+    return _spurts(codec, seconds, rng, noise=True)
+
+
+def described_silence(codec: Codec, seconds: float, rng: np.random.Generator) -> Call:
+    """Small packets now and then describe the silence, as those of AMR, EVS and Opus do."""
+    return _spurts(codec, seconds, rng, described=True)
 
 
 def still_in_silence(codec: Codec, seconds: float, rng: np.random.Generator) -> Call:
     """Time stamps stand still in silence, and no marker shows it."""
-    return _spurts(codec, seconds, rng, still=True, noise=False, marker=False)
+    return _spurts(codec, seconds, rng, still=True, marker=False)
 
 
 def _events(codec: Codec, seconds: float, rng: np.random.Generator, *, again: bool) -> Call:

@@ -69,6 +69,7 @@ SITUATIONS: Final = (
     Situation("clock 300 ppm slow, loss", speakers.plain, Network(loss=0.02), skew_ppm=-300.0),
     Situation("silence suppression", speakers.silence_suppressed, _ALL),
     Situation("comfort noise", speakers.comfort_noise, _ALL),
+    Situation("described silence", speakers.described_silence, _ALL),
     Situation("stamps still in silence", speakers.still_in_silence),
     Situation("stamps still in silence, loss", speakers.still_in_silence, Network(loss=0.02)),
     Situation("telephone events", speakers.dtmf, _ALL),
