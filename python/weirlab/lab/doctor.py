@@ -283,7 +283,7 @@ def _confinement() -> Finding:
     detail = f"processes that read captures have {', '.join(kept)}"
     if not lacking:
         return Finding(name, True, detail, essential=False)
-    remedy = "the rest is in force; Linux 6.2 with Landlock has all of it, in a container: --privileged"
+    remedy = "the rest is in force; Linux 6.12 with Landlock has all of it, in a container: --privileged"
     return Finding(name, False, f"{detail}; missing: {', '.join(lacking)}", remedy, essential=False)
 
 

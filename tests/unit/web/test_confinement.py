@@ -105,14 +105,16 @@ serve(DEEDS, "capture")
 
 
 PAGE: Final = """
-import ctypes, fcntl, os, platform, pty, socket, subprocess, sys, json
+import ctypes, fcntl, os, platform, pty, socket, subprocess, sys, termios, json
 from pathlib import Path
 from weirlab import confinement
 from weirlab.web.launching import separation
 from weirlab.web.launching.jobs import Places
 
 store, host_file = Path(sys.argv[1]), sys.argv[2]
-terminal, _ = pty.openpty()
+_, terminal = pty.openpty()
+# Its own, as that of whoever starts the service is.
+fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 confinement.enter(separation.kept(Places(store), None))
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -144,7 +146,7 @@ ATTEMPTS = {
     "read the parent's environment": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
     "record packets": lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW),
     "make a Bluetooth socket": lambda: socket.socket(31, socket.SOCK_RAW, 1),
-    "type on the terminal": lambda: fcntl.ioctl(terminal, 0x5412, b"x"),
+    "type on the terminal": lambda: fcntl.ioctl(terminal, termios.TIOCSTI, b"x"),
     "trace the parent": lambda: call("ptrace", 16, os.getppid(), 0, 0),
     "load a BPF program": lambda: call("bpf", 5, 0, 0),
     "become root": lambda: os.setuid(0),
@@ -233,7 +235,7 @@ def test_the_page_can_do_nothing_but_its_work(tmp_path: Path, probed: dict[str, 
         (store / name).mkdir(parents=True, mode=0o700)
     (store / "run" / "manifest.json").write_text("{}")
     command = [sys.executable, str(script), str(store), str(tmp_path / "host")]
-    found = json.loads(programs.run(command, capture_output=True, check=True).stdout)
+    found = json.loads(programs.run(command, capture_output=True, check=True, start_new_session=True).stdout)
     possible = {name for name, result in found.items() if result == "done"}
     assert possible == {name for name in found if name.startswith("own: ")}
     assert sorted(os.listdir(store)) == ["run", "web"]
