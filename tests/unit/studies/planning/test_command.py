@@ -157,6 +157,23 @@ def test_a_ruleset_gives_the_position_and_better_order(
     assert "same verdict for every packet: 1,234 test packets" in " ".join(alone.out.split())
 
 
+def test_the_better_order_of_commands_is_written_as_the_dump_of_their_rules(
+    weir: Weir, saved: Path, tmp_path: Path
+) -> None:
+    saved.write_text(
+        "iptables -P FORWARD DROP\niptables -A FORWARD -c 9 9 -p udp --dport 53 -j ACCEPT\n"
+        "iptables -I FORWARD -c 1 9 -p tcp -j DROP\n"
+    )
+    target = tmp_path / "new.rules"
+    ruleset = weir("plan", "--ruleset", saved, "--reordered", target, "--json").json["ruleset"]
+    assert (ruleset["mean_position"], ruleset["new_mean_position"]) == pytest.approx((1.9, 1.1))
+    assert [line for line in target.read_text().splitlines() if "FORWARD" in line] == [
+        ":FORWARD DROP [0:0]",
+        "[9:9] -A FORWARD -p udp --dport 53 -j ACCEPT",
+        "[1:9] -A FORWARD -p tcp -j DROP",
+    ]
+
+
 def test_an_order_that_is_not_proven_is_neither_given_nor_written(
     weir: Weir, devices: Path, saved: Path, tmp_path: Path, proof: Callable[[str], None]
 ) -> None:
@@ -207,6 +224,7 @@ def test_a_rule_that_keeps_its_place_tells_what_it_would_gain_if_it_could_move(
         (("--rules", "1", "--cycle", "4ms"), 2, "--cycle belongs to a class"),
         (("--rules", "1", "--share", "50%"), 2, "--share belongs to"),
         (("--rules", "1", "--reordered", "x"), 2, "give --ruleset as well"),
+        (("--rules", "1", "--include", "x"), 2, "--include names folders for --ruleset"),
         (("--rules", "1", "--ruleset", "nowhere.rules"), 2, "nowhere.rules: no such file"),
         (("--rules", "1", "--device", "third"), 7, "no device 'third'"),
         ((), 2, "give a load"),
