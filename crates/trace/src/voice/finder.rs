@@ -270,51 +270,71 @@ impl<K: Keep> Finder<K> {
             return self.forget();
         }
         let (released, fate) = self.tracks[at].changes.put(&raw);
+        let is_as_before = released.is_empty();
         for each in released {
-            self.place(&key, each);
+            self.place_again(&key, each);
         }
         match fate {
-            Fate::Stays => self.place(&key, raw),
+            Fate::Stays if is_as_before => self.place(at, raw),
+            Fate::Stays => self.place_again(&key, raw),
             Fate::Waits => {}
             Fate::Changes(before, held) => self.change(&key, before, held),
         }
         self.forget();
     }
 
-    /// A packet of a stream.
+    /// A packet of the stream in this place.
     #[inline]
-    fn place(&mut self, key: &Key, raw: Raw) {
-        let Some(&at) = self.index.get(key) else { return };
-        if self.tracks[at].has_paused() {
-            if self.tracks[at].is_resuming(&raw) {
-                if self.tracks[at].await_order(raw) {
-                    self.resume(key, at);
-                }
-                return;
-            }
-            self.resume(key, at);
-            return self.place(key, raw);
+    fn place(&mut self, at: usize, raw: Raw) {
+        let track = &self.tracks[at];
+        if track.has_paused() || track.may_have_paused(&raw) {
+            self.resume_or_add(at, raw);
+        } else {
+            self.add(at, raw);
         }
-        let may_resume = self.tracks[at].may_have_paused(&raw) && self.was_replaced(at, raw.arrival_ns);
-        if !(may_resume && self.tracks[at].resume_with(raw)) {
-            self.add(key, raw);
+    }
+
+    /// The same, for packets that were held: the ones before may have begun another part.
+    #[cold]
+    fn place_again(&mut self, key: &Key, raw: Raw) {
+        if let Some(&at) = self.index.get(key) {
+            self.place(at, raw);
+        }
+    }
+
+    /// A packet after a pause, or during the time in which it becomes clear where the stream goes on.
+    #[cold]
+    fn resume_or_add(&mut self, at: usize, raw: Raw) {
+        let key = self.tracks[at].key;
+        if !self.tracks[at].has_paused() {
+            if !(self.was_replaced(at, raw.arrival_ns) && self.tracks[at].resume_with(raw)) {
+                self.add(at, raw);
+            }
+        } else if !self.tracks[at].is_resuming(&raw) {
+            self.resume(at);
+            self.place_again(&key, raw);
+        } else if self.tracks[at].await_order(raw) {
+            self.resume(at);
         }
     }
 
     /// Adds the packets that were held after a pause.
     #[cold]
-    fn resume(&mut self, key: &Key, at: usize) {
+    fn resume(&mut self, at: usize) {
+        let key = self.tracks[at].key;
         for raw in self.tracks[at].resume() {
-            self.add(key, raw);
+            if let Some(&at) = self.index.get(&key) {
+                self.add(at, raw);
+            }
         }
     }
 
     /// Adds a packet to its stream, or begins another part of it.
     #[inline]
-    fn add(&mut self, key: &Key, raw: Raw) {
-        let Some(&at) = self.index.get(key) else { return };
+    fn add(&mut self, at: usize, raw: Raw) {
         if let Put::Restart(first, second) = self.tracks[at].put(raw, self.packets) {
-            let mut next = Track::new(*key, self.packets, self.tracks[at].part + 1, first, true);
+            let (key, part) = (self.tracks[at].key, self.tracks[at].part + 1);
+            let mut next = Track::new(key, self.packets, part, first, true);
             next.media = self.tracks[at].media.clone();
             next.put(second, self.packets);
             self.begin(next);
@@ -326,7 +346,7 @@ impl<K: Keep> Finder<K> {
     #[cold]
     fn change(&mut self, key: &Key, before: u8, held: Vec<Raw>) {
         let Some(&at) = self.index.get(key) else { return };
-        self.resume(key, at);
+        self.resume(at);
         let Some(&at) = self.index.get(key) else { return };
         let is_old = |raw: &Raw| raw.header.payload_type == before;
         let Some(first) = held.iter().find(|raw| !is_old(raw)) else { return };
@@ -345,7 +365,7 @@ impl<K: Keep> Finder<K> {
             let known = newest.map(|newest| Rc::new(newest.with(track.media.as_deref())));
             self.tracks[at].media = known.or_else(|| self.tracks[at].media.clone());
             for raw in held {
-                self.place(key, raw);
+                self.place_again(key, raw);
             }
             return;
         }
@@ -355,13 +375,13 @@ impl<K: Keep> Finder<K> {
         next.media = newest.or_else(|| track.media.clone());
         let (late, new): (Vec<_>, Vec<_>) = held.into_iter().partition(is_old);
         for raw in late {
-            self.add(key, raw);
+            self.add(at, raw);
         }
         let track = &self.tracks[at];
         next.lead = new.iter().map(|raw| track.missing_before(raw)).min().unwrap_or(0);
         self.begin(next);
         for raw in new.into_iter().skip(1) {
-            self.place(key, raw);
+            self.place_again(key, raw);
         }
     }
 

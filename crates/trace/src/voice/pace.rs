@@ -53,7 +53,7 @@ impl Pace {
         self.steps += steps.unsigned_abs();
         self.ticks = self.ticks.saturating_add(ticks);
         self.ns += ns;
-        let ticks = ticks / steps;
+        let ticks = if steps == 1 { ticks } else { ticks / steps };
         if self.votes == 0 {
             self.usual = ticks;
         }
