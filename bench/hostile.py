@@ -16,18 +16,20 @@ import argparse
 import asyncio
 import http.client
 import json
+import re
 import resource
 import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -162,10 +164,15 @@ class Service:
     def __init__(self, name: str, arguments: list[str]) -> None:
         self.name = name
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "weirlab", *arguments, "--json"], stdout=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout is not None
-        self.first: dict[str, Any] = json.loads(self.process.stdout.readline())
+            [sys.executable, "-m", "weirlab", *arguments, "--json"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.process.stderr is not None
+        # Not every service has an event for this.
+        while (found := re.search(r":(\d+)[/;]", self.process.stderr.readline())) is None:
+            pass
+        self.port = int(found[1])
+        threading.Thread(target=self.process.stderr.read, daemon=True).start()
         self.before = self.connections()
 
     def connections(self) -> int:
@@ -220,8 +227,7 @@ def services(folder: Path) -> Iterator[tuple[list[Service], dict[str, int]]]:
             one = Service(name, arguments)
             stack.callback(one.process.kill)
             made.append(one)
-        web = int(str(made[0].first["url"]).rstrip("/").rpartition(":")[2])
-        yield made, {"web": web, **{each.name: int(each.first["port"]) for each in made[1:]}}
+        yield made, {each.name: each.port for each in made}
 
 
 class User:

@@ -20,6 +20,7 @@ from weirlab.web.children import NO_MEMORY
 Deed = Callable[[dict[str, Any]], dict[str, Any]]
 """Handles a request, and returns the answer."""
 
+_NICENESS: Final = 10
 _FOLDERS: Final = Confinement()
 """Nothing besides its folders."""
 
@@ -38,6 +39,8 @@ def serve(
     process needs besides folders.
     """
     folder, *read = sys.argv[1:]
+    # The service answers its users first.
+    os.nice(_NICENESS)
     try:
         # From here on, what strangers sent may come: it gets at nothing but its own folder.
         confinement.enter(replace(kept, read_as_owner=tuple(map(Path, read)), write=(Path(folder),)))

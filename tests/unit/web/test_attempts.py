@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable
 
@@ -209,3 +210,21 @@ def test_a_client_has_few_attempts_at_a_time() -> None:
         assert sorted(await asyncio.gather(*tasks)) == ["out"] * MOST_OF_CLIENT + ["throttled"] * 6
 
     run(test)
+
+
+def test_passwords_of_strangers_are_checked_with_a_lower_priority() -> None:
+    def niceness(failures: int) -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    async def twice() -> tuple[int, int]:
+        attempts = Attempts()
+        try:
+            return await attempts.make("ann", "192.0.2.1", niceness), await attempts.make(
+                "ann", "192.0.2.1", niceness
+            )
+        finally:
+            attempts.close()
+
+    stranger, user = asyncio.run(twice())
+    assert user == os.getpriority(os.PRIO_PROCESS, 0)
+    assert stranger == min(user + 10, 19)

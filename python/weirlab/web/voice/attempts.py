@@ -8,6 +8,8 @@ passwords.
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
@@ -32,6 +34,7 @@ MOST_DELAYED: Final = 100
 MOST_QUEUED: Final = 8
 """Attempts that wait for a thread or have it, for each of the threads."""
 _MOST_REMEMBERED: Final = 10_000
+_NICENESS: Final = 10
 
 T = TypeVar("T")
 Client = tuple[str, ...]
@@ -71,7 +74,10 @@ class Attempts:
     _delayed: Counter[bool] = field(default_factory=Counter)
     """By whether the client is known, as the following."""
     _threads: dict[bool, ThreadPoolExecutor] = field(
-        default_factory=lambda: {known: ThreadPoolExecutor(1, "weir-passwords") for known in (False, True)}
+        default_factory=lambda: {
+            known: ThreadPoolExecutor(1, "weir-passwords", initializer=None if known else _step_back)
+            for known in (False, True)
+        }
     )
     _places: dict[bool, BoundedSemaphore] = field(
         default_factory=lambda: {known: BoundedSemaphore(MOST_QUEUED) for known in (False, True)}
@@ -144,6 +150,13 @@ class Attempts:
         failures.number += 1
         failures.last_s = self.now()
         _remember(self._failures, client, failures)
+
+
+def _step_back() -> None:
+    """Lower the priority of this thread: the passwords of strangers wait for everything else."""
+    # On Linux, a thread has a priority of its own.
+    thread = threading.get_native_id()
+    os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)
 
 
 def _remember(memory: OrderedDict[Client, T], client: Client, value: T) -> None:
