@@ -10,6 +10,7 @@ from weirlab.trace.quantities import plural, words
 OPAQUE: Final = {
     "mpls": "MPLS without IP right behind its labels (a pseudowire, for instance)",
     "macsec": "encrypted frames (MACsec)",
+    "wireless": "encrypted, partial or aggregated frames of a wireless LAN",
     "backbone": "frames in frames (provider backbone bridges, 802.1ah)",
     "ppp": "PPP that is compressed, encrypted or spread over several links",
     "tunnel": "a tunnel with neither IP nor Ethernet inside",

@@ -1,6 +1,6 @@
 //! Link layers, down to the IP header.
 
-use super::{Opaque, Tags, u16_at, u32_at};
+use super::{Opaque, Tags, u16_at, u32_at, wireless};
 use crate::capture::LinkType;
 
 /// LINKTYPE_... of <https://www.tcpdump.org/linktypes.html>.
@@ -12,18 +12,26 @@ const RAW_OPENBSD: u16 = 14;
 const PPP: u16 = 9;
 const PPP_HDLC: u16 = 50;
 const RAW: u16 = 101;
+const WIRELESS: u16 = 105;
 const LOOP: u16 = 108;
 const SLL: u16 = 113;
+const RADIOTAP: u16 = 127;
+/// The CACE Per-Packet Information Header, with a link type of its own.
+const PPI: u16 = 192;
+const PPP_WITH_DIRECTION: u16 = 204;
 const IPV4: u16 = 228;
 const IPV6: u16 = 229;
+const NFLOG: u16 = 239;
 const SLL2: u16 = 276;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
-const ETHERTYPE_MPLS: u16 = 0x8847;
+pub const ETHERTYPE_MPLS: u16 = 0x8847;
 const ETHERTYPE_MPLS_UPSTREAM: u16 = 0x8848;
 const ETHERTYPE_PPPOE: u16 = 0x8864;
 const ETHERTYPE_MACSEC: u16 = 0x88e5;
+/// Cisco MetaData: version, length, an option with the security group, the next EtherType.
+const ETHERTYPE_CISCO_METADATA: u16 = 0x8909;
 /// IEEE 802.1ah.
 const ETHERTYPE_BACKBONE: u16 = 0x88e7;
 /// A value up to this, in the place of an EtherType, is a length (IEEE 802.3 clause 3.2.6).
@@ -77,6 +85,21 @@ pub fn network(link: LinkType, data: &[u8]) -> Option<(Network<'_>, u32)> {
             // that captured; the IP header tells its version itself.
             NULL | LOOP => ip(4),
             PPP | PPP_HDLC => ppp(data, tags),
+            PPP_WITH_DIRECTION => data.get(1..).map_or(Network::Malformed, |data| ppp(data, tags)),
+            WIRELESS => wireless::frame(data, false, tags),
+            RADIOTAP => wireless::radiotap(data, tags),
+            PPI => match (data.get(2..4), data.get(4..8)) {
+                (Some(&[low, high]), Some(&[kind, more, 0, 0])) => {
+                    let inner = LinkType(u16::from_le_bytes([kind, more]));
+                    let rest = data.get(usize::from(u16::from_le_bytes([low, high]))..);
+                    match rest.filter(|_| inner.0 != PPI) {
+                        Some(rest) => return network(inner, rest),
+                        None => Network::Malformed,
+                    }
+                }
+                _ => Network::Malformed,
+            },
+            NFLOG => nflog(data, tags),
             _ => return None,
         },
         0,
@@ -105,13 +128,18 @@ pub fn behind(data: &[u8], mut ethertype: u16, mut at: usize, mut tags: Tags) ->
             }
             ETHERTYPE_PPPOE => return data.get(at + 6..).map_or(Network::Malformed, |data| ppp(data, tags)),
             ETHERTYPE_MPLS | ETHERTYPE_MPLS_UPSTREAM => {
-                let bottom = (0..MAX_LABELS).find(|i| data.get(at + 4 * i + 2).is_some_and(|b| b & 1 != 0));
-                let Some(labels) = bottom else { return Network::Malformed };
-                at += 4 * (labels + 1);
+                let Some(labels) = labels_len(data.get(at..).unwrap_or_default()) else {
+                    return Network::Malformed;
+                };
+                at += labels;
                 if !matches!(data.get(at).map(|b| b >> 4), Some(4 | 6)) {
                     return Network::Opaque(Opaque::Mpls);
                 }
                 ethertype = ETHERTYPE_IPV4;
+            }
+            ETHERTYPE_CISCO_METADATA => {
+                let Some(next) = u16_at(data, at + 6) else { return Network::Malformed };
+                (ethertype, at) = (next, at + 8);
             }
             ETHERTYPE_MACSEC => return Network::Opaque(Opaque::Macsec),
             ETHERTYPE_BACKBONE => return Network::Opaque(Opaque::Backbone),
@@ -131,6 +159,46 @@ pub fn behind(data: &[u8], mut ethertype: u16, mut at: usize, mut tags: Tags) ->
             _ => return Network::NotIp,
         }
     }
+}
+
+/// Bytes of the MPLS labels at the front, down to the bottom of the stack (RFC 3032).
+fn labels_len(data: &[u8]) -> Option<usize> {
+    let bottom = (0..MAX_LABELS).find(|i| data.get(4 * i + 2).is_some_and(|byte| byte & 1 != 0))?;
+    Some(4 * (bottom + 1))
+}
+
+/// Whether there are MPLS labels with IP behind them.
+pub fn is_mpls(data: &[u8]) -> bool {
+    labels_len(data).and_then(|at| data.get(at)).is_some_and(|byte| matches!(byte >> 4, 4 | 6))
+}
+
+/// Netfilter's log: attributes with lengths and types in the byte order of the machine that captured.
+fn nflog(data: &[u8], tags: Tags) -> Network<'_> {
+    const PAYLOAD: u16 = 9;
+    let Some(&[family, 0, ..]) = data.first_chunk::<4>() else { return Network::Malformed };
+    if !matches!(family, 2 | 10) {
+        return Network::NotIp;
+    }
+    let mut rest = &data[4..];
+    // The first attribute is short: in the other byte order it would be long.
+    let is_big = matches!(rest, [0, ..]);
+    while let Some(head) = rest.first_chunk::<4>() {
+        let word = |at: usize| {
+            let bytes = [head[at], head[at + 1]];
+            if is_big { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
+        };
+        let length = usize::from(word(0));
+        if length < 4 {
+            return Network::Malformed;
+        }
+        if word(2) == PAYLOAD {
+            // The capture may have cut it.
+            return Network::Ip { data: &rest[4..length.min(rest.len())], tags };
+        }
+        let Some(behind) = rest.get(length.next_multiple_of(4)..) else { return Network::Malformed };
+        rest = behind;
+    }
+    Network::NotIp
 }
 
 /// RFC 1661 and 1662: address and control may be left out, and so may the first byte of the protocol if it is 0

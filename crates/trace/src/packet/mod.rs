@@ -9,6 +9,7 @@ mod opaque;
 mod reassembly;
 mod tags;
 mod tunnel;
+mod wireless;
 
 use std::net::IpAddr;
 

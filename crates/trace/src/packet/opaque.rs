@@ -12,6 +12,8 @@ pub enum Opaque {
     Backbone,
     /// PPP that is compressed, encrypted or spread over links.
     Ppp,
+    /// Frames of a wireless LAN that are encrypted, in parts, or several in one.
+    Wireless,
     /// A tunnel with something inside that is neither IP nor Ethernet nor MPLS, or GRE with source routes.
     Tunnel,
     /// More tunnels in tunnels than any network has.
@@ -27,6 +29,7 @@ impl Opaque {
             Self::Macsec => "macsec",
             Self::Backbone => "backbone",
             Self::Ppp => "ppp",
+            Self::Wireless => "wireless",
             Self::Tunnel => "tunnel",
             Self::Deep => "deep",
         }

@@ -1,4 +1,4 @@
-//! Packets or frames inside packets: IP in IP, GRE and ERSPAN, VXLAN, Geneve, GTP-U.
+//! Packets or frames inside packets: IP in IP, GRE and ERSPAN, VXLAN, Geneve, GTP-U, GUE, MPLS in UDP.
 //!
 //! A header that says what follows it is believed only as far as its format allows: what is reserved must be
 //! zero if UDP ports are all that identifies a tunnel.
@@ -22,7 +22,9 @@ const GTP_U_PORT: u16 = 2_152;
 const VXLAN_PORT: u16 = 4_789;
 /// With a field that names what follows (draft-ietf-nvo3-vxlan-gpe).
 const VXLAN_GPE_PORT: u16 = 4_790;
+const GUE_PORT: u16 = 6_080;
 const GENEVE_PORT: u16 = 6_081;
+const MPLS_PORT: u16 = 6_635;
 /// VXLAN's before it had one of its own, and still the one of Linux where none is named.
 const VXLAN_LINUX_PORT: u16 = 8_472;
 
@@ -90,6 +92,8 @@ pub fn in_udp<'a>(datagram: &Datagram<'a>, way: &Way) -> Option<Found<'a>> {
         GENEVE_PORT => geneve(payload)?,
         GTP_U_PORT => gtp_u(payload)?,
         L2TP_PORT => l2tp(payload)?,
+        GUE_PORT => gue(payload)?,
+        MPLS_PORT => link::is_mpls(payload).then_some((0, Inside::Ethertype(link::ETHERTYPE_MPLS)))?,
         _ => return None,
     };
     let rest = Rest { protocol: 0, data: payload, len: datagram.payload_len };
@@ -120,6 +124,19 @@ fn geneve(payload: &[u8]) -> Option<(usize, Inside)> {
         ethertype => Inside::Ethertype(ethertype),
     };
     Some((8 + usize::from(head[0] & 0x3f) * 4, inside))
+}
+
+/// draft-ietf-intarea-gue, sections 3 and 4: IP behind a header of version 0, or at once in version 1.
+fn gue(payload: &[u8]) -> Option<(usize, Inside)> {
+    let &[first, protocol, ..] = payload.first_chunk::<4>()?;
+    let at = 4 + usize::from(first & 0x1f) * 4;
+    match (first >> 6, first & 0x20, protocol) {
+        (1, _, _) if matches!(first >> 4, 4 | 6) => Some((0, Inside::Ip)),
+        (0, 0, 4 | 41) if payload.get(at).is_some_and(|byte| matches!(byte >> 4, 4 | 6)) => {
+            Some((at, Inside::Ip))
+        }
+        _ => None,
+    }
 }
 
 /// 3GPP TS 29.281 section 5: packets of users (G-PDU) and no signalling.

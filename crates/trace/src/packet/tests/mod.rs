@@ -21,10 +21,52 @@ fn tagged(between: &[u8]) -> Vec<u8> {
     [&[2; 12][..], between, &udp_over_ipv4(1, 2, b"speech")].concat()
 }
 
+/// Radiotap: 26 bytes with a time and flags that tell of padding.
+const TIMED: [u8; 26] = {
+    let mut head = [0; 26];
+    (head[2], head[4], head[7], head[24]) = (26, 3, 0x80, 0x20);
+    head
+};
+
+/// A frame of IEEE 802.11 with this frame control, what follows the sequence number, LLC and SNAP.
+fn wireless(control: &[u8; 2], more: &[u8], ip: &[u8]) -> Vec<u8> {
+    [control, &[2; 20][..], &[0x10, 0], more, &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], ip].concat()
+}
+
+#[test]
+fn frames_of_a_wireless_lan_that_hide_what_they_carry_are_told() {
+    let ip = udp_over_ipv4(4_000, 4_002, b"speech");
+    for data in [
+        wireless(&[8, 0x42], &[], &ip),
+        wireless(&[8, 6], &[], &ip),
+        // The second part; several frames in one.
+        [&[8, 2], &[2; 20][..], &[0x11, 0], &ip].concat(),
+        wireless(&[0x88, 2], &[0x80, 0], &ip),
+    ] {
+        assert_eq!(decoded(105, &data), Decoded::Opaque(Opaque::Wireless));
+    }
+    // A beacon, an acknowledgement, data without a payload, a frame that arrived damaged.
+    let damaged = [&[0, 0, 9, 0, 2, 0, 0, 0, 0x40][..], &wireless(&[8, 2], &[], &ip)].concat();
+    for (link, data) in [
+        (105, wireless(&[0x80, 0], &[], &ip)),
+        (105, vec![0xd4, 0, 0, 0, 2, 2, 2, 2, 2, 2]),
+        (105, wireless(&[0x48, 1], &[], &[])),
+        (127, damaged),
+    ] {
+        assert_eq!(decoded(link, &data), Decoded::NotIp);
+    }
+    for (link, data) in
+        [(127, vec![0, 0, 200, 0, 0, 0, 0, 0]), (127, vec![]), (239, vec![2, 0, 0, 5, 0, 0, 0, 0])]
+    {
+        assert_eq!(decoded(link, &data), Decoded::Malformed);
+    }
+}
+
 #[test]
 fn every_link_layer_leads_to_the_same_datagram() {
     let ip = udp_over_ipv4(4_000, 4_002, b"speech");
     let behind = |head: &[u8]| [head, &ip].concat();
+    let len = ip.len() as u8;
     let cases = [
         (0, behind(&[2, 0, 0, 0])),
         (0, behind(&[0, 0, 0, 2])),
@@ -45,6 +87,20 @@ fn every_link_layer_leads_to_the_same_datagram() {
         (1, [&[2; 12][..], &[0, 42, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &ip].concat()),
         (113, behind(&[0, 0, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0, 0, 4, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0])),
         (1, [&[2; 12][..], &[0x88, 0x47, 0, 1, 0, 64, 0, 2, 0x11, 64], &ip].concat()),
+        // Cisco MetaData; PPP with a direction.
+        (1, [&[2; 12][..], &[0x89, 9, 1, 1, 0, 1, 0, 7, 8, 0], &ip].concat()),
+        (204, behind(&[1, 0xff, 3, 0, 0x21])),
+        // Wireless: from the access point; with QoS and four addresses; behind radiotap with a time, flags that
+        // tell of padding, and two words of fields; behind PPI.
+        (105, wireless(&[8, 2], &[], &ip)),
+        (105, wireless(&[0x88, 3], &[9, 9, 9, 9, 9, 9, 0, 0], &ip)),
+        (127, [&[0, 0, 8, 0, 0, 0, 0, 0][..], &wireless(&[8, 1], &[], &ip)].concat()),
+        (127, [&TIMED[..], &wireless(&[0x88, 1], &[0, 0, 0xee, 0xee], &ip)].concat()),
+        (192, [&[0, 0, 8, 0, 105, 0, 0, 0][..], &wireless(&[8, 2], &[], &ip)].concat()),
+        (192, [&[0, 0, 12, 0, 1, 0, 0, 0, 7, 7, 7, 7][..], &udp_frame(4_000, 4_002, b"speech")].concat()),
+        // Netfilter's log of machines of both byte orders, with a prefix in front.
+        (239, [&[2, 0, 0, 5, 5, 0, 10, 0, 0, 0, 0, 0, len + 4, 0, 9, 0][..], &ip].concat()),
+        (239, [&[2, 0, 0, 5, 0, 8, 0, 1, 8, 0, 1, 0, 0, len + 4, 0, 9][..], &ip].concat()),
     ];
     for (link, data) in &cases {
         let found = datagram(*link, data);
@@ -52,7 +108,7 @@ fn every_link_layer_leads_to_the_same_datagram() {
         assert_eq!(found.src.to_string(), "192.0.2.1");
         assert_eq!(found.point, if *link == 276 { 5 } else { 0 });
     }
-    assert_eq!(decoded(105, &ip), Decoded::UnknownLink);
+    assert_eq!(decoded(106, &ip), Decoded::UnknownLink);
 }
 
 #[test]
