@@ -24,9 +24,11 @@ def command(
     own: Iterable[Path] = (),
 ) -> list[str]:
     """The command that starts ``program`` with these paths and no others."""
-    paths = {"read": read, "write": write, "own": own}
-    kept = json.dumps({name: [str(path) for path in found] for name, found in paths.items()})
-    return programs.own(__name__, kept, *programs.located(program))
+    found = programs.located(program)
+    # The program need not be one of the system's.
+    paths = {"read": (Path(found[0]), *read), "write": write, "own": own}
+    kept = json.dumps({name: [str(path) for path in each] for name, each in paths.items()})
+    return programs.own(__name__, kept, *found)
 
 
 def main(kept: str, *program: str) -> None:

@@ -61,7 +61,7 @@ pub fn seeds() -> Vec<Seed> {
             input(276, &[behind(&[8, 0, 0, 0, 0, 0, 0, 5, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0])]),
             &[("udp", 1)],
         ),
-        ("unknown-link", input(105, &[ip()]), &[("unknown link", 1)]),
+        ("unknown-link", input(106, &[ip()]), &[("unknown link", 1)]),
         ("raw-ipv4", input(101, &[ip()]), &[("udp", 1)]),
         ("raw-ipv6", input(101, &[ipv6(17, &datagram)]), &[("udp", 1)]),
         ("raw-icmp", input(101, &[ipv4(1, false, 0, &[8; 20])]), &[("other ip", 1)]),

@@ -97,7 +97,11 @@ def test_qemu_gets_the_files_that_it_boots_from_and_no_others(monkeypatch: pytes
     for accelerator, devices in (("tcg", ["/dev/net/tun"]), ("kvm", ["/dev/kvm", "/dev/net/tun"])):
         command = qemu.confined(Boot([], [Path("/images/disk")]), [], accelerator)
         kept = json.loads(command[command.index(start.__name__) + 1])
-        assert kept == {"read": ["/images/disk"], "write": [*devices, "/var/tmp"], "own": ["/run/qemu"]}
+        assert kept == {
+            "read": ["/usr/bin/qemu", "/images/disk"],
+            "write": [*devices, "/var/tmp"],
+            "own": ["/run/qemu"],
+        }
 
 
 def test_kvm_that_starts_no_guest_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
