@@ -81,9 +81,15 @@ def conf(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """Of a host that runs ``weir tcp serve`` with the token ``secret``."""
+    """Of a host that runs ``weir tcp serve`` with the token ``open sesame, open``."""
     server = TcpServer(
-        address="127.0.0.1", port=0, token="secret", most_ns=None, most_bytes=None, most_clients=2, options=[]
+        address="127.0.0.1",
+        port=0,
+        token="open sesame, open",
+        most_ns=None,
+        most_bytes=None,
+        most_clients=2,
+        options=[],
     )
     yield server.address[1]
     server.stop()
@@ -250,7 +256,7 @@ def test_source_and_destination_measure_together(conf: Path) -> None:
 def test_a_destination_without_pscheduler_needs_its_token(conf: Path, port: int) -> None:
     spec = {
         "dest": "127.0.0.1", "duration": "PT0.2S", "interval": "PT0.1S", "reverse": True,
-        "single-ended": True, "single-ended-port": port, "_token": "secret",
+        "single-ended": True, "single-ended-port": port, "_token": "open sesame, open",
     }  # fmt: skip
     given = {"participant": 0, "participant-data": [{}], "test": {"type": "weirtcp", "spec": spec}}
     assert checked(answer("tool/run", given, conf=conf))["succeeded"]

@@ -115,4 +115,4 @@ def test_waiting_for_another_process_that_begins_a_run_can_be_interrupted(
     monkeypatch.setattr(fcntl, "flock", held)
     with pytest.raises(KeyboardInterrupt):
         store.create("trial", {}, {})
-    assert os.listdir(store.root) == []
+    assert not store.root.exists()

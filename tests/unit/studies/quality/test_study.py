@@ -252,8 +252,8 @@ def test_a_capture_without_voice_says_what_it_has(file: Path) -> None:
         capture_quality(file)
     pcap(file, frames(talk(2)))
     assert len(capture_quality(file, decode_as=[(4000, 4000)]).streams) == 1
-    pcap(file, [(0, bytes(40))], link=105)
-    with pytest.raises(InputError, match=r"1 of a link type that Weir does not know \(105\)"):
+    pcap(file, [(0, bytes(40))], link=106)
+    with pytest.raises(InputError, match=r"1 of a link type that Weir does not know \(106\)"):
         capture_quality(file)
 
 
