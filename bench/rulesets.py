@@ -18,6 +18,7 @@ import random
 import re
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -71,7 +72,7 @@ def listed(section: str) -> list[str]:
     return ["" if line == "-" else line for line in rest.partition("\n\n")[0].splitlines()]
 
 
-class Maker:
+class Maker(ABC):
     """Random rulesets of the parts that this kernel loads."""
 
     def __init__(self, seed: int) -> None:
@@ -90,9 +91,9 @@ class Maker:
         print(f"{section}: {len(found)} of {len(set(parts))} can be loaded{where}", flush=True)
         return [part for part in parts if part in found]
 
+    @abstractmethod
     def make(self) -> str:
         """A ruleset."""
-        raise NotImplementedError
 
     def weight(self) -> int:
         return int(10 ** self.chance.uniform(0, 6)) - 1

@@ -7,7 +7,7 @@ converts the values of all options, and ``shapes`` is about how the help shows t
 
 from __future__ import annotations
 
-from weirlab.cli.options.device import BackendChoice, DeviceOptions, LabKind, PositionsOption
+from weirlab.cli.options.device import BackendChoice, DeviceOptions, IncludeOption, LabKind, PositionsOption
 from weirlab.cli.options.groups import given, grouped, only, spelled, typed, without
 from weirlab.cli.options.reading import listed, share
 from weirlab.cli.options.results import (
@@ -44,6 +44,7 @@ __all__ = [
     "DeviceOptions",
     "FlowOptions",
     "FramesOption",
+    "IncludeOption",
     "IpVersion",
     "JsonOption",
     "JudgedOptions",

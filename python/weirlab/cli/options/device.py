@@ -23,6 +23,14 @@ BackendChoice = Literal["auto", "xdp", "af_packet"]
 
 PANEL: Final = "Device under test"
 
+IncludeOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--include",
+        help="A folder with files that --ruleset includes, besides its own; repeatable.",
+        metavar="DIR",
+    ),
+]
 PositionsOption = Annotated[
     str | None,
     typer.Option(
@@ -69,14 +77,7 @@ class DeviceOptions:
             "--ruleset", help="Your own rules, from iptables-save or nft list ruleset.", metavar="FILE"
         ),
     ] = None
-    include: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--include",
-            help="A folder with files that --ruleset includes, besides its own; repeatable.",
-            metavar="DIR",
-        ),
-    ] = None
+    include: IncludeOption = None
     ipset: Annotated[
         Path | None,
         typer.Option("--ipset", help="Sets that --ruleset matches, from ipset save.", metavar="FILE"),

@@ -14,6 +14,7 @@ from weirlab import limits
 from weirlab.cli.options import (
     Arrivals,
     DeviceOption,
+    IncludeOption,
     ResultOptions,
     SizeOptions,
     completing,
@@ -187,14 +188,7 @@ class RulesetOptions:
         Path | None,
         typer.Option("--ruleset", help="Rules with counters, from iptables-save -c or nft.", metavar="FILE"),
     ] = None
-    include: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--include",
-            help="A folder with files that --ruleset includes, besides its own; repeatable.",
-            metavar="DIR",
-        ),
-    ] = None
+    include: IncludeOption = None
     reordered: Annotated[
         Path | None,
         typer.Option(
