@@ -3,17 +3,26 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{SockRef, TcpKeepalive};
 use thiserror::Error;
 
 use crate::control::{Decoder, Message, ProtocolError};
+use crate::fields::field;
+use crate::queues::Queues;
+use crate::sample::Info;
 
 /// How long a message that is not read may block.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A dead host is noticed after about this time.
 const KEEPALIVE: Duration = Duration::from_secs(5);
+/// `TCP_CLOSE` and `TCP_CLOSE_WAIT` (`include/net/tcp_states.h`).
+const CLOSE: u64 = 7;
+const CLOSE_WAIT: u64 = 8;
+/// How often the state of a connection is looked at.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Why no message came.
 #[derive(Debug, Error)]
@@ -96,6 +105,28 @@ impl Writer {
     pub fn send(&mut self, message: &Message) -> io::Result<()> {
         (&*self.stream).write_all(&message.emit())
     }
+
+    /// Waits, at most `within`, until the other end has closed the connection; whether it took all that was written.
+    ///
+    /// A program that dies closes its connections as one that ends does. But nobody acknowledges what arrives after
+    /// that, and what arrived before and was not read makes the kernel reset the connection.
+    pub fn is_taken(&self, within: Duration) -> bool {
+        let due = Instant::now() + within;
+        loop {
+            let is_acked = Queues::of(&*self.stream, None).unacked_bytes == Some(0);
+            match state(&self.stream) {
+                Ok(CLOSE) | Err(_) => return false,
+                Ok(CLOSE_WAIT) if is_acked => return true,
+                _ if Instant::now() >= due => return is_acked,
+                _ => thread::sleep(LOOK),
+            }
+        }
+    }
+}
+
+fn state(stream: &TcpStream) -> io::Result<u64> {
+    let field = field("state").ok_or(io::ErrorKind::Unsupported)?;
+    Info::of(stream)?.get(field).ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 impl Drop for Writer {
@@ -126,4 +157,49 @@ pub fn read_by(mut stream: &TcpStream, to: &mut [u8], due: Option<Instant>) -> R
 /// A time-out or a signal: to be tried again.
 pub fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Longer than any test lasts.
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn pair() -> (Line, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (Line::new(near, 100).unwrap(), listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn what_was_read_before_the_connection_closed_was_taken() {
+        let (line, mut far) = pair();
+        let mut writer = line.writer();
+        writer.send(&Message::Ready).unwrap();
+        let mut bytes = vec![0; Message::Ready.emit().len()];
+        far.read_exact(&mut bytes).unwrap();
+        drop(far);
+        assert!(writer.is_taken(LONG));
+    }
+
+    #[test]
+    fn what_comes_after_the_connection_closed_was_not_taken() {
+        let (line, far) = pair();
+        drop(far);
+        let mut writer = line.writer();
+        writer.send(&Message::Ready).unwrap();
+        assert!(!writer.is_taken(LONG));
+    }
+
+    #[test]
+    fn what_nobody_read_was_not_taken() {
+        let (line, far) = pair();
+        let mut writer = line.writer();
+        writer.send(&Message::Ready).unwrap();
+        drop(far);
+        assert!(!writer.is_taken(LONG));
+    }
 }

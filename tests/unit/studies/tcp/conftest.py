@@ -78,7 +78,7 @@ def serve() -> Iterator[Callable[..., Served]]:
 
 @pytest.fixture
 def free_port() -> int:
-    """A port on which nobody listens."""
+    """A port that no address of this host uses."""
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.bind(("", 0))
         return int(taken.getsockname()[1])

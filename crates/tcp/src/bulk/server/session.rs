@@ -23,6 +23,8 @@ const JOINING: Duration = Duration::from_secs(10);
 /// Allowance beyond a limit of time, for what is still in transit.
 const GRACE_NS: u64 = 5_000_000_000;
 const LOOK: Duration = Duration::from_millis(500);
+/// Longest time until a client has seen the end and closes its connection.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// A client that may have its transfer.
 pub struct Client {
@@ -140,10 +142,13 @@ fn transfer(
         // A client that sees the end of this one may begin another one at once, if no capture is in transit.
         let place = tape.is_some().then_some(place);
         writer.send(&Message::Done { totals })?;
-        if let Some(tape) = tape {
-            let found = hand_over(tape.taken(), Then::Free(place), &mut writer, &incoming)?;
-            house.tell(ServerEvent::Recorded { number, peer, found: found.map(Box::new) });
-        }
+        let Some(tape) = tape else {
+            // The data connections of a client that died ended like those of one that finished.
+            let is_taken = writer.is_taken(CLOSING);
+            return if is_taken { Ok(()) } else { Err(Broken::Gone("the client died".to_owned())) };
+        };
+        let found = hand_over(tape.taken(), Then::Free(place), &mut writer, &incoming)?;
+        house.tell(ServerEvent::Recorded { number, peer, found: found.map(Box::new) });
         Ok(())
     });
     lock(&house.stopping).remove(&number);
