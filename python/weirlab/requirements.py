@@ -94,7 +94,7 @@ class Demand:
                 return f"{significant(value / 1e6, digits)} Mbit/s"
             case "MOS":
                 return f"{value:.{digits - 1}f}" if math.isfinite(value) else NOTHING
-        return f"{value:,.0f}" if math.isfinite(value) else NOTHING
+        return f"{value:,.0f}" if value.is_integer() else significant(value, digits)
 
 
 @dataclass(frozen=True)

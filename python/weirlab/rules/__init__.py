@@ -6,6 +6,7 @@ from __future__ import annotations
 from weirlab.rules.advice import Advice, ChainAdvice, Move, advise
 from weirlab.rules.aiming import Aim, aim, aims, verify
 from weirlab.rules.chains import Chain, Rule, Ruleset, as_written
+from weirlab.rules.change import RulesetChange, ruleset_change
 from weirlab.rules.iptables import iptables_path, reordered
 from weirlab.rules.nft import nftables_path
 from weirlab.rules.walking import Walk, walk
@@ -18,6 +19,7 @@ __all__ = [
     "Move",
     "Rule",
     "Ruleset",
+    "RulesetChange",
     "Walk",
     "advise",
     "aim",
@@ -26,6 +28,7 @@ __all__ = [
     "iptables_path",
     "nftables_path",
     "reordered",
+    "ruleset_change",
     "verify",
     "walk",
 ]

@@ -126,12 +126,12 @@ def advise(path: Sequence[Ruleset], where: str = "the ruleset", stay: Collection
     InputError
         There is no such chain, all counters are zero, or chains call each other in a circle.
     """
-    chosen, others = _chosen(path, where)
+    chosen, others = forwarding_rulesets(path, where)
     parts = [_Part(ruleset, len(chosen) > 1, stay) for ruleset in chosen]
     for part in parts:
         part.improve()
-    before = _sum([part.before for part in parts])
-    after = _sum([walk(part.better) for part in parts])
+    before = sum_of_walks([part.before for part in parts])
+    after = sum_of_walks([walk(part.better) for part in parts])
     return Advice(
         before,
         after,
@@ -143,14 +143,17 @@ def advise(path: Sequence[Ruleset], where: str = "the ruleset", stay: Collection
     )
 
 
-def _chosen(path: Sequence[Ruleset], where: str) -> tuple[list[Ruleset], list[Ruleset]]:
-    """The rulesets to put into order, and other chains at the same hook."""
+def forwarding_rulesets(path: Sequence[Ruleset], where: str) -> tuple[list[Ruleset], list[Ruleset]]:
+    """Of the chains at the hook for forwarded packets, those that most packets enter, and the others.
+
+    Raises ``InputError``, naming ``where``, if there is no chain at that hook.
+    """
     at_hook = [ruleset for ruleset in path if ruleset.hook == "forward"]
     if not at_hook:
         raise InputError(
             f"{where}: {NO_CHAIN}, and a plan is about such packets: give the rules of a router or firewall"
         )
-    counted = {id(ruleset): _counted(ruleset) for ruleset in at_hook}
+    counted = {id(ruleset): counted_packets(ruleset) for ruleset in at_hook}
     chosen: list[Ruleset] = []
     for ruleset in sorted(at_hook, key=lambda each: -counted[id(each)]):
         apart = all(set(ruleset.families).isdisjoint(other.families) for other in chosen)
@@ -159,12 +162,13 @@ def _chosen(path: Sequence[Ruleset], where: str) -> tuple[list[Ruleset], list[Ru
     return chosen, [ruleset for ruleset in at_hook if not any(ruleset is each for each in chosen)]
 
 
-def _counted(ruleset: Ruleset) -> int:
+def counted_packets(ruleset: Ruleset) -> int:
+    """Packets that rules of the ruleset, or its policy, decided about."""
     rules = [rule for name in called(ruleset) for rule in ruleset.chains[name].rules]
     return sum(rule.packets or 0 for rule in rules if rule.decides) + (ruleset.forward.policy_packets or 0)
 
 
-def _sum(walks: Sequence[Walk]) -> Walk:
+def sum_of_walks(walks: Sequence[Walk]) -> Walk:
     """Walks of different packets together."""
     if len(walks) == 1:
         return walks[0]

@@ -47,6 +47,8 @@ without rules: how many calls pass this tunnel behind these rules?
 With --ruleset, the mean matching position is read from the rules' counters,
 and Weir looks for a better order of the rules that has the same meaning. With
 root, packets in network namespaces prove it; unproven orders are not given.
+With --before, nothing is reordered or measured: the exit code is 9 if packets
+meet more rules than before, by more than --margin.
 
 Examples:
   weir plan devices.json --rules 400 --require 'p99<1ms'
@@ -56,6 +58,7 @@ Examples:
   weir plan rules.json --tunnel esp.json --codec g711 --rules 400
   weir plan last --given rules=400 --given frame=214 --find rate --json
   weir plan last --ruleset saved.rules --rate 200kpps --reordered new.rules
+  weir plan --ruleset after.rules --before before.rules --require 'rules<=60'
 """
 
 Class = Literal["isochronous", "cyclic", "acyclic"]
@@ -188,6 +191,18 @@ class RulesetOptions:
         Path | None,
         typer.Option("--ruleset", help="Rules with counters, from iptables-save -c or nft.", metavar="FILE"),
     ] = None
+    before: Annotated[
+        Path | None,
+        typer.Option(
+            "--before",
+            help="Compare --ruleset with these rules: do packets meet more of them?",
+            metavar="FILE",
+        ),
+    ] = None
+    margin: Annotated[
+        str | None,
+        typer.Option("--margin", help="Growth of rules per packet that --before accepts (default 8%)."),
+    ] = None
     include: IncludeOption = None
     reordered: Annotated[
         Path | None,
@@ -244,6 +259,8 @@ class PlanOptions:
             extrapolate=question.extrapolate,
             ruleset=self.rules.ruleset,
             include=tuple(self.rules.include or ()),
+            before=self.rules.before,
+            margin=_margin(self.rules),
             reordered=self.rules.reordered,
             model=question.using,
             demands=demands,
@@ -328,6 +345,23 @@ def ratio(option: str, text: str) -> float:
         found = float("nan")
     if not 0 < found <= 1:
         raise InputError(f"{option}: {quoted(text)} not understood; e.g. {option} 95%")
+    return found
+
+
+def _margin(options: RulesetOptions) -> float:
+    """The growth that ``--margin`` accepts, or the default."""
+    from weirlab.studies.planning.changes import MARGIN
+
+    if options.margin is None:
+        return MARGIN
+    if options.before is None:
+        raise InputError("--margin belongs to --before: give the rules before the change as well")
+    try:
+        found = reading.share(options.margin.strip().replace(" ", ""))
+    except ValueError:
+        found = float("nan")
+    if not 0 <= found < float("inf"):
+        raise InputError(f"--margin: {quoted(options.margin)} not understood; e.g. --margin 5%")
     return found
 
 

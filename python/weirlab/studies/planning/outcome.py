@@ -15,8 +15,10 @@ from weirlab.model.backlog import Backlog, Queue
 from weirlab.model.planning import Answer, Conclusion, Find, Outlook, Question, Requirement, best
 from weirlab.quantities import count, duration, plural, rate, words
 from weirlab.requirements import Demand, Judgement
-from weirlab.rules import Advice
+from weirlab.rules import Advice, Walk
 from weirlab.studies.planning import requiring as required_plans
+from weirlab.studies.planning.changes import MARGIN, RulesetChangeOutcome
+from weirlab.studies.planning.requiring import MOST_RULES
 from weirlab.traffic.calls.codecs import VoiceStream
 from weirlab.traffic.sizes import SizeMix
 from weirlab.traffic.spec import Arrivals, Rate
@@ -51,6 +53,10 @@ class PlanRequest:
     ruleset: Path | None = None
     include: tuple[Path, ...] = ()
     """Folders with files that the ruleset includes, besides its own."""
+    before: Path | None = None
+    """The rules that ``ruleset`` is compared with."""
+    margin: float = MARGIN
+    """Growth of the mean matching position that is accepted, as a ratio."""
     reordered: Path | None = None
     """Where to write the ruleset in its better order."""
     model: str = Queueing.name
@@ -141,6 +147,7 @@ class PlanOutcome:
     calls: int | None = None
     """The load in calls; None if it was given otherwise."""
     demands: tuple[Demand, ...] = ()
+    change: RulesetChangeOutcome | None = None
     queues: Mapping[str, Backlog] = field(default_factory=dict)
     """The backlogs of devices with a deep queue, at the settings in question."""
 
@@ -157,14 +164,29 @@ class PlanOutcome:
 
     @property
     def judged(self) -> tuple[Judgement, ...]:
-        """How the device with the best answer meets each requirement."""
+        """How each requirement is met: on rules by the given ones, else by the best device."""
+        rules = None if self.question is not None and self.question.find == "rules" else self._rules_walk()
+        of_rules = [each for each in self.demands if rules is not None and each.quantity is MOST_RULES]
+        found = tuple(required_plans.judged_rules(each, rules) for each in of_rules if rules is not None)
         answer = self.best or next((one for one in self.answers if one.verdict == self.verdict), None)
         if answer is None or self.question is None:
-            return ()
-        return required_plans.judged(self.demands, self.requirements, answer, self.question.call_pps)
+            return found
+        others = [each for each in self.demands if each not in of_rules]
+        return (
+            *found,
+            *required_plans.judged(others, self.requirements, answer, self.question.call_pps),
+        )
+
+    def _rules_walk(self) -> Walk | None:
+        """How far packets walk in the given rules; None if none are given."""
+        if self.change is not None:
+            return self.change.change.after
+        return self.ruleset.advice.before if self.ruleset is not None else None
 
     def problem(self) -> WeirError | None:
         """The error to report if the answer is no, or if the profiles do not decide the question."""
+        if self.change is not None and (worse := self.change.problem()) is not None:
+            return worse
         if self.verdict == "misses":
             limits = self.question.limits if self.question else ()
             return NotMet(f"the answer is no: {', '.join(limit.text for limit in limits)} cannot be kept")
@@ -248,6 +270,7 @@ class PlanOutcome:
             "best": chosen.device if chosen else None,
             "warnings": self.warnings,
             "ruleset": self.ruleset.document() if self.ruleset else None,
+            "change": self.change.document() if self.change else None,
         }
 
 

@@ -9,8 +9,10 @@ from typing import Final
 from weirlab.errors import InputError
 from weirlab.model.planning import Answer, Find, Limit, Reach, Requirement
 from weirlab.model.planning.requirements import LIMITED, NO_LOSS
+from weirlab.quantities import count
 from weirlab.quoting import quoted
 from weirlab.requirements import LOSS, Case, Demand, Judgement, Quantity, Unit, Verdict, judge
+from weirlab.rules import Walk
 
 MOST_RATE: Final = Quantity("rate", "load", "rate", ("load",))
 MOST_CALLS: Final = Quantity("calls", "number of calls", "count")
@@ -24,9 +26,14 @@ KNOWN: Final = (*LIMITED, *SOUGHT)
 _OF: Final = {field: quantity for quantity, field in LIMITED.items()}
 
 
-def check(demands: Sequence[Demand], find: Find) -> None:
-    """Raise ``InputError`` for a requirement on something that this plan does not find."""
+def check(demands: Sequence[Demand], find: Find, *, ruleset: bool) -> None:
+    """Raise ``InputError`` for a requirement on something that this plan does not find.
+
+    ``ruleset``: whether rules are given; then the rules per packet are known.
+    """
     found = {"calls": (MOST_RATE, MOST_CALLS), "rules": (MOST_RULES,), "frame": ()}.get(find, (MOST_RATE,))
+    if ruleset and MOST_RULES not in found:
+        found = (*found, MOST_RULES)
     for demand in demands:
         if demand.quantity in SOUGHT and demand.quantity not in found:
             known = ", ".join(each.name for each in (*LIMITED, *found))
@@ -34,6 +41,24 @@ def check(demands: Sequence[Demand], find: Find) -> None:
                 f"requirement {quoted(demand.text)}: this plan finds {find}, not {demand.quantity.name}; "
                 f"accepted are {known}"
             )
+
+
+def check_without_models(demands: Sequence[Demand], requirements: Sequence[Requirement]) -> None:
+    """Raise ``InputError`` for a requirement that rules alone cannot be judged by."""
+    texts = [quoted(demand.text) for demand in demands if demand.quantity is not MOST_RULES]
+    texts += [requirement.name for requirement in requirements if requirement.name != GIVEN]
+    if texts:
+        raise InputError(
+            f"requirement {', '.join(texts)} needs a model: name a model file or a run; of rules alone, only "
+            f"{MOST_RULES.name} can be required"
+        )
+
+
+def judged_rules(demand: Demand, rules: Walk) -> Judgement:
+    """A demand on the mean number of rules that a packet is compared with."""
+    left_out = f", without those that {', '.join(rules.uncounted)} decided about" if rules.uncounted else ""
+    note = f"rules per packet, of {count(rules.packets)} packets{left_out}"
+    return judge(demand, [Case(rules.mean_position, note=note)])
 
 
 def judged(

@@ -32,6 +32,7 @@ from weirlab.quoting import quoted
 from weirlab.rules import Advice
 from weirlab.store import Store
 from weirlab.studies.planning import requiring as required_plans
+from weirlab.studies.planning.changes import compare_rulesets
 from weirlab.studies.planning.outcome import (
     TRIALS_S,
     FreedGain,
@@ -67,7 +68,12 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
         A source has no models, or every device would have to extrapolate.
     """
     advice, source, proof, unproven = None, None, Proof(), None
-    if request.ruleset is not None:
+    change = None
+    if request.ruleset is not None and request.before is not None:
+        if request.reordered is not None:
+            raise InputError("--before compares rules and looks for no order: leave --reordered out")
+        change = compare_rulesets(request.before, request.ruleset, request.include, request.margin)
+    elif request.ruleset is not None:
         source = RulesetSource(request.ruleset, files.HOST_FILES, Beside(request.include))
         if request.reordered is not None and request.reordered.resolve() == request.ruleset.resolve():
             raise InputError(f"--reordered would overwrite {request.ruleset}; give another file")
@@ -79,18 +85,24 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
         if proof.failure:
             advice, unproven = advice.without_order(), advice.after.mean_position
         advice = replace(advice, notes=(*advice.notes, *source.left_out))
+    elif request.before is not None:
+        raise InputError("--before is compared with the rules of --ruleset: give --ruleset as well")
     elif request.include:
         raise InputError("--include names folders for --ruleset: give --ruleset as well")
     elif request.reordered is not None:
         raise InputError("--reordered writes the rules of --ruleset: give --ruleset as well")
     devices = _asked(store, request)
     if not devices:
-        if request.ruleset is None or advice is None or source is None:
+        if request.ruleset is None:
             raise InputError("nothing to plan with: give model files or runs, or --ruleset FILE")
+        required_plans.check_without_models(request.demands, request.requirements)
+        if advice is None or source is None:
+            return PlanOutcome(None, (), (), demands=request.demands, change=change)
         _write_reordered(source, advice, request)
         outcome = RulesetOutcome(request.ruleset, advice, proof, unproven, (), request.reordered)
-        return PlanOutcome(None, (), (), outcome)
-    found = advice.before.mean_position if advice is not None else None
+        return PlanOutcome(None, (), (), outcome, demands=request.demands)
+    walk = change.change.after if change is not None else advice.before if advice is not None else None
+    found = walk.mean_position if walk is not None else None
     question, requirements = _question(request, found)
     answers = tuple(answer(device.name, device.model, question) for device in devices)
     if answers and all(one.refused for one in answers):
@@ -114,6 +126,7 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
         simulated,
         request.calls,
         request.demands,
+        change,
         _deep_queues(devices, answers),
     )
 
@@ -210,7 +223,7 @@ def _question(request: PlanRequest, found: float | None) -> tuple[Question, tupl
     position = request.position
     load = _load(request)
     find = request.find or _sought(load, position if position is not None else found, stream)
-    required_plans.check(request.demands, find)
+    required_plans.check(request.demands, find, ruleset=request.ruleset is not None)
     if position is None and find != "rules":
         position = found
     frame = None

@@ -56,8 +56,11 @@ _SHOWN: Final = (
 def tables(outcome: PlanOutcome) -> list[Table]:
     """Requirements, every device's answer and prediction, and the ruleset's moves."""
     found: list[Table] = []
-    if outcome.question is not None:
+    if outcome.judged:
         found.append(gates.table(outcome.judged))
+    if outcome.change is not None:
+        found.append(outcome.change.table())
+    if outcome.question is not None:
         found.append(_answers(outcome))
         found += _outlooks(outcome)
     if outcome.ruleset is not None:
@@ -70,6 +73,8 @@ def conclusion(outcome: PlanOutcome) -> str:
     parts = []
     if outcome.question is not None:
         parts.append(_sentence(outcome))
+    if outcome.change is not None:
+        parts.append(outcome.change.sentence)
     if outcome.ruleset is not None:
         parts.append(_ruleset_sentence(outcome.ruleset))
     some = 0 < len(outcome.simulated) < len(outcome.answers)

@@ -376,3 +376,52 @@ def test_rates_in_bits_are_required_of_the_planned_frames(weir: Weir, devices: P
     wire_bps = 1e9 / OLD.service_ns(0) * 84 * 8
     assert weir(*asked, "--require", f"rate>={wire_bps * 0.9:.0f}bit/s").code == 0
     assert weir(*asked, "--require", f"rate>={wire_bps * 1.1:.0f}bit/s").code == 9
+
+
+def test_more_rules_per_packet_than_before_end_with_9_without_a_model(
+    weir: Weir, saved: Path, tmp_path: Path
+) -> None:
+    before = tmp_path / "before.rules"
+    before.write_text(RULES.format(fillers=""))
+    answer = weir("plan", "--ruleset", saved, "--before", before)
+    assert answer.code == 9
+    assert "2.00 → 300 rules per packet (+14,904 %)" in answer.out
+    assert "298 rules added" in answer.out
+    document = weir("plan", "--ruleset", saved, "--before", before, "--json").json["change"]
+    assert (document["verdict"], document["added"], document["counters"]) == ("worse", 298, "own")
+    assert weir("plan", "--ruleset", before, "--before", saved).code == 0
+    assert weir("plan", "--ruleset", saved, "--before", before, "--margin", "20000%").code == 0
+
+
+def test_the_same_rules_end_with_0_whatever_they_counted(weir: Weir, saved: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.rules"
+    other.write_text(saved.read_text().replace("[9000:1]", "[1:1]").replace("[5:1]", "[900:1]"))
+    answer = weir("plan", "--ruleset", other, "--before", saved, "--margin", "0%", "--json")
+    assert (answer.code, answer.json["change"]["verdict"]) == (0, "unchanged")
+
+
+def test_rules_per_packet_are_required_without_a_model(weir: Weir, saved: Path) -> None:
+    found = weir("plan", "--ruleset", saved, "--require", "rules<=60", "--json")
+    assert found.code == 9
+    (rules,) = found.json["requirements"]
+    assert (rules["verdict"], rules["value"]) == ("not met", pytest.approx(300, rel=0.01))
+    assert weir("plan", "--ruleset", saved, "--require", "rules<=301").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--require", "p99<1ms", "--require", "rules<=60"), "requirement 'p99<1ms' needs a model"),
+        (("--class", "cyclic", "--cycle", "4ms"), "cyclic traffic, cycle 4 ms needs a model"),
+        (("--margin", "5%"), "--margin belongs to --before"),
+        (("--before", "saved.rules", "--margin", "often"), "--margin 5%"),
+        (("--before", "saved.rules", "--reordered", "new.rules"), "leave --reordered out"),
+    ],
+)
+def test_what_rules_alone_cannot_answer_is_refused(
+    weir: Weir, saved: Path, arguments: tuple[str, ...], complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(saved.parent)
+    answer = weir("plan", "--ruleset", saved, *arguments)
+    assert answer.code == 2
+    assert complaint in " ".join(answer.err.split())

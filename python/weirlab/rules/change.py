@@ -1,0 +1,168 @@
+"""How many rules packets meet before and after a change of rules, by counters alone."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from weirlab.errors import InputError
+from weirlab.rules.advice import counted_packets, forwarding_rulesets, sum_of_walks
+from weirlab.rules.chains import Chain, Rule, Ruleset
+from weirlab.rules.walking import Walk, called, walk
+
+RulePlace = tuple[str, ...]
+"""IP versions, table, chain and text of a rule; a policy is the last rule of its chain."""
+
+
+@dataclass(frozen=True)
+class RulesetChange:
+    """Two rulesets, and how far packets walk in each."""
+
+    before: Walk
+    after: Walk
+    """By its own counters, or those from before the change; jumps that are new and have no counter are taken
+    by every packet."""
+    counters: Literal["own", "before"]
+    """Whose counters ``after`` rests on. With those from before the change, new rules stop no packet, and the
+    packets of rules that are gone are compared with all rules: its mean is an upper bound."""
+    added: int
+    """Rules that are only in the second ruleset."""
+    removed: int
+    """Rules that are only in the first."""
+    reordered: bool
+    """Whether rules that are in both come in another order."""
+
+    @property
+    def growth_ratio(self) -> float:
+        """By which share the mean matching position grows; negative if it shrinks."""
+        if self.before.mean_position == 0:
+            return math.inf if self.after.mean_position > 0 else 0.0
+        return self.after.mean_position / self.before.mean_position - 1
+
+    @property
+    def same_rules(self) -> bool:
+        """Whether both have the same rules in the same order."""
+        return not (self.added or self.removed or self.reordered)
+
+
+def ruleset_change(
+    before: Sequence[Ruleset], after: Sequence[Ruleset], names: tuple[str, str] = ("before", "after")
+) -> RulesetChange:
+    """Compare the rules that forwarded packets meet.
+
+    The rules alone are compared: the counters of ``after`` count only if its rules differ.
+
+    Parameters
+    ----------
+    before, after:
+        The base chains that forwarded packets enter.
+    names:
+        What the rulesets are called in messages.
+
+    Raises
+    ------
+    InputError
+        One has no chain for forwarded packets, or ``before`` counted none.
+    """
+    old, _ = forwarding_rulesets(before, names[0])
+    old_walk = _walk(old, names[0])
+    new, _ = forwarding_rulesets(after, names[1])
+    if own := any(map(counted_packets, new)) and _lines(new) != _lines(old):
+        total = _walk(new, names[1]).packets
+        new = [_with_new_jumps(each, _lines(old), total) for each in new]
+    else:
+        # Which chains packets enter is known only with counters.
+        new, _ = forwarding_rulesets([_with_counters(each, old) for each in after], names[1])
+        new = [_with_new_jumps(each, _lines(old), old_walk.packets) for each in new]
+        new[0] = _with_missing(new[0], old_walk.packets - sum(map(_packets, new)))
+    lines, others = _lines(old), _lines(new)
+    kept = set(lines) & set(others)
+    return RulesetChange(
+        old_walk,
+        _walk(new, names[1]),
+        "own" if own else "before",
+        added=(Counter(others) - Counter(lines)).total(),
+        removed=(Counter(lines) - Counter(others)).total(),
+        reordered=[line for line in lines if line in kept] != [line for line in others if line in kept],
+    )
+
+
+def _walk(rulesets: Sequence[Ruleset], name: str) -> Walk:
+    try:
+        return sum_of_walks([walk(each) for each in rulesets])
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+def _packets(ruleset: Ruleset) -> float:
+    try:
+        return walk(ruleset).packets
+    except InputError:
+        return 0.0
+
+
+def _lines(rulesets: Sequence[Ruleset]) -> list[RulePlace]:
+    return [place for ruleset in rulesets for place in _places(ruleset)]
+
+
+def _places(ruleset: Ruleset) -> Iterator[RulePlace]:
+    """Every rule that packets may meet."""
+    for name in called(ruleset):
+        chain = ruleset.chains[name]
+        for line in chain.lines:
+            yield _place(ruleset, name, line[0].text)
+        if chain.policy is not None:
+            yield _place(ruleset, name, f"policy {chain.policy}")
+
+
+def _place(ruleset: Ruleset, chain: str, text: str) -> RulePlace:
+    return "+".join(map(str, ruleset.families)), ruleset.table, chain, text
+
+
+def _with_counters(ruleset: Ruleset, old: Sequence[Ruleset]) -> Ruleset:
+    """``ruleset`` with the counters that the same rules have in ``old``."""
+    twins = [each for each in old if not set(each.families).isdisjoint(ruleset.families)]
+    twin = max(twins, key=lambda e: (e.table == ruleset.table, e.entry == ruleset.entry), default=None)
+    known = {} if twin is None else twin.chains
+    chains = {name: _counted_chain(chain, known.get(name)) for name, chain in ruleset.chains.items()}
+    return replace(ruleset, chains=chains)
+
+
+def _counted_chain(chain: Chain, twin: Chain | None) -> Chain:
+    counts: dict[str, list[int | None]] = {}
+    for line in twin.lines if twin is not None else ():
+        counts.setdefault(line[0].text, []).append(line[0].packets)
+    rules: list[Rule] = []
+    for line in chain.lines:
+        known = counts.get(line[0].text)
+        count = known.pop(0) if known else None if line[0].jump is not None else 0
+        rules += [replace(rule, packets=count) for rule in line]
+    return replace(chain, rules=tuple(rules), policy_packets=twin.policy_packets if twin else None)
+
+
+def _with_new_jumps(ruleset: Ruleset, known: Collection[RulePlace], packets: float) -> Ruleset:
+    """``ruleset`` whose new jumps without a counter are taken, and returned from, by all ``packets``."""
+    old = set(known)
+
+    def bounded(chain: str, rule: Rule) -> Rule:
+        if rule.jump is None or rule.packets is not None or _place(ruleset, chain, rule.text) in old:
+            return rule
+        return replace(rule, packets=round(packets), verdict=None)
+
+    chains = {
+        name: replace(chain, rules=tuple(bounded(name, rule) for rule in chain.rules))
+        for name, chain in ruleset.chains.items()
+    }
+    return replace(ruleset, chains=chains)
+
+
+def _with_missing(ruleset: Ruleset, packets: float) -> Ruleset:
+    """``ruleset`` with ``packets`` more that no rule stops."""
+    entry = ruleset.forward
+    policy_packets = (entry.policy_packets or 0) + max(round(packets), 0)
+    return replace(
+        ruleset, chains={**ruleset.chains, entry.name: replace(entry, policy_packets=policy_packets)}
+    )

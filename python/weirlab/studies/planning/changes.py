@@ -1,0 +1,120 @@
+"""A change of rules in a plan: what it does to the rules that packets meet, judged without measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab import files
+from weirlab.errors import NotMet
+from weirlab.lab.dut.rulesets.source import Beside, RulesetSource
+from weirlab.quantities import NOTHING, count, percent, plural, significant, words
+from weirlab.rules import RulesetChange, ruleset_change
+from weirlab.tables import Table
+
+MARGIN: Final = 0.08
+"""Growth of the mean matching position that is accepted unless the user sets another: as much as
+``weir compare`` accepts of the forwarding rate."""
+
+
+@dataclass(frozen=True)
+class RulesetChangeOutcome:
+    """Two files with rules, compared by their counters."""
+
+    before: Path
+    after: Path
+    change: RulesetChange
+    margin: float
+    """Growth of the mean matching position that is accepted, as a ratio."""
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether packets meet more rules than the margin allows."""
+        return self.change.growth_ratio > self.margin
+
+    @property
+    def difference(self) -> str:
+        """``55.8 → 356 rules per packet (+538 %)``."""
+        positions = (self.change.before.mean_position, self.change.after.mean_position)
+        before, after = map(significant, positions)
+        return f"{before} → {after} rules per packet ({self._growth})"
+
+    @property
+    def _growth(self) -> str:
+        ratio = self.change.growth_ratio
+        shown = percent(ratio, 3)
+        return f"+{shown}" if ratio > 0 and shown != NOTHING else shown
+
+    @property
+    def sentence(self) -> str:
+        """The difference, what changed, and whose counters it rests on."""
+        change = self.change
+        if change.same_rules:
+            return f"The rules are the same: {significant(change.after.mean_position)} rules per packet."
+        parts = [
+            f"{plural(number, 'rule')} {done}"
+            for number, done in ((change.added, "added"), (change.removed, "removed"))
+            if number
+        ]
+        if change.reordered:
+            parts.append("others in another order" if parts else "rules in another order")
+        said = (
+            "more than the margin of"
+            if self.is_worse
+            else "within the margin of"
+            if change.growth_ratio > 0
+            else "not worse; the margin is"
+        )
+        counters = (
+            "each by its own counters"
+            if change.counters == "own"
+            else f"at most, by the counters of {self.before}, because {self.after} counted no packet"
+        )
+        return f"{self.difference}, {said} {self.margin * 100:g} %: {words(parts)}; {counters}."
+
+    def table(self) -> Table:
+        """Both rulesets."""
+        walks = ((self.before, self.change.before), (self.after, self.change.after))
+        columns = ["Rules", "Packets counted", "Rules per packet"]
+        rows = [[str(path), count(walk.packets), significant(walk.mean_position)] for path, walk in walks]
+        if any(walk.uncounted for _, walk in walks):
+            columns.append("Without a counter")
+            rows = [[*row, words(walk.uncounted)] for row, (_, walk) in zip(rows, walks, strict=True)]
+        return Table("Change of rules", columns, rows)
+
+    def problem(self) -> NotMet | None:
+        """The error if packets meet more rules than the margin allows."""
+        return NotMet(f"{self.after}: {self.difference}") if self.is_worse else None
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        change = self.change
+        return {
+            "before": self.before,
+            "after": self.after,
+            "mean_position_before": change.before.mean_position,
+            "mean_position": change.after.mean_position,
+            "growth_ratio": change.growth_ratio,
+            "margin": self.margin,
+            "verdict": "worse" if self.is_worse else "unchanged" if change.same_rules else "not worse",
+            "counters": change.counters,
+            "added": change.added,
+            "removed": change.removed,
+            "reordered": change.reordered,
+            "uncounted": change.after.uncounted,
+            "notes": [*change.before.notes, *change.after.notes],
+        }
+
+
+def compare_rulesets(
+    before: Path, after: Path, include: Sequence[Path], margin: float
+) -> RulesetChangeOutcome:
+    """Read both files and compare them; raises ``InputError`` as :func:`weirlab.rules.ruleset_change`."""
+    old, new = (
+        RulesetSource(each, files.HOST_FILES, Beside(tuple(include))).path_of_packets(elements=False)
+        for each in (before, after)
+    )
+    change = ruleset_change(old, new, (str(before), str(after)))
+    return RulesetChangeOutcome(before, after, change, margin)
