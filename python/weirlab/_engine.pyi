@@ -280,7 +280,7 @@ def rtp_packets(
 ) -> dict[str, Any]:
     """Every packet of every voice stream in a capture file; see ``docs/quality.md``.
 
-    ``path``: pcap or pcapng, bare or in gzip or zstd. ``decode_as``: ranges of UDP ports, ends
+    ``path``: pcap or pcapng, plain or compressed. ``decode_as``: ranges of UDP ports, ends
     included, whose packets are taken for RTP if they look like one packet of it; elsewhere a
     stream has to prove itself. ``encodings``: what payload types stand for (None: what a stream carries
     of which nobody else tells), with encoding name and clock rate, before all that the capture says.

@@ -63,7 +63,7 @@ pub fn refusal(py: Python<'_>, path: &Path, error: &CaptureError) -> PyErr {
 const fn way_out(error: &CaptureError) -> &'static str {
     match error {
         CaptureError::TooShort { .. } | CaptureError::Unknown { .. } => {
-            "files of tcpdump, dumpcap and Wireshark can be read: pcap and pcapng, also in gzip or zstd"
+            "files of tcpdump, dumpcap and Wireshark can be read: pcap and pcapng, also in gzip, zstd, xz, lz4 or bzip2"
         }
         _ => "what lies before it can be saved with: tshark -r FILE -w SAVED.pcapng",
     }
@@ -277,10 +277,8 @@ pub fn format_name(format: Format, compression: Compression) -> String {
         Format::Pcap => "pcap",
         Format::Pcapng => "pcapng",
     };
-    let wrapping = match compression {
-        Compression::None => "",
-        Compression::Gzip => "+gzip",
-        Compression::Zstd => "+zstd",
-    };
-    format!("{format}{wrapping}")
+    match compression {
+        Compression::None => format.to_owned(),
+        _ => format!("{format}+{}", compression.name()),
+    }
 }

@@ -37,7 +37,8 @@ def analyse(
     Parameters
     ----------
     paths
-        pcap or pcapng, plain or in gzip or zstd; for a rotated record all files, in order.
+        pcap or pcapng, plain or compressed with gzip, zstd, xz, lz4 or bzip2; for a rotated record all
+        files, in order.
     filter
         Expression of libpcap (pcap-filter(7)); other packets are skipped.
     window

@@ -58,7 +58,7 @@ def cut(
     Parameters
     ----------
     paths
-        pcap or pcapng, bare or in gzip or zstd; several are one capture, in this order.
+        pcap or pcapng, plain or compressed; several are one capture, in this order.
     filter
         Expression of libpcap (pcap-filter(7)); only packets that it accepts.
     window

@@ -155,7 +155,7 @@ def read(
     Parameters
     ----------
     paths
-        pcap or pcapng, bare or in gzip or zstd; of a rotated record all files, in order.
+        pcap or pcapng, plain or compressed; of a rotated record all files, in order.
     filter
         Expression of libpcap (pcap-filter(7)).
     start, end

@@ -32,7 +32,7 @@ from weirlab.web.settings import (
 WEB_HELP = """Serve runs, captures and live tests to a browser, until Ctrl-C.
 
 The page lists the runs of the store, opens their reports and compares two.
-It takes captures (pcap, pcapng; also gzip, zstd) and draws their TCP
+It takes captures (pcap, pcapng; also compressed) and draws their TCP
 connections down to the packet. It runs TCP tests against a host that runs
 weir tcp serve, or between two such hosts, and draws them live. Every capture
 and test has a data ID, by which another session finds it again. With

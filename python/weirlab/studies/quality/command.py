@@ -14,6 +14,7 @@ from weirlab.cli.options import JudgedOptions, grouped, without
 from weirlab.cli.options.buffers import jitter_buffer as read_jitter_buffer
 from weirlab.errors import InputError
 from weirlab.extras import REPORT as CHARTS
+from weirlab.files import standard_input
 from weirlab.quoting import quoted
 from weirlab.trace.analysis import refuse_inputs
 
@@ -24,10 +25,10 @@ QUALITY = """Assess the quality of the voice streams in a capture.
 
 For every RTP or IAX2 stream, this reports loss and loss bursts, duplicates,
 reordering, jitter (RFC 3550), the longest gap, and R and MOS behind a jitter
-buffer by the E-model. FILE is pcap or pcapng, plain or compressed with gzip
-or zstd. Common link layers and tunnels are read (docs/trace.md). Codecs are
-known from fixed payload types and from SIP in the capture; --codec names the
-others.
+buffer by the E-model. FILE is pcap or pcapng, plain or compressed with gzip,
+zstd, xz, lz4 or bzip2, or - for standard input. Common link layers and tunnels
+are read (docs/trace.md). Codecs are known from fixed payload types and from
+SIP in the capture; --codec names the others.
 
 A capture does not show the delay of the network. Without --delay, MOS counts
 only codec, packet time and jitter buffer, and is an upper bound.
@@ -131,7 +132,7 @@ def quality(
     from weirlab.studies.quality.study import capture_quality
     from weirlab.studies.quality.voice_page import quality_page
 
-    with result.session(ctx) as session:
+    with result.session(ctx) as session, standard_input.readable([file]) as (file,):
         heard, buffers = read_jitter_buffer(options.jitter_buffer)
         demands = gates.demands(result.require, requiring.CAPTURE)
         only = options.streams()

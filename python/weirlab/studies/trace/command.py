@@ -13,6 +13,7 @@ from weirlab.cli.output import Session
 from weirlab.cli.results import diagnosis
 from weirlab.documents import Rows
 from weirlab.errors import InputError
+from weirlab.files import standard_input
 from weirlab.studies.trace import tables, why
 from weirlab.trace import cutting, facts, flows, others, times, words
 from weirlab.trace.analysis import KEEP, analyse, refuse_inputs
@@ -29,9 +30,9 @@ For each connection and direction, this reports bytes, throughput,
 retransmissions, their causes and which were spurious, reordering, duplicate
 ACKs, SACK, windows, round-trip times and data in flight, where on the path
 the capture was made, and why the connection was not faster. Voice streams and
-ESP are listed too. FILE is pcap or pcapng, plain or compressed with gzip or
-zstd. Several files are read as one capture, in this order, such as the
-rotated files of weir log.
+ESP are listed too. FILE is pcap or pcapng, plain or compressed with gzip,
+zstd, xz, lz4 or bzip2, or - for standard input. Several files are read as one
+capture, in this order, such as the rotated files of weir log.
 
 T is seconds since the first packet (1.5, 300ms, 2min), a date and time
 (2026-01-31T12:00:00.25, UTC unless it ends in +01:00) or @SECONDS since 1970.
@@ -43,6 +44,7 @@ Examples:
   weir trace log-*.pcapng.zst --filter "host 192.0.2.7" --sort retransmissions
   weir trace slow.pcapng --series slow --period 10ms --json
   weir trace slow.pcapng --from 2 --to 3.5 --pcapng part.pcapng
+  ssh router tcpdump -c 10000 -w - port 443 | weir trace -
 """
 
 
@@ -136,7 +138,7 @@ def trace(
 ) -> None:
     """Analyse captures."""
     series, report, number = options.series, options.report, options.connection
-    with Session(ctx, as_json=json) as session:
+    with Session(ctx, as_json=json) as session, standard_input.readable(files) as files:
         window = packets.window()
         wanted = [flows.parse(text) for text in options.flow or ()]
         target_bps = None if options.target is None else _rate_bps(options.target)

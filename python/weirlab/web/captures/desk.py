@@ -96,7 +96,7 @@ class Desk:
                     number = await receiving.receive(path, chunks, most, claim)
                     if not number:
                         raise InputError(
-                            "The upload is empty. Choose a capture: pcap or pcapng, also in gzip or zstd."
+                            "The upload is empty. Choose a capture: pcap or pcapng, plain or compressed."
                         )
                     one.change(stage="queued", size_bytes=number)
             finally:
