@@ -66,7 +66,10 @@ fn what_is_neither_a_frame_nor_its_end_is_damage() {
     let file = pcap(1, &[(1, vec![5; 300])]);
     for (compression, bytes) in packed(&file) {
         let (_, end) = read(&[&bytes[..], b"what is this behind it?"].concat());
-        assert!(end.is_err_and(|message| message.starts_with("reading failed at offset ")), "{compression:?}");
+        assert!(
+            end.is_err_and(|message| message.starts_with("reading failed at offset ")),
+            "{compression:?}"
+        );
     }
 }
 
