@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from weirlab.devices.prediction import modelling, verification
 from weirlab.errors import InputError
 from weirlab.jobs import profiles, testbeds
 from weirlab.jobs.progress import Progress
@@ -13,7 +14,6 @@ from weirlab.measure.profile import expected
 from weirlab.measure.verify import drawn_positions
 from weirlab.scenario import Scenario, from_plain
 from weirlab.store import Run, Store
-from weirlab.studies.prediction import modelling, verification
 
 SIMULATED = "simulated"
 """Stands for a device's name in the simulated lab."""

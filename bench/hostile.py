@@ -35,10 +35,10 @@ from rich.console import Console
 from rich.table import Table
 
 import capture
-from weirlab.studies.voice.managing.accounts import Accounts
-from weirlab.studies.voice.managing.database import opened
-from weirlab.studies.voice.managing.register import Register
-from weirlab.studies.voice.plan import load, ready
+from weirlab.numbering.managing.accounts import Accounts
+from weirlab.numbering.managing.database import opened
+from weirlab.numbering.managing.register import Register
+from weirlab.numbering.plan import load, ready
 
 TOKEN: Final = "correct horse battery"
 PASSWORD: Final = "a weir holds water"

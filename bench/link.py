@@ -41,8 +41,8 @@ from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.wiring import QUIET, descriptor, make_end
+from weirlab.links.emulator.running import End, How, emulated_link
 from weirlab.records import EngineResult
-from weirlab.studies.emulator.running import End, How, emulated_link
 from weirlab.traffic.load import parse_rate
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.sizes import Constant

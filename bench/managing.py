@@ -23,12 +23,12 @@ from fastapi.testclient import TestClient
 from rich.console import Console
 from rich.table import Table
 
+from weirlab.numbering.managing.accounts import Accounts
+from weirlab.numbering.managing.database import opened
+from weirlab.numbering.managing.register import Register
+from weirlab.numbering.plan import loads
+from weirlab.numbering.plan.model import Entry, Naptr, NumberingPlan, Range, Route
 from weirlab.store import Store
-from weirlab.studies.voice.managing.accounts import Accounts
-from weirlab.studies.voice.managing.database import opened
-from weirlab.studies.voice.managing.register import Register
-from weirlab.studies.voice.plan import loads
-from weirlab.studies.voice.plan.model import Entry, Naptr, NumberingPlan, Range, Route
 from weirlab.web.service import service
 from weirlab.web.settings import Settings, VoiceSettings
 

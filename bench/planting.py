@@ -25,7 +25,7 @@ from weirlab.emulation.reading import read_path
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.link import bindings
 from weirlab.link.settings import Recording
-from weirlab.studies.emulator.running import End, emulated_link
+from weirlab.links.emulator.running import End, emulated_link
 
 HERE = Path(__file__).resolve().parent
 PORT = 5001

@@ -31,12 +31,12 @@ from rich.console import Console
 from rich.table import Table
 
 from managing import HEAD, made
-from weirlab.studies.voice.lab import VoiceLab
-from weirlab.studies.voice.plan import load
-from weirlab.studies.voice.plan.model import NumberingPlan
-from weirlab.studies.voice.plan.numbers import owner_name
-from weirlab.studies.voice.routing import Network
-from weirlab.studies.voice.routing.calls import calls
+from weirlab.numbering.lab import VoiceLab
+from weirlab.numbering.plan import load
+from weirlab.numbering.plan.model import NumberingPlan
+from weirlab.numbering.plan.numbers import owner_name
+from weirlab.numbering.routing import Network
+from weirlab.numbering.routing.calls import calls
 
 SEED = 1
 REPEATS = 3

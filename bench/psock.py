@@ -28,7 +28,7 @@ from machine import versions
 from summary import Summary
 from summary import about as called
 from summary import parser as options
-from weirlab.studies.parallel.bed import mptcp
+from weirlab.transfers.parallel.bed import mptcp
 
 NAMES: Final = ("weir-bench-psock-a", "weir-bench-psock-b")
 METHODS: Final = ("tcp", "mptcp", "poll-all", "earliest")

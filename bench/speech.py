@@ -34,9 +34,9 @@ from speakers import (
     Talk,
     sip,
 )
+from weirlab.calls.quality.study import QualityOutcome, capture_quality
 from weirlab.quality.assess import Coded, opinion
 from weirlab.quality.codecs import of_encoding
-from weirlab.studies.quality.study import QualityOutcome, capture_quality
 
 BUFFER_MS: Final = 60.0
 """Depth of the fixed jitter buffer that MOS is compared behind."""

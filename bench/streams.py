@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Final
 
 from weirlab._engine import ParallelListener, ParallelSocket
-from weirlab.studies.parallel.bed import mptcp
-from weirlab.studies.psock.copying import How
+from weirlab.transfers.parallel.bed import mptcp
+from weirlab.transfers.psock.copying import How
 
 HERE: Final = ("198.18.1.1", "198.18.2.1")
 THERE: Final = ("198.18.1.2", "198.18.2.2")

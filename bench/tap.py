@@ -25,12 +25,12 @@ from summary import about as called
 from summary import parser as options
 from weirlab.errors import WeirError
 from weirlab.jobs.progress import Quiet
+from weirlab.links.monitor.bed import METHODS, RECORDING
+from weirlab.links.monitor.section import MonitorScenario
+from weirlab.links.monitor.study import MonitorFindings
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies.contract import Outcome
-from weirlab.studies.monitor.bed import METHODS, RECORDING
-from weirlab.studies.monitor.section import MonitorScenario
-from weirlab.studies.monitor.study import MonitorFindings
 from weirlab.studies.runner import run_scenario
 
 RATES = ("100kpps", "200kpps", "300kpps", "max")

@@ -15,17 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from weirlab.calls.calls.columns import PacketRow
+from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
+from weirlab.calls.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
+from weirlab.calls.failover.switches.rows import SwitchRow
+from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.columns import Column, described
+from weirlab.links.monitor.trials.rows import MonitorRow
+from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LimitRow, WorkRow
+from weirlab.numbering.load.rows import TrialRow as LoadTrialRow
+from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
+from weirlab.numbering.through.rows import DEVICE, DeviceRow
 from weirlab.store import rows
 from weirlab.store.columns import TrialRow
-from weirlab.studies.calls.columns import PacketRow
-from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
-from weirlab.studies.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
-from weirlab.studies.failover.switches.rows import SwitchRow
-from weirlab.studies.ipsec.endpoints import rows as endpoints
-from weirlab.studies.monitor.trials.rows import MonitorRow
-from weirlab.studies.parallel import rows as parallel
-from weirlab.studies.tcp.study.columns import (
+from weirlab.trace.columns import PeriodRow, RoundTripRow, SackRow, SegmentRow
+from weirlab.transfers.parallel import rows as parallel
+from weirlab.transfers.tcp.study.columns import (
     AgreementRow,
     CaptureRow,
     ConnectionRow,
@@ -36,11 +41,6 @@ from weirlab.studies.tcp.study.columns import (
     PacketsRow,
     TransferRow,
 )
-from weirlab.studies.voice.load.rows import LIMITS, TRIALS, WORK, LimitRow, WorkRow
-from weirlab.studies.voice.load.rows import TrialRow as LoadTrialRow
-from weirlab.studies.voice.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
-from weirlab.studies.voice.through.rows import DEVICE, DeviceRow
-from weirlab.trace.columns import PeriodRow, RoundTripRow, SackRow, SegmentRow
 
 PAGE: Final = Path(__file__).parent / "tables.md"
 

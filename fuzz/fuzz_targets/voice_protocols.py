@@ -9,7 +9,7 @@ from pathlib import Path
 import atheris
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
-with atheris.instrument_imports(include=["weirlab.studies.voice", "pycrate_asn1rt", "pycrate_core"]):
+with atheris.instrument_imports(include=["weirlab.numbering", "pycrate_asn1rt", "pycrate_core"]):
     import voice_protocols
 
 target = voice_protocols.TARGETS[sys.argv.pop(1)]

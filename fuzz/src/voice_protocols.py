@@ -1,6 +1,6 @@
 """What the fuzz targets of voice protocols do with their bytes, and what must hold whatever these are.
 
-No target uses a socket or a clock. ``tests/unit/studies/voice/test_hostile.py`` runs the same functions over
+No target uses a socket or a clock. ``tests/unit/numbering/test_hostile.py`` runs the same functions over
 the committed seeds and over damaged ones.
 """
 
@@ -11,14 +11,14 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 
-from weirlab.studies.voice.gatekeeper import ras
-from weirlab.studies.voice.gatekeeper.answering import Gatekeeper
-from weirlab.studies.voice.gatekeeper.ras import Address, NoMessage
-from weirlab.studies.voice.gatekeeper.table import Caller, Prefix, Table, Target
-from weirlab.studies.voice.lab.line import Line, described
-from weirlab.studies.voice.telephone import h225, h245, q931
-from weirlab.studies.voice.telephone.call import Call, Own
-from weirlab.studies.voice.telephone.registering import Registration
+from weirlab.numbering.gatekeeper import ras
+from weirlab.numbering.gatekeeper.answering import Gatekeeper
+from weirlab.numbering.gatekeeper.ras import Address, NoMessage
+from weirlab.numbering.gatekeeper.table import Caller, Prefix, Table, Target
+from weirlab.numbering.lab.line import Line, described
+from weirlab.numbering.telephone import h225, h245, q931
+from weirlab.numbering.telephone.call import Call, Own
+from weirlab.numbering.telephone.registering import Registration
 
 T = TypeVar("T")
 

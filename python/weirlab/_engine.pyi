@@ -463,7 +463,7 @@ def analyse(
     """
 
 def psock_limits() -> dict[str, Any]:
-    """What ``weirlab.studies.psock`` says too, for its help."""
+    """What ``weirlab.transfers.psock`` says too, for its help."""
 
 class ParallelSocket:
     """A session of parallel streams; see ``docs/psock.md``.
@@ -522,7 +522,7 @@ class ParallelListener:
         """Somebody who connected in vain, and why."""
 
 def relay_limits() -> dict[str, Any]:
-    """What ``weirlab.studies.psock.dropin`` says too, for its help."""
+    """What ``weirlab.transfers.psock.dropin`` says too, for its help."""
 
 class ParallelRelay:
     """Carries the TCP connections of programs in a control group from now on, each in a session of its own.
@@ -659,7 +659,7 @@ def parquet_extent(source: int | bytes, columns: Set[str] | None = None) -> tupl
     """
 
 class TcpClient:
-    """A bulk transfer with a server; see ``weirlab.studies.tcp.sending``.
+    """A bulk transfer with a server; see ``weirlab.transfers.tcp.sending``.
 
     Threads of the engine carry it out; nothing of it fails before :meth:`next_event`. ``via``: host, port and
     token of a server that is to be the client instead of this host. ``fetch``: a new file for packets that
@@ -703,7 +703,7 @@ class TcpClient:
         """End it in good order; ``done`` follows."""
 
 class TcpServer:
-    """A server of bulk transfers; see ``weirlab.studies.tcp.serving``.
+    """A server of bulk transfers; see ``weirlab.transfers.tcp.serving``.
 
     ``errands``: it may be the client of other servers. ``capture``: folder, largest file (bytes), longest
     time (ns), bytes of each packet, and interface (None: that towards the client) of what it may record.
@@ -738,7 +738,7 @@ class TcpServer:
     def stop(self) -> None: ...
 
 class TcpWatcher:
-    """Samples connections in a thread of its own; see ``weirlab.studies.tcp.watching``.
+    """Samples connections in a thread of its own; see ``weirlab.transfers.tcp.watching``.
 
     ``ends`` are addresses (None: any) and ports (0: any), in any order. ``by`` is "bpf", "inet-diag" or
     "auto" (by BPF where that works). Raises ``MissingCapability`` where it does not.

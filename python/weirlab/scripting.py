@@ -10,14 +10,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from weirlab.devices.prediction import modelling
+from weirlab.devices.prediction.modelling import FitOutcome, PredictionOutcome
 from weirlab.files import HOST_FILES
 from weirlab.jobs.progress import Progress, Quiet
 from weirlab.scenario.document import Document
 from weirlab.store import Run, RunSummary, Store, default_root
 from weirlab.studies import ready, runner, scenarios
 from weirlab.studies.contract import Outcome
-from weirlab.studies.prediction import modelling
-from weirlab.studies.prediction.modelling import FitOutcome, PredictionOutcome
 from weirlab.traffic.load import parse_rate
 from weirlab.traffic.sizes import parse_sizes
 

@@ -25,7 +25,7 @@ from weirlab.lab.isolation.groups import Refused, unified
 from weirlab.lab.linux.interface import add_address
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.host import journal
-from weirlab.studies.psock.options import SessionOptions, StreamOptions
+from weirlab.transfers.psock.options import SessionOptions, StreamOptions
 
 from .conftest import DEADLINE_S
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.stopping import Stop
-from weirlab.studies.tcp import connections, watching
-from weirlab.studies.tcp.watching import BPF, Outcome, Samples, Settings, Tally
+from weirlab.transfers.tcp import connections, watching
+from weirlab.transfers.tcp.watching import BPF, Outcome, Samples, Settings, Tally
 
 DEADLINE_S = 60.0
 EVERY_NS = 1_000_000

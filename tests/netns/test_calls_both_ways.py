@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weirlab.calls.capacity.trials import CAPACITY, INSIDE, CallRecorder, CallTraffic
+from weirlab.calls.capacity.trials.boxes import count
 from weirlab.errors import LabError
 from weirlab.files import HOST_FILES
 from weirlab.lab import dut
@@ -20,8 +22,6 @@ from weirlab.measure.calls import Hearing, run_calls
 from weirlab.measure.terms import SINGLE
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import Store
-from weirlab.studies.capacity.trials import CAPACITY, INSIDE, CallRecorder, CallTraffic
-from weirlab.studies.capacity.trials.boxes import count
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
 

@@ -26,7 +26,7 @@ from weirlab.emulation.reading import read_path
 from weirlab.emulation.spec import PathSpec
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.host import journal
-from weirlab.studies.emulator.running import USUAL, EmulatedLink, End, How, emulated_link
+from weirlab.links.emulator.running import USUAL, EmulatedLink, End, How, emulated_link
 
 from .emulator_hosts import (
     ADDRESS,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.calls.ipsec.endpoints.bed import JoinedEndpoints, hogged, opened
+from weirlab.calls.ipsec.endpoints.figures import figures
+from weirlab.calls.ipsec.endpoints.plan import talk
+from weirlab.calls.ipsec.endpoints.section import ArmName, Endpoints
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
-from weirlab.studies.ipsec.endpoints.bed import JoinedEndpoints, hogged, opened
-from weirlab.studies.ipsec.endpoints.figures import figures
-from weirlab.studies.ipsec.endpoints.plan import talk
-from weirlab.studies.ipsec.endpoints.section import ArmName, Endpoints
 
 from .conftest import Made
 

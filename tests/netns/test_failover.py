@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.calls.failover.bed import Conntrackd, Keepalived
+from weirlab.calls.failover.section import FailoverScenario
 from weirlab.jobs.progress import Quiet
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
-from weirlab.studies.failover.bed import Conntrackd, Keepalived
-from weirlab.studies.failover.section import FailoverScenario
 from weirlab.studies.runner import run_scenario
 
 pytestmark = pytest.mark.netns

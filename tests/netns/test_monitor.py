@@ -9,13 +9,13 @@ import pytest
 
 from weirlab.errors import MissingCapability
 from weirlab.jobs.progress import Quiet
+from weirlab.links.monitor.bed import METHODS, RECORDING, LinkLab, Method, Settings, tcpdump
+from weirlab.links.monitor.section import MonitorScenario
+from weirlab.links.monitor.study import MonitorFindings
+from weirlab.links.monitor.trials import MonitorRow
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies.contract import Outcome
-from weirlab.studies.monitor.bed import METHODS, RECORDING, LinkLab, Method, Settings, tcpdump
-from weirlab.studies.monitor.section import MonitorScenario
-from weirlab.studies.monitor.study import MonitorFindings
-from weirlab.studies.monitor.trials import MonitorRow
 from weirlab.studies.runner import run_scenario
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Rate, Traffic

@@ -17,8 +17,8 @@ from weirlab.errors import LabError, MissingCapability
 from weirlab.lab import doctor
 from weirlab.lab.linux.namespace import Namespace, in_thread
 from weirlab.link.host import journal, tc
-from weirlab.studies.emulator import netem
-from weirlab.studies.emulator.kernel import NetemLink, netem_link
+from weirlab.links.emulator import netem
+from weirlab.links.emulator.kernel import NetemLink, netem_link
 
 from .emulator_hosts import ADDRESS, LINK, PORT, Hosts, X, Y, built, check_tag, exchange, state
 
@@ -134,7 +134,7 @@ def test_qdiscs_of_somebody_else_stay_and_are_named(hosts: Hosts) -> None:
 OWNER = """
 import sys
 from weirlab.emulation.reading import read_link
-from weirlab.studies.emulator import kernel, netem
+from weirlab.links.emulator import kernel, netem
 
 netem.shape = lambda target, path: [
     ["qdisc", "add", "dev", target, "root", "handle", netem.ROOT, "pfifo", "limit", "1000"]

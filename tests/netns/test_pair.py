@@ -14,15 +14,15 @@ from weirlab.lab.dut import make
 from weirlab.lab.dut.pair import RedundantPair, UcarpPair
 from weirlab.lab.netns import NetnsLab
 from weirlab.lab.redundant.ucarp import Ucarp
-from weirlab.studies.voice.lab import VoiceLab, engines
-from weirlab.studies.voice.plan import load, ready
-from weirlab.studies.voice.proof.calling import carried
-from weirlab.studies.voice.proof.planned import planned
-from weirlab.studies.voice.proof.rows import AS_PLANNED
-from weirlab.studies.voice.routing import Network
-from weirlab.studies.voice.section import Through
-from weirlab.studies.voice.through.asked import device
-from weirlab.studies.voice.through.rows import silent
+from weirlab.numbering.lab import VoiceLab, engines
+from weirlab.numbering.plan import load, ready
+from weirlab.numbering.proof.calling import carried
+from weirlab.numbering.proof.planned import planned
+from weirlab.numbering.proof.rows import AS_PLANNED
+from weirlab.numbering.routing import Network
+from weirlab.numbering.section import Through
+from weirlab.numbering.through.asked import device
+from weirlab.numbering.through.rows import silent
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Rate, Traffic
 

@@ -20,8 +20,8 @@ from weirlab.emulation.spec import PathSpec, Random
 from weirlab.lab.linux.interface import add_address
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.link.host import journal
-from weirlab.studies.emulator.running import EmulatedLink, End, emulated_link
-from weirlab.studies.psock.options import SessionOptions, StreamOptions
+from weirlab.links.emulator.running import EmulatedLink, End, emulated_link
+from weirlab.transfers.psock.options import SessionOptions, StreamOptions
 
 pytestmark = pytest.mark.netns
 

@@ -17,8 +17,8 @@ from weirlab._engine import ParallelProxy
 from weirlab.lab.isolation.groups import unified
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.link.host import journal
-from weirlab.studies.psock.dropin.checking import findings
-from weirlab.studies.psock.dropin.group import PREFIX
+from weirlab.transfers.psock.dropin.checking import findings
+from weirlab.transfers.psock.dropin.group import PREFIX
 
 from .psock_hosts import (
     DESTINATION,

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyroute2 import IPRoute
 
+from weirlab.calls.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp
 from weirlab.errors import InputError, LabError
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.redundant.terms import Firewall
 from weirlab.records import EngineResult
-from weirlab.studies.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.schedule import traffic_of
 from weirlab.traffic.calls.spec import CallClass, Calls

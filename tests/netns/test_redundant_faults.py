@@ -14,11 +14,11 @@ import pytest
 from pyroute2 import IPRoute
 
 from weirlab import programs
+from weirlab.calls.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp
 from weirlab.errors import LabError, MissingCapability
 from weirlab.lab import clean
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.redundant import machine, pair
-from weirlab.studies.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp
 from weirlab.traffic.spec import Rate, Traffic
 
 from .conftest import wait_until
@@ -113,7 +113,7 @@ def offspring(pid: int) -> list[int]:
 
 OWNER = textwrap.dedent("""
     import sys
-    from weirlab.studies.failover.bed import Keepalived, RedundantLab
+    from weirlab.calls.failover.bed import Keepalived, RedundantLab
 
     with RedundantLab(Keepalived(advert_s=0.1)) as lab:
         first = [machine._first for machine in lab._pair._machines.values()]

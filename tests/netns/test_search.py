@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.devices.search.rfc2544 import Suite
+from weirlab.devices.search.rfc2544.bursts import burst_spec
+from weirlab.devices.search.study import Asked, rfc2544, search
 from weirlab.jobs.progress import Quiet
 from weirlab.jobs.work import Work
 from weirlab.measure.search import Goal, Setting, Shape
 from weirlab.records import RuleSetup
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
-from weirlab.studies.search.rfc2544 import Suite
-from weirlab.studies.search.rfc2544.bursts import burst_spec
-from weirlab.studies.search.study import Asked, rfc2544, search
 from weirlab.traffic.sizes import Constant
 
 pytestmark = pytest.mark.netns

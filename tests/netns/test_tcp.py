@@ -14,8 +14,8 @@ from weirlab._engine import TcpServer
 from weirlab.errors import LabError, TrialError
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.stopping import Stop
-from weirlab.studies.tcp import connections, sending, serving
-from weirlab.studies.tcp.results import Interval
+from weirlab.transfers.tcp import connections, sending, serving
+from weirlab.transfers.tcp.results import Interval
 
 pytestmark = pytest.mark.netns
 

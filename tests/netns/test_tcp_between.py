@@ -16,8 +16,8 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.store import Store
 from weirlab.studies import runner, scenarios
 from weirlab.studies.contract import Outcome
-from weirlab.studies.tcp import TcpStudy, page, serving
-from weirlab.studies.tcp.study import kept, running
+from weirlab.transfers.tcp import TcpStudy, page, serving
+from weirlab.transfers.tcp.study import kept, running
 
 from .router import CLIENT, SERVER, Router, routed
 

@@ -15,10 +15,10 @@ import pytest
 
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.stopping import Stop
-from weirlab.studies.tcp import connections, watching
-from weirlab.studies.tcp.events import SentAgain
-from weirlab.studies.tcp.fields import EVENT_USUAL
-from weirlab.studies.tcp.watching import Outcome, Samples, Settings, Tally
+from weirlab.transfers.tcp import connections, watching
+from weirlab.transfers.tcp.events import SentAgain
+from weirlab.transfers.tcp.fields import EVENT_USUAL
+from weirlab.transfers.tcp.watching import Outcome, Samples, Settings, Tally
 
 pytestmark = pytest.mark.netns
 

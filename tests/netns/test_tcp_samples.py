@@ -13,9 +13,9 @@ from contextlib import contextmanager
 import pytest
 
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.studies.tcp import watching
-from weirlab.studies.tcp.fields import ALL, chosen, only_by_inet_diag
-from weirlab.studies.tcp.watching import AUTO, BPF, INET_DIAG
+from weirlab.transfers.tcp import watching
+from weirlab.transfers.tcp.fields import ALL, chosen, only_by_inet_diag
+from weirlab.transfers.tcp.watching import AUTO, BPF, INET_DIAG
 
 from .tcp_watching import (
     COUNTERS,

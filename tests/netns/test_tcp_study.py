@@ -12,9 +12,9 @@ from weirlab.jobs.work import Work
 from weirlab.store import Store
 from weirlab.studies import ready, runner, scenarios
 from weirlab.studies.contract import Outcome
-from weirlab.studies.tcp import TcpStudy, page
-from weirlab.studies.tcp.study import kept, running
-from weirlab.studies.tcp.study.section import TcpScenario
+from weirlab.transfers.tcp import TcpStudy, page
+from weirlab.transfers.tcp.study import kept, running
+from weirlab.transfers.tcp.study.section import TcpScenario
 
 from .conftest import Made
 

@@ -20,8 +20,8 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.netns import NetnsLab
 from weirlab.lab.vm import guest
 from weirlab.link.host import journal
+from weirlab.links.emulator import netem
 from weirlab.records import RuleSetup
-from weirlab.studies.emulator import netem
 
 from .conftest import DEADLINE_S, wait_until
 from .vm_checks import TRAFFIC, all_pass, need_machines, the_filter

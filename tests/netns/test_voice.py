@@ -19,20 +19,20 @@ from weirlab.files import HOST_FILES
 from weirlab.jobs.progress import Quiet
 from weirlab.lab import clean
 from weirlab.lab.linux.namespace import Namespace
+from weirlab.numbering.lab import VoiceLab, engines
+from weirlab.numbering.lab.loading import LoadingLab
+from weirlab.numbering.load.study import trial
+from weirlab.numbering.plan import load, loads, ready
+from weirlab.numbering.proof.calling import made
+from weirlab.numbering.proof.findings import ProofFindings
+from weirlab.numbering.proof.planned import Planned, planned
+from weirlab.numbering.proof.rows import AS_PLANNED, LOGS, MESSAGES
+from weirlab.numbering.routing import Network
+from weirlab.numbering.section import Load, VoiceScenario
+from weirlab.numbering.zones import imported
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies.runner import run_scenario
-from weirlab.studies.voice.lab import VoiceLab, engines
-from weirlab.studies.voice.lab.loading import LoadingLab
-from weirlab.studies.voice.load.study import trial
-from weirlab.studies.voice.plan import load, loads, ready
-from weirlab.studies.voice.proof.calling import made
-from weirlab.studies.voice.proof.findings import ProofFindings
-from weirlab.studies.voice.proof.planned import Planned, planned
-from weirlab.studies.voice.proof.rows import AS_PLANNED, LOGS, MESSAGES
-from weirlab.studies.voice.routing import Network
-from weirlab.studies.voice.section import Load, VoiceScenario
-from weirlab.studies.voice.zones import imported
 
 pytestmark = pytest.mark.netns
 

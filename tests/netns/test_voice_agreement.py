@@ -6,13 +6,13 @@ from datetime import date
 
 import pytest
 
-from weirlab.studies.voice.checking import check
-from weirlab.studies.voice.lab import VoiceLab, chroot, engines
-from weirlab.studies.voice.plan import loads
-from weirlab.studies.voice.proof.calling import made
-from weirlab.studies.voice.proof.planned import planned
-from weirlab.studies.voice.proof.rows import AS_PLANNED
-from weirlab.studies.voice.routing import Network
+from weirlab.numbering.checking import check
+from weirlab.numbering.lab import VoiceLab, chroot, engines
+from weirlab.numbering.plan import loads
+from weirlab.numbering.proof.calling import made
+from weirlab.numbering.proof.planned import planned
+from weirlab.numbering.proof.rows import AS_PLANNED
+from weirlab.numbering.routing import Network
 
 pytestmark = pytest.mark.netns
 

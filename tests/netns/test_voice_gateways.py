@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import LabError
-from weirlab.studies.voice.lab import VoiceLab, chroot, engines
-from weirlab.studies.voice.lab.loading import LoadingLab
-from weirlab.studies.voice.load.study import trial
-from weirlab.studies.voice.load.targets import chosen
-from weirlab.studies.voice.plan import load, loads, ready
-from weirlab.studies.voice.plan.model import Engine
-from weirlab.studies.voice.proof.calling import made
-from weirlab.studies.voice.proof.planned import Planned, planned
-from weirlab.studies.voice.proof.rows import AS_PLANNED
-from weirlab.studies.voice.routing import Network
-from weirlab.studies.voice.section import Load
+from weirlab.numbering.lab import VoiceLab, chroot, engines
+from weirlab.numbering.lab.loading import LoadingLab
+from weirlab.numbering.load.study import trial
+from weirlab.numbering.load.targets import chosen
+from weirlab.numbering.plan import load, loads, ready
+from weirlab.numbering.plan.model import Engine
+from weirlab.numbering.proof.calling import made
+from weirlab.numbering.proof.planned import Planned, planned
+from weirlab.numbering.proof.rows import AS_PLANNED
+from weirlab.numbering.routing import Network
+from weirlab.numbering.section import Load
 
 pytestmark = pytest.mark.netns
 

@@ -11,14 +11,14 @@ from typing import Final
 import pytest
 
 from weirlab.errors import LabError
-from weirlab.studies.voice.configs import sipp
-from weirlab.studies.voice.lab import VoiceLab
-from weirlab.studies.voice.lab import lab as lab_module
-from weirlab.studies.voice.plan import loads
-from weirlab.studies.voice.plan.model import Test
-from weirlab.studies.voice.proof.calling import made
-from weirlab.studies.voice.proof.planned import Planned, planned
-from weirlab.studies.voice.routing import Network
+from weirlab.numbering.configs import sipp
+from weirlab.numbering.lab import VoiceLab
+from weirlab.numbering.lab import lab as lab_module
+from weirlab.numbering.plan import loads
+from weirlab.numbering.plan.model import Test
+from weirlab.numbering.proof.calling import made
+from weirlab.numbering.proof.planned import Planned, planned
+from weirlab.numbering.routing import Network
 
 from .test_voice import SMALL, _needs_engines, small
 

@@ -18,12 +18,12 @@ import dns.query
 import dns.rdatatype
 import pytest
 
-from weirlab.studies.voice.configs.parts import sip_uri
-from weirlab.studies.voice.lab import VoiceLab, engines
-from weirlab.studies.voice.plan import load, ready
-from weirlab.studies.voice.plan.numbers import MOST_DIGITS, digits_below, owner_name
-from weirlab.studies.voice.routing import Network
-from weirlab.studies.voice.routing.calls import calls, in_order
+from weirlab.numbering.configs.parts import sip_uri
+from weirlab.numbering.lab import VoiceLab, engines
+from weirlab.numbering.plan import load, ready
+from weirlab.numbering.plan.numbers import MOST_DIGITS, digits_below, owner_name
+from weirlab.numbering.routing import Network
+from weirlab.numbering.routing.calls import calls, in_order
 
 pytestmark = pytest.mark.netns
 

@@ -18,18 +18,18 @@ from weirlab.files import HOST_FILES
 from weirlab.lab import wiring
 from weirlab.lab.dut import make
 from weirlab.lab.linux import interface
-from weirlab.studies.voice.lab import VoiceLab, engines, wire
-from weirlab.studies.voice.lab.lab import PATIENCE_S
-from weirlab.studies.voice.plan import load, ready
-from weirlab.studies.voice.proof.calling import carried
-from weirlab.studies.voice.proof.planned import Planned, planned
-from weirlab.studies.voice.proof.rows import AS_PLANNED, NOT_AS_PLANNED, CallRow, MessageRow
-from weirlab.studies.voice.routing import Network
-from weirlab.studies.voice.section import Through
-from weirlab.studies.voice.through import cables
-from weirlab.studies.voice.through.asked import device
-from weirlab.studies.voice.through.passage import Passage
-from weirlab.studies.voice.through.rows import DeviceRow
+from weirlab.numbering.lab import VoiceLab, engines, wire
+from weirlab.numbering.lab.lab import PATIENCE_S
+from weirlab.numbering.plan import load, ready
+from weirlab.numbering.proof.calling import carried
+from weirlab.numbering.proof.planned import Planned, planned
+from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, CallRow, MessageRow
+from weirlab.numbering.routing import Network
+from weirlab.numbering.section import Through
+from weirlab.numbering.through import cables
+from weirlab.numbering.through.asked import device
+from weirlab.numbering.through.passage import Passage
+from weirlab.numbering.through.rows import DeviceRow
 
 pytestmark = pytest.mark.netns
 

@@ -19,9 +19,9 @@ from weirlab.jobs.progress import Quiet
 from weirlab.jobs.work import Work
 from weirlab.store import Store
 from weirlab.studies import runner, scenarios
-from weirlab.studies.tcp import TcpStudy, serving
-from weirlab.studies.tcp.measure import capturing
-from weirlab.studies.tcp.measure.capturing import FILES
+from weirlab.transfers.tcp import TcpStudy, serving
+from weirlab.transfers.tcp.measure import capturing
+from weirlab.transfers.tcp.measure.capturing import FILES
 from weirlab.web.service import service
 from weirlab.web.settings import Settings
 

@@ -18,7 +18,7 @@ import pytest
 
 from weirlab import confinement, programs
 from weirlab._engine import TcpServer
-from weirlab.studies.tcp import serving
+from weirlab.transfers.tcp import serving
 from weirlab.web.launching.jobs import DrawReport, Job, Places, ReadCapture, ReadTest, Record
 from weirlab.web.launching.launcher import Direct, OwnProcess, piped
 

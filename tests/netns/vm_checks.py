@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import pytest
 
+from weirlab.calls.capacity.trials import CallTraffic
 from weirlab.errors import LabError, MissingCapability
 from weirlab.lab.dut.vm.filters import VirtualFilter
 from weirlab.lab.dut.vm.gateways import VirtualTunnel
@@ -21,7 +22,6 @@ from weirlab.quality import emodel
 from weirlab.quality.codecs import impairment
 from weirlab.quality.jitterbuffer import Buffers
 from weirlab.records import CallTable, RuleSetup
-from weirlab.studies.capacity.trials import CallTraffic
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
 from weirlab.traffic.encapsulation.packets import Voice

@@ -96,7 +96,7 @@ def remembering(fit_all: Callable[..., dict[str, Any]]) -> Callable[..., dict[st
 @pytest.fixture(scope="session")
 def fitted_once() -> Iterator[None]:
     """Let jobs that fit the models to the same trials share them; fits are tested in ``model``."""
-    from weirlab.studies.prediction import modelling
+    from weirlab.devices.prediction import modelling
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(modelling, "fit_all", remembering(modelling.fit_all))

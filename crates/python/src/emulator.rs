@@ -1,4 +1,4 @@
-//! The emulated link; see `weirlab.studies.emulator`.
+//! The emulated link; see `weirlab.links.emulator`.
 
 use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

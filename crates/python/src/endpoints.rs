@@ -1,4 +1,4 @@
-//! Two endpoints of calls on this machine; see `weirlab.studies.ipsec.endpoints`.
+//! Two endpoints of calls on this machine; see `weirlab.calls.ipsec.endpoints`.
 
 use std::path::Path;
 

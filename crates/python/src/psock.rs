@@ -1,4 +1,4 @@
-//! Parallel sockets; see `weirlab.studies.psock`.
+//! Parallel sockets; see `weirlab.transfers.psock`.
 
 use std::mem;
 use std::net::{IpAddr, SocketAddr};

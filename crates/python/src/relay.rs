@@ -1,4 +1,4 @@
-//! Connections carried over parallel sockets; see `weirlab.studies.psock.dropin`.
+//! Connections carried over parallel sockets; see `weirlab.transfers.psock.dropin`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};

@@ -9,14 +9,14 @@ from typing import Any, BinaryIO, Final
 
 from weirlab import files
 from weirlab.cli.quantities import count, plural
+from weirlab.devices.comparison import command as comparing
+from weirlab.devices.comparison.study import compare_runs
 from weirlab.errors import InputError, StoreError
 from weirlab.jobs.inventory import show
 from weirlab.store import Run, RunSummary, Store
 from weirlab.store.manifest import MANIFEST_FILE
 from weirlab.store.summary import REPORT, answer_of
 from weirlab.studies.commands import tables, wording
-from weirlab.studies.comparison import command as comparing
-from weirlab.studies.comparison.study import compare_runs
 from weirlab.studies.registry import study_of
 from weirlab.web.children import Children
 from weirlab.web.launching.jobs import DrawReport

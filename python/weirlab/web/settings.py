@@ -126,7 +126,7 @@ def domain_name(text: str, option: str) -> str:
     """Read a domain name; raises ``InputError`` naming ``option`` for anything else."""
     from pydantic import TypeAdapter, ValidationError
 
-    from weirlab.studies.voice.plan.values import Host
+    from weirlab.numbering.plan.values import Host
 
     try:
         found: str = TypeAdapter(Host).validate_python(text.strip())

@@ -9,7 +9,7 @@ import pytest
 
 import speech
 from speakers import CODECS
-from weirlab.studies.quality.study import capture_quality
+from weirlab.calls.quality.study import capture_quality
 
 pytest.importorskip("weirlab._engine", reason="the engine is not built")
 

@@ -7,13 +7,13 @@ import pytest
 import tap
 from weirlab.jobs.progress import Quiet
 from weirlab.jobs.work import Work
+from weirlab.links.monitor import MonitorStudy
+from weirlab.links.monitor.bed import METHODS, RECORDING
+from weirlab.links.monitor.fakes import FakeLink
+from weirlab.links.monitor.study import MonitorFindings
 from weirlab.store import Store
 from weirlab.studies import runner
 from weirlab.studies.contract import Outcome
-from weirlab.studies.monitor import MonitorStudy
-from weirlab.studies.monitor.bed import METHODS, RECORDING
-from weirlab.studies.monitor.fakes import FakeLink
-from weirlab.studies.monitor.study import MonitorFindings
 
 
 @pytest.fixture(scope="module")

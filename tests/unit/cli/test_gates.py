@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from weirlab.calls.calls import requiring
 from weirlab.requirements import parse
 from weirlab.store import Store
-from weirlab.studies.calls import requiring
 from weirlab.testing import FakeBed, Trouble, make_call_table, make_result
 
+from ..calls.calls.test_sent import outcome as calls_outcome
+from ..calls.quality.captures import frames, later, pcap, talk, without
 from ..conftest import Answer, Weir
-from ..studies.calls.test_sent import outcome as calls_outcome
-from ..studies.quality.captures import frames, later, pcap, talk, without
 
 Beds = Callable[..., list[FakeBed]]
 

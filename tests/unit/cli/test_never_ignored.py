@@ -11,15 +11,15 @@ import pytest
 import typer
 
 from weirlab.cli.program.app import app
+from weirlab.devices.planning import study
 from weirlab.lab.dut.rulesets.source import RulesetSource
 from weirlab.lab.equivalence.proof import Proof
 from weirlab.model import Device, fit_all, save_devices
 from weirlab.rules import Advice, advise
-from weirlab.studies.planning import study
 from weirlab.testing import FakeBed, queue
 
+from ..calls.quality.captures import frames, pcap, talk
 from ..conftest import Weir
-from ..studies.quality.captures import frames, pcap, talk
 
 Beds = Callable[..., list[FakeBed]]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.calls.calls.wire import KIND as CALLS
 from weirlab.lab.vm.building import Built
 from weirlab.lab.vm.image import About, Image
 from weirlab.measure.calibrate import KIND as CALIBRATE
 from weirlab.store import Store
-from weirlab.studies.calls.wire import KIND as CALLS
 from weirlab.testing import FakeBed, Trouble
 
 from ..conftest import Weir

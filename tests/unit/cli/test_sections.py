@@ -10,12 +10,12 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from typer.models import ParameterInfo
 
+from weirlab.calls.capacity.section import Capacity
+from weirlab.calls.failover.command import OngoingOptions, PairOptions, SwitchOptions
+from weirlab.calls.failover.section import Failover, OngoingCalls, PairSection
 from weirlab.cli.options import DeviceOptions, FlowOptions, TrialsOptions
 from weirlab.scenario.model import Calibrate, Dut, Lab, Section, TrafficShape
 from weirlab.scenario.profile import HeldOut, Profile
-from weirlab.studies.capacity.section import Capacity
-from weirlab.studies.failover.command import OngoingOptions, PairOptions, SwitchOptions
-from weirlab.studies.failover.section import Failover, OngoingCalls, PairSection
 
 
 @dataclass(frozen=True)

@@ -8,24 +8,24 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from weirlab.calls.failover import FailoverStudy
+from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, instant
+from weirlab.calls.failover.switches.event import Clocks
+from weirlab.calls.ipsec.endpoints import EndpointsStudy
+from weirlab.calls.ipsec.endpoints.fakes import FakeBed as FakeEndpoints
+from weirlab.calls.ipsec.endpoints.fakes import opener
 from weirlab.cli.program.showing import WITHOUT_TABLES
 from weirlab.lab.finding import Finding
+from weirlab.numbering import VoiceStudy
+from weirlab.numbering.fakes import FakeLab
+from weirlab.numbering.load import VoiceLoadStudy
+from weirlab.numbering.load.fakes import FakeLoadLab
 from weirlab.store import Store
-from weirlab.studies.failover import FailoverStudy
-from weirlab.studies.failover.fakes import FakePair, SwitchBehaviour, instant
-from weirlab.studies.failover.switches.event import Clocks
-from weirlab.studies.ipsec.endpoints import EndpointsStudy
-from weirlab.studies.ipsec.endpoints.fakes import FakeBed as FakeEndpoints
-from weirlab.studies.ipsec.endpoints.fakes import opener
 from weirlab.studies.registry import studies
-from weirlab.studies.voice import VoiceStudy
-from weirlab.studies.voice.fakes import FakeLab
-from weirlab.studies.voice.load import VoiceLoadStudy
-from weirlab.studies.voice.load.fakes import FakeLoadLab
 from weirlab.testing import FakeBed, FakeClock
 
+from ..calls.quality.captures import frames, pcap, talk, without
 from ..conftest import Weir
-from ..studies.quality.captures import frames, pcap, talk, without
 from ..trace import made
 from .test_help import COMMANDS
 

@@ -7,10 +7,10 @@ from tests.unit.conftest import Weir
 
 from weirlab.cli.options import DeviceOptions, TrialsOptions
 from weirlab.cli.options.groups import spelled, typed
+from weirlab.devices.prediction.command import HeldOutOptions
+from weirlab.devices.prediction.verification import _with
 from weirlab.errors import InputError
 from weirlab.scenario import Typed, from_options, from_plain
-from weirlab.studies.prediction.command import HeldOutOptions
-from weirlab.studies.prediction.verification import _with
 
 MISTAKES = [
     ("calibrate --duration 0", "--duration: must be greater than 0 (found 0.0)"),

@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from weirlab.calls.capacity import study as capacity
+from weirlab.devices.prediction import modelling, verification
+from weirlab.devices.search import stored
+from weirlab.devices.search.study import RESULT
 from weirlab.errors import StoreError
 from weirlab.jobs import profiles
 from weirlab.jobs.inventory import scenario_of
@@ -19,10 +23,6 @@ from weirlab.scenario import Scenario
 from weirlab.scenario.model import ReportSection
 from weirlab.store import Run, RunWriter, Store
 from weirlab.studies import reports
-from weirlab.studies.capacity import study as capacity
-from weirlab.studies.prediction import modelling, verification
-from weirlab.studies.search import stored
-from weirlab.studies.search.study import RESULT
 from weirlab.testing import FakeBed
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from weirlab.devices.prediction.verification import verify
 from weirlab.errors import InputError, ModelError, TrialError
 from weirlab.jobs import machine, testbeds
 from weirlab.jobs.profiles import profile, resume_profile, to_measure
@@ -16,7 +17,6 @@ from weirlab.jobs.work import Work
 from weirlab.records import HostSample
 from weirlab.scenario import Lab, Scenario, from_plain
 from weirlab.store import Store
-from weirlab.studies.prediction.verification import verify
 from weirlab.studies.reports import report
 from weirlab.studies.runner import run_scenario
 from weirlab.testing import FakeBed, FakeClock, Trouble, disturbed

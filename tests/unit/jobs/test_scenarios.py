@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.devices.prediction.modelling import fit, predict
+from weirlab.devices.prediction.verification import verify
 from weirlab.errors import InputError, ModelError
 from weirlab.jobs import testbeds
 from weirlab.jobs.inventory import show
@@ -14,8 +16,6 @@ from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.jobs.work import Work
 from weirlab.scenario import Dut, Lab, Scenario
 from weirlab.store import Store
-from weirlab.studies.prediction.modelling import fit, predict
-from weirlab.studies.prediction.verification import verify
 from weirlab.studies.reports import report
 from weirlab.studies.runner import resume_scenario, run_scenario
 from weirlab.testing import FakeBed, FakeClock

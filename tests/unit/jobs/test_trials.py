@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from weirlab.devices.profile import tables
 from weirlab.errors import InputError, TrialError
 from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.jobs.trials import TrialOutcome, trial
@@ -13,7 +14,6 @@ from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure import Entry, run_trial
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
-from weirlab.studies.profile import tables
 from weirlab.testing import FakeBed, Trouble, make_spec
 
 Scripted = Callable[..., FakeBed]

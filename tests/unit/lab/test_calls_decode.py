@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weirlab.studies.calls.study import write_calls
-from weirlab.studies.quality.study import capture_quality
+from weirlab.calls.calls.study import write_calls
+from weirlab.calls.quality.study import capture_quality
 from weirlab.traffic.calls.codecs import CODECS
 from weirlab.traffic.calls.signalling.iax2 import FORMATS
 from weirlab.traffic.calls.spec import Calls, parse_calls

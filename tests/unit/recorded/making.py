@@ -21,38 +21,38 @@ from unittest.mock import patch
 from answers import INPUTS, LATER, LATER_RUNS, LATEST, LATEST_RUNS, PROFILE, RUNS, SLOWER
 from typer.testing import CliRunner
 
+from weirlab.calls.failover import FailoverStudy
+from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, instant
+from weirlab.calls.failover.section import FailoverScenario
+from weirlab.calls.failover.switches import Pair
+from weirlab.calls.failover.switches.event import Clocks
+from weirlab.calls.ipsec.endpoints import EndpointsStudy
+from weirlab.calls.ipsec.endpoints.fakes import FakeBed as FakeEndpoints
+from weirlab.calls.ipsec.endpoints.fakes import opener as open_endpoints
+from weirlab.calls.ipsec.endpoints.section import EndpointScenario
 from weirlab.cli.program.app import app
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import Quiet
 from weirlab.jobs.work import Work
 from weirlab.lab.linux.namespace import Namespace
+from weirlab.links.monitor import MonitorStudy
+from weirlab.links.monitor.bed import Settings
+from weirlab.links.monitor.fakes import FakeLink
+from weirlab.links.monitor.section import MonitorScenario
+from weirlab.numbering import VoiceStudy
+from weirlab.numbering.fakes import FakeLab
+from weirlab.numbering.load import VoiceLoadStudy
+from weirlab.numbering.load.fakes import FakeLoadLab
+from weirlab.numbering.section import LoadScenario, VoiceScenario
 from weirlab.scenario.load import from_plain
 from weirlab.store import RunWriter, Store, catalogue
 from weirlab.studies import runner
 from weirlab.studies.contract import Study
-from weirlab.studies.failover import FailoverStudy
-from weirlab.studies.failover.fakes import FakePair, SwitchBehaviour, instant
-from weirlab.studies.failover.section import FailoverScenario
-from weirlab.studies.failover.switches import Pair
-from weirlab.studies.failover.switches.event import Clocks
-from weirlab.studies.ipsec.endpoints import EndpointsStudy
-from weirlab.studies.ipsec.endpoints.fakes import FakeBed as FakeEndpoints
-from weirlab.studies.ipsec.endpoints.fakes import opener as open_endpoints
-from weirlab.studies.ipsec.endpoints.section import EndpointScenario
-from weirlab.studies.monitor import MonitorStudy
-from weirlab.studies.monitor.bed import Settings
-from weirlab.studies.monitor.fakes import FakeLink
-from weirlab.studies.monitor.section import MonitorScenario
-from weirlab.studies.parallel import ParallelStudy
-from weirlab.studies.parallel.fakes import FakeBed as FakePaths
-from weirlab.studies.parallel.fakes import opener
-from weirlab.studies.parallel.section import ParallelScenario
-from weirlab.studies.voice import VoiceStudy
-from weirlab.studies.voice.fakes import FakeLab
-from weirlab.studies.voice.load import VoiceLoadStudy
-from weirlab.studies.voice.load.fakes import FakeLoadLab
-from weirlab.studies.voice.section import LoadScenario, VoiceScenario
 from weirlab.testing import FakeBed, FakeClock, FakeDevice
+from weirlab.transfers.parallel import ParallelStudy
+from weirlab.transfers.parallel.fakes import FakeBed as FakePaths
+from weirlab.transfers.parallel.fakes import opener
+from weirlab.transfers.parallel.section import ParallelScenario
 
 FIREWALL = """\
 name: small firewall

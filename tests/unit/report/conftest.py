@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from ..studies.profile.page.conftest import models, run, small_run
+from ..devices.profile.page.conftest import models, run, small_run
 
 __all__ = ["models", "run", "small_run"]

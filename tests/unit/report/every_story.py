@@ -8,51 +8,51 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from weirlab.calls.capacity.page import tell as tell_capacity
+from weirlab.calls.capacity.predicted import Foretold
+from weirlab.calls.failover.page import tell as tell_failover
+from weirlab.calls.ipsec.endpoints.fakes import FakeBed as FakeEndpoints
+from weirlab.calls.ipsec.endpoints.study import page as page_of_endpoints
+from weirlab.calls.quality.page import tell as tell_quality
+from weirlab.calls.quality.study import capture_quality
+from weirlab.calls.quality.voice_page import assessed
+from weirlab.devices.profile.page import gather
+from weirlab.devices.profile.page import tell as tell_profile
+from weirlab.devices.search.page import tell as tell_search
+from weirlab.devices.search.page import tell_rfc2544
 from weirlab.jobs.progress import Quiet
 from weirlab.jobs.work import Work
+from weirlab.links.monitor.page import tell as tell_monitor
+from weirlab.numbering.fakes import FakeLab
+from weirlab.numbering.load import VoiceLoadStudy
+from weirlab.numbering.load.fakes import FakeLoadLab
+from weirlab.numbering.load.page import tell as tell_load
+from weirlab.numbering.plan import load as load_plan
+from weirlab.numbering.plan import ready
+from weirlab.numbering.proof.calling import made as proof_of
+from weirlab.numbering.proof.findings import ProofFindings
+from weirlab.numbering.proof.page import tell as tell_voice
+from weirlab.numbering.proof.planned import planned
+from weirlab.numbering.routing import Network
+from weirlab.numbering.section import LoadScenario
 from weirlab.report.story import Story
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies import runner
-from weirlab.studies.capacity.page import tell as tell_capacity
-from weirlab.studies.capacity.predicted import Foretold
-from weirlab.studies.failover.page import tell as tell_failover
-from weirlab.studies.ipsec.endpoints.fakes import FakeBed as FakeEndpoints
-from weirlab.studies.ipsec.endpoints.study import page as page_of_endpoints
-from weirlab.studies.monitor.page import tell as tell_monitor
-from weirlab.studies.parallel.fakes import FakeBed
-from weirlab.studies.parallel.study import page as page_of_parallel
-from weirlab.studies.profile.page import gather
-from weirlab.studies.profile.page import tell as tell_profile
-from weirlab.studies.quality.page import tell as tell_quality
-from weirlab.studies.quality.study import capture_quality
-from weirlab.studies.quality.voice_page import assessed
-from weirlab.studies.search.page import tell as tell_search
-from weirlab.studies.search.page import tell_rfc2544
-from weirlab.studies.trace.page import tell as tell_trace
-from weirlab.studies.voice.fakes import FakeLab
-from weirlab.studies.voice.load import VoiceLoadStudy
-from weirlab.studies.voice.load.fakes import FakeLoadLab
-from weirlab.studies.voice.load.page import tell as tell_load
-from weirlab.studies.voice.plan import load as load_plan
-from weirlab.studies.voice.plan import ready
-from weirlab.studies.voice.proof.calling import made as proof_of
-from weirlab.studies.voice.proof.findings import ProofFindings
-from weirlab.studies.voice.proof.page import tell as tell_voice
-from weirlab.studies.voice.proof.planned import planned
-from weirlab.studies.voice.routing import Network
-from weirlab.studies.voice.section import LoadScenario
 from weirlab.trace import Trace
+from weirlab.transfers.parallel.fakes import FakeBed
+from weirlab.transfers.parallel.study import page as page_of_parallel
+from weirlab.transfers.trace.page import tell as tell_trace
 
-from ..studies.calls import test_page as test_calls_page
-from ..studies.capacity import test_page as test_capacity_page
-from ..studies.failover import test_page as test_failover_page
-from ..studies.ipsec.endpoints import test_study as test_endpoints_study
-from ..studies.monitor import test_page as test_monitor_page
-from ..studies.parallel import test_study as test_parallel_study
-from ..studies.quality.captures import frames, pcap
-from ..studies.search import test_page as test_search_page
+from ..calls.calls import test_page as test_calls_page
+from ..calls.capacity import test_page as test_capacity_page
+from ..calls.failover import test_page as test_failover_page
+from ..calls.ipsec.endpoints import test_study as test_endpoints_study
+from ..calls.quality.captures import frames, pcap
+from ..devices.search import test_page as test_search_page
+from ..links.monitor import test_page as test_monitor_page
 from ..trace import made
+from ..transfers.parallel import test_study as test_parallel_study
 from .test_quality_page import streams
 
 DATE = "2026-11-22"

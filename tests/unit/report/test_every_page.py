@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from weirlab.devices.profile.page import gather
+from weirlab.devices.profile.page import tell as tell_profile
 from weirlab.quantities import NOTHING
 from weirlab.report import palette, spec
 from weirlab.report.story import Story
-from weirlab.studies.profile.page import gather
-from weirlab.studies.profile.page import tell as tell_profile
 
 from .contrast import contrast, over
 from .every_story import DATE, stories

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from weirlab.studies.profile.page import gather, tell
-from weirlab.studies.trace.page import tell as tell_trace
+from weirlab.devices.profile.page import gather, tell
 from weirlab.trace import Trace
+from weirlab.transfers.trace.page import tell as tell_trace
 
 from ..trace import made
 

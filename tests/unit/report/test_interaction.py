@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from weirlab.devices.profile.page import gather
+from weirlab.devices.profile.page.drawing import draw
 from weirlab.report import bundle, palette, spec
 from weirlab.report.interaction import axes_of_numbers, interactive
-from weirlab.studies.profile.page import gather
-from weirlab.studies.profile.page.drawing import draw
 
 POINTS: dict[str, Any] = {
     "data": {"values": [{"x": 1, "y": 2, "kind": "a"}, {"x": 3, "y": 4, "kind": "b"}]},

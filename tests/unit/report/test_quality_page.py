@@ -7,13 +7,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from weirlab.calls.quality.page import story
+from weirlab.calls.quality.study import capture_quality
+from weirlab.calls.quality.voice_page import assessed, quality_page
 from weirlab.report.export import rendered
-from weirlab.studies.quality.page import story
-from weirlab.studies.quality.study import capture_quality
-from weirlab.studies.quality.voice_page import assessed, quality_page
 
-from ..studies.quality.captures import Rtp, frames, pcap, talk, without
-from ..studies.quality.test_study import iax2_frames
+from ..calls.quality.captures import Rtp, frames, pcap, talk, without
+from ..calls.quality.test_study import iax2_frames
 
 UNLOCKED = [20 * i + (0, 7, 2, 11, 5, 13, 1)[i % 7] for i in range(1, 40)]
 

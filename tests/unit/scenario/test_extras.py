@@ -74,7 +74,7 @@ def test_the_full_profiles_scenario_says_what_the_command_does() -> None:
 
 
 def test_with_cross_traffic_throughout_held_out_trials_have_it_too() -> None:
-    from weirlab.studies.prediction.verification import plan
+    from weirlab.devices.prediction.verification import plan
 
     class Flat:
         """A model with one threshold."""

@@ -7,9 +7,9 @@ import json
 import jsonschema
 import pytest
 
+from weirlab.calls.capacity.section import CapacityScenario
 from weirlab.errors import InputError
 from weirlab.scenario import Scenario, from_plain
-from weirlab.studies.capacity.section import CapacityScenario
 from weirlab.studies.scenarios import json_schema, loads
 
 MINIMAL = "name: t\ncapacity: {}\n"

@@ -20,12 +20,12 @@ from weirlab.errors import InputError, WeirError
 from weirlab.files import HOST_FILES, NO_FILES, Inputs
 from weirlab.jobs.progress import Quiet
 from weirlab.lab.dut import WITH_VARIETIES, drivers, files_of, make
+from weirlab.numbering import plan as plans
+from weirlab.numbering.plan import ready
 from weirlab.scenario.document import Document
 from weirlab.scenario.model import Root
 from weirlab.store import Store
 from weirlab.studies import runner, scenarios
-from weirlab.studies.voice import plan as plans
-from weirlab.studies.voice.plan import ready
 from weirlab.web.scenarios.asking import Asked, understood
 
 SECRET: Final = "root:$6$c0ffee:19000:0:99999:7:::\nWEIR_WEB_TOKEN=deadbeefdeadbeef\n"

@@ -12,16 +12,20 @@ import polars as pl
 import pytest
 
 from weirlab import columns
+from weirlab.calls.calls.columns import PacketRow
+from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
+from weirlab.calls.failover.switches.rows import SwitchRow
+from weirlab.calls.ipsec.endpoints import rows as endpoints
+from weirlab.links.monitor.trials.rows import MonitorRow
+from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LimitRow, TrialRow, WorkRow
+from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
+from weirlab.numbering.through.rows import DEVICE, DeviceRow
 from weirlab.records import PacketLog
 from weirlab.store import rows
 from weirlab.store.frames import schema_of
-from weirlab.studies.calls.columns import PacketRow
-from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
-from weirlab.studies.failover.switches.rows import SwitchRow
-from weirlab.studies.ipsec.endpoints import rows as endpoints
-from weirlab.studies.monitor.trials.rows import MonitorRow
-from weirlab.studies.parallel.rows import AttemptRow, PathRow, SeriesRow
-from weirlab.studies.tcp.study.columns import (
+from weirlab.trace.schema import FILES
+from weirlab.transfers.parallel.rows import AttemptRow, PathRow, SeriesRow
+from weirlab.transfers.tcp.study.columns import (
     AgreementRow,
     CaptureRow,
     ConnectionRow,
@@ -31,10 +35,6 @@ from weirlab.studies.tcp.study.columns import (
     FindingRow,
     TransferRow,
 )
-from weirlab.studies.voice.load.rows import LIMITS, TRIALS, WORK, LimitRow, TrialRow, WorkRow
-from weirlab.studies.voice.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
-from weirlab.studies.voice.through.rows import DEVICE, DeviceRow
-from weirlab.trace.schema import FILES
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 

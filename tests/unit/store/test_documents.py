@@ -15,8 +15,20 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from weirlab.calls.capacity.trials.losses import Loss as CallLoss
+from weirlab.calls.capacity.trials.search import CallGoal, Carried
+from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
+from weirlab.calls.failover.switches.compare import Group as Switches
+from weirlab.calls.failover.switches.load import CommonLoad
+from weirlab.calls.failover.switches.pair import Pair
+from weirlab.devices.search.rfc2544.bursts import Bursts
+from weirlab.devices.search.rfc2544.latency import Latency
+from weirlab.devices.search.rfc2544.loss import LossCurve, LossPoint
+from weirlab.devices.search.rfc2544.suite import Result, Suite
 from weirlab.documents import SPARSE, Array, Measured, Unlimited, plain, typed
 from weirlab.errors import InputError
+from weirlab.links.monitor.trials.compare import Cost, Group, StallEffect
+from weirlab.links.monitor.trials.search import Found as Recorded
 from weirlab.measure.adaptive.design import Adaptive
 from weirlab.measure.calibrate import Calibration, CalibrationPoint
 from weirlab.measure.plan.grid import Extras, quick
@@ -38,18 +50,6 @@ from weirlab.model.queueing.service import ServiceTime
 from weirlab.model.score import ErrorRow, Statistics
 from weirlab.model.spike import Spike
 from weirlab.records import RuleSetup, TrialSpec
-from weirlab.studies.capacity.trials.losses import Loss as CallLoss
-from weirlab.studies.capacity.trials.search import CallGoal, Carried
-from weirlab.studies.failover.bed import Conntrackd, Keepalived, Ucarp
-from weirlab.studies.failover.switches.compare import Group as Switches
-from weirlab.studies.failover.switches.load import CommonLoad
-from weirlab.studies.failover.switches.pair import Pair
-from weirlab.studies.monitor.trials.compare import Cost, Group, StallEffect
-from weirlab.studies.monitor.trials.search import Found as Recorded
-from weirlab.studies.search.rfc2544.bursts import Bursts
-from weirlab.studies.search.rfc2544.latency import Latency
-from weirlab.studies.search.rfc2544.loss import LossCurve, LossPoint
-from weirlab.studies.search.rfc2544.suite import Result, Suite
 from weirlab.traffic.calls.spec import parse_calls
 from weirlab.traffic.sizes import SIMPLE_IMIX, Constant, Poisson
 from weirlab.traffic.spec import Flows, Rate, Step, Traffic

@@ -9,8 +9,8 @@ import pytest
 
 from weirlab import trace
 from weirlab.errors import InputError
-from weirlab.studies.trace.page import tell
 from weirlab.trace import facts, schema, words
+from weirlab.transfers.trace.page import tell
 
 from . import slow
 

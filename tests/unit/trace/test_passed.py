@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.calls.quality.study import capture_quality
 from weirlab.errors import InputError
-from weirlab.studies.quality.study import capture_quality
 from weirlab.trace import analyse, words
 
-from ..studies.quality.captures import ethernet, frames, pcap, talk, udp_over_ip
+from ..calls.quality.captures import ethernet, frames, pcap, talk, udp_over_ip
 from . import made
 
 TCP = struct.pack(">HHIIBBHHH", 40_000, 80, 1, 2, 0x50, 0x18, 1000, 0, 0) + b"GET /"

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.errors import InputError
-from weirlab.studies.trace.page import build, decimate, series, tell
 from weirlab.trace import Trace
 from weirlab.trace.facts import RETRANSMISSIONS
+from weirlab.transfers.trace.page import build, decimate, series, tell
 
 from . import made
 

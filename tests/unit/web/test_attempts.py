@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from weirlab.studies.voice.managing.accounts import NotSignedIn
+from weirlab.numbering.managing.accounts import NotSignedIn
 from weirlab.web.voice import attempts
 from weirlab.web.voice.attempts import MOST_OF_CLIENT, MOST_QUEUED, WINDOW_S, Attempts, Throttled
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from weirlab.report import palette
-from weirlab.studies.trace.page import colours
+from weirlab.transfers.trace.page import colours
 from weirlab.web.service import STATIC
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -15,8 +15,8 @@ from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
 from weirlab.errors import InputError
+from weirlab.numbering.managing.accounts import Accounts
 from weirlab.store import Store
-from weirlab.studies.voice.managing.accounts import Accounts
 from weirlab.web.access import forms
 from weirlab.web.scenarios import asking
 from weirlab.web.service import service

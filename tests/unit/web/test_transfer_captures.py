@@ -11,12 +11,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from weirlab.studies.tcp.measure.capturing import Capture, End
-from weirlab.studies.tcp.measure.measuring import Measured
-from weirlab.studies.tcp.measure.samples import Start
-from weirlab.studies.tcp.sending import Outcome
 from weirlab.testing.capture import Packet, write_pcap
 from weirlab.testing.tcp import Talk
+from weirlab.transfers.tcp.measure.capturing import Capture, End
+from weirlab.transfers.tcp.measure.measuring import Measured
+from weirlab.transfers.tcp.measure.samples import Start
+from weirlab.transfers.tcp.sending import Outcome
 from weirlab.web.children import Children, Refusal
 from weirlab.web.launching.jobs import Places
 from weirlab.web.launching.launcher import Direct

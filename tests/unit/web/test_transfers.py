@@ -17,9 +17,9 @@ from fastapi.testclient import TestClient
 from weirlab._engine import TcpServer
 from weirlab.errors import MissingCapability
 from weirlab.store import Store
-from weirlab.studies.tcp import sending
-from weirlab.studies.tcp.measure.coarser import Coarser
-from weirlab.studies.tcp.results import Interval
+from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp.measure.coarser import Coarser
+from weirlab.transfers.tcp.results import Interval
 from weirlab.web.transfers import explaining, recording, rows
 
 from .conftest import Serve, settled

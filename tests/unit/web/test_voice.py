@@ -12,10 +12,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from weirlab.errors import InputError
-from weirlab.studies.voice.managing.accounts import Accounts
-from weirlab.studies.voice.managing.database import opened
-from weirlab.studies.voice.managing.register import Register
-from weirlab.studies.voice.plan import load, ready
+from weirlab.numbering.managing.accounts import Accounts
+from weirlab.numbering.managing.database import opened
+from weirlab.numbering.managing.register import Register
+from weirlab.numbering.plan import load, ready
 from weirlab.web.command import VoiceOptions
 from weirlab.web.settings import VoiceSettings
 from weirlab.web.voice import attempts

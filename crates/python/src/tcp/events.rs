@@ -1,4 +1,4 @@
-//! The watch by events; see `weirlab.studies.tcp.watching`.
+//! The watch by events; see `weirlab.transfers.tcp.watching`.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! TCP connections and bulk transfers; see `weirlab.studies.tcp`.
+//! TCP connections and bulk transfers; see `weirlab.transfers.tcp`.
 
 mod bulk;
 mod events;

@@ -1,4 +1,4 @@
-//! The watch; see `weirlab.studies.tcp.watching`.
+//! The watch; see `weirlab.transfers.tcp.watching`.
 
 use std::net::IpAddr;
 

@@ -20,9 +20,9 @@ import polars as pl
 from weirlab import files
 from weirlab.errors import StoreError
 from weirlab.store.files import load_json, write_json
-from weirlab.studies.trace.page.series import SCALES, Chart, Layer, sources
 from weirlab.trace import Trace, sheet
 from weirlab.trace.facts import SideName
+from weirlab.transfers.trace.page.series import SCALES, Chart, Layer, sources
 from weirlab.web.captures import columns
 
 MOST_COLUMNS: Final = 4000

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from weirlab.studies.trace import tables
-from weirlab.studies.trace.page.story import MOST_ROWS, TERMS, tiles
 from weirlab.trace import others, sheet, words
 from weirlab.trace.facts import (
     Analysis,
@@ -18,6 +16,8 @@ from weirlab.trace.facts import (
     start_ns,
 )
 from weirlab.trace.quantities import bit_rate, count, duration, percent, size
+from weirlab.transfers.trace import tables
+from weirlab.transfers.trace.page.story import MOST_ROWS, TERMS, tiles
 from weirlab.web.tables import for_page
 
 COLUMNS: Final = [

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from weirlab.amounts import parse_line
 from weirlab.errors import InputError
-from weirlab.studies.tcp import sending
-from weirlab.studies.tcp.fields import USUAL
+from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp.fields import USUAL
 
 MOST_TOTAL_BYTES: Final = 1_000_000_000_000
 LEAST_S: Final = 0.01

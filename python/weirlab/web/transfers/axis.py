@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from weirlab.studies.tcp.measure.axis import CAPTURES
+from weirlab.transfers.tcp.measure.axis import CAPTURES
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from weirlab.studies.tcp.measure.measuring import Measured
+    from weirlab.transfers.tcp.measure.measuring import Measured
 
 MOST_CONNECTIONS: Final = 4
 """More would draw too many lines."""
@@ -59,7 +59,7 @@ def drawn(measured: Measured, period_s: float, packets: pl.DataFrame | None = No
     """
     import polars as pl
 
-    from weirlab.studies.tcp.measure import captured, result
+    from weirlab.transfers.tcp.measure import captured, result
 
     if len(measured.ups) > MOST_CONNECTIONS or measured.samples.is_empty():
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab.studies.tcp.measure.capturing import FILES
+from weirlab.transfers.tcp.measure.capturing import FILES
 from weirlab.web.child import serve
 
 SAMPLES: Final = "samples.parquet"
@@ -16,13 +16,13 @@ def _compare(request: dict[str, Any]) -> dict[str, Any]:
     import polars as pl
 
     from weirlab import files
-    from weirlab.studies.tcp.measure.captured import captured
-    from weirlab.studies.tcp.measure.capturing import Capture
-    from weirlab.studies.tcp.measure.measuring import Measured
-    from weirlab.studies.tcp.measure.samples import Start
-    from weirlab.studies.tcp.sending import Outcome
-    from weirlab.studies.tcp.show import both
-    from weirlab.studies.tcp.study import recording
+    from weirlab.transfers.tcp.measure.captured import captured
+    from weirlab.transfers.tcp.measure.capturing import Capture
+    from weirlab.transfers.tcp.measure.measuring import Measured
+    from weirlab.transfers.tcp.measure.samples import Start
+    from weirlab.transfers.tcp.sending import Outcome
+    from weirlab.transfers.tcp.show import both
+    from weirlab.transfers.tcp.study import recording
     from weirlab.web.tables import for_page
     from weirlab.web.transfers import axis
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 from weirlab.documents import plain
 from weirlab.errors import InputError, WeirError
 from weirlab.link.stopping import Stop
-from weirlab.studies.tcp import sending, shares
-from weirlab.studies.tcp.measure import measuring
-from weirlab.studies.tcp.measure.coarser import Coarser
-from weirlab.studies.tcp.results import Interval
-from weirlab.studies.tcp.show import tables as shown
+from weirlab.transfers.tcp import sending, shares
+from weirlab.transfers.tcp.measure import measuring
+from weirlab.transfers.tcp.measure.coarser import Coarser
+from weirlab.transfers.tcp.results import Interval
+from weirlab.transfers.tcp.show import tables as shown
 from weirlab.web import failures
 from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.measurements.space import Claim, Space

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from weirlab.cli.options.sockets import shown
 from weirlab.cli.results import diagnosis
 from weirlab.diagnosis.causes import PLACES
-from weirlab.studies.tcp import sending
-from weirlab.studies.tcp.measure import measuring
-from weirlab.studies.tcp.measure.measuring import Measured
-from weirlab.studies.tcp.page import facts
-from weirlab.studies.tcp.study.kept import most_telling
+from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp.measure import measuring
+from weirlab.transfers.tcp.measure.measuring import Measured
+from weirlab.transfers.tcp.page import facts
+from weirlab.transfers.tcp.study.kept import most_telling
 from weirlab.web.tables import for_page
 from weirlab.web.transfers.reading import Seen
 

@@ -17,8 +17,8 @@ from weirlab.web.transfers.child import SAMPLES
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
-    from weirlab.studies.tcp.measure.capturing import Capture, End
-    from weirlab.studies.tcp.measure.measuring import Measured
+    from weirlab.transfers.tcp.measure.capturing import Capture, End
+    from weirlab.transfers.tcp.measure.measuring import Measured
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from weirlab import confinement
 from weirlab.confinement import Confinement
 from weirlab.errors import WeirError
 from weirlab.link.settings import Recording
-from weirlab.studies.tcp.measure import capturing
+from weirlab.transfers.tcp.measure import capturing
 
 Address = tuple[str, int]
 Connection = tuple[Address, Address]

@@ -12,11 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab.studies.tcp import sending
-from weirlab.studies.tcp.measure import capturing
-from weirlab.studies.tcp.measure.capturing import Capture, End
-from weirlab.studies.tcp.study.findings import capture_remarks
 from weirlab.trace.quantities import count
+from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp.measure import capturing
+from weirlab.transfers.tcp.measure.capturing import Capture, End
+from weirlab.transfers.tcp.study.findings import capture_remarks
 from weirlab.web.launching.launcher import Launcher
 from weirlab.web.measurements.measurement import Measurement
 from weirlab.web.measurements.space import Claim
@@ -25,7 +25,7 @@ from weirlab.web.transfers.recorder_process import RecorderProcess
 
 if TYPE_CHECKING:
     from weirlab.link.settings import Recording as RecorderSettings
-    from weirlab.studies.tcp.measure.measuring import Measured
+    from weirlab.transfers.tcp.measure.measuring import Measured
 
 _ENDS: Final[tuple[End, End]] = ("server", "client")
 

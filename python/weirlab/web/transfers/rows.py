@@ -13,7 +13,7 @@ from weirlab import files
 from weirlab.documents import plain
 from weirlab.errors import StoreError
 from weirlab.store.parquet import Allowance, InvalidTable
-from weirlab.studies.tcp.results import Interval
+from weirlab.transfers.tcp.results import Interval
 
 TABLES: Final = ("intervals", "connections")
 """A row per interval and direction; a row per interval and connection."""

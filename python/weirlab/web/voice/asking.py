@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from weirlab.studies.voice.managing.state import Problem
-from weirlab.studies.voice.managing.transaction import Account, Event
+from weirlab.numbering.managing.state import Problem
+from weirlab.numbering.managing.transaction import Account, Event
 from weirlab.web.voice import fields
 
 PartName = Literal[

@@ -19,7 +19,7 @@ from threading import BoundedSemaphore
 from typing import Final, TypeVar
 
 from weirlab.errors import InputError
-from weirlab.studies.voice.managing.accounts import NotSignedIn, WrongPassword
+from weirlab.numbering.managing.accounts import NotSignedIn, WrongPassword
 from weirlab.web.addresses import site
 
 FREE: Final = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from weirlab.studies.voice.managing.state import State
+from weirlab.numbering.managing.state import State
 
 
 class Checker:

@@ -9,10 +9,10 @@ from typing import Final
 from starlette.requests import Request
 
 from weirlab.errors import InputError
-from weirlab.studies.voice.managing import publishing
-from weirlab.studies.voice.managing.accounts import Accounts, NotSignedIn, SignedIn
-from weirlab.studies.voice.managing.database import opened
-from weirlab.studies.voice.managing.publishing import (
+from weirlab.numbering.managing import publishing
+from weirlab.numbering.managing.accounts import Accounts, NotSignedIn, SignedIn
+from weirlab.numbering.managing.database import opened
+from weirlab.numbering.managing.publishing import (
     Outlook,
     Published,
     Server,
@@ -20,8 +20,8 @@ from weirlab.studies.voice.managing.publishing import (
     publish,
     serials,
 )
-from weirlab.studies.voice.managing.register import Register
-from weirlab.studies.voice.zones.text import is_higher
+from weirlab.numbering.managing.register import Register
+from weirlab.numbering.zones.text import is_higher
 from weirlab.web.access.proxies import BY_PROXY
 from weirlab.web.settings import VoiceSettings
 from weirlab.web.voice.asking import ServerZone

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from weirlab.studies.voice.managing.parts import GENERAL, PARTS, Part
+from weirlab.numbering.managing.parts import GENERAL, PARTS, Part
 
 Kind = Literal["text", "number", "flag", "date", "choice", "words", "pairs", "rows", "group"]
 

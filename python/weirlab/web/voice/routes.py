@@ -12,14 +12,14 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import Field
 
 from weirlab.errors import InputError
+from weirlab.numbering.diff import by_kind
+from weirlab.numbering.managing.accounts import SESSION, NotSignedIn, SignedIn
+from weirlab.numbering.managing.parts import GENERAL, PARTS, Item
+from weirlab.numbering.managing.register import Done, Gone
+from weirlab.numbering.managing.rights import refusal
+from weirlab.numbering.managing.state import Refused, State
+from weirlab.numbering.managing.transaction import Account
 from weirlab.quoting import printable
-from weirlab.studies.voice.diff import by_kind
-from weirlab.studies.voice.managing.accounts import SESSION, NotSignedIn, SignedIn
-from weirlab.studies.voice.managing.parts import GENERAL, PARTS, Item
-from weirlab.studies.voice.managing.register import Done, Gone
-from weirlab.studies.voice.managing.rights import refusal
-from weirlab.studies.voice.managing.state import Refused, State
-from weirlab.studies.voice.managing.transaction import Account
 from weirlab.web.access import guard
 from weirlab.web.voice import asking
 from weirlab.web.voice.attempts import Throttled

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
 from weirlab.errors import InputError
 from weirlab.lab.redundant.conntrackd import config as states_config
 from weirlab.lab.redundant.conntrackd import script
 from weirlab.lab.redundant.keepalived import config
 from weirlab.lab.redundant.terms import Role
 from weirlab.lab.redundant.ucarp import change, command
-from weirlab.studies.failover.bed import Conntrackd, Keepalived, Ucarp
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from weirlab import _engine
 
-from ...studies.quality.captures import ethernet, pcap, udp_over_ip
+from ...calls.quality.captures import ethernet, pcap, udp_over_ip
 
 ENDS = ("192.0.2.1", "198.51.100.2")
 IKE, KEEP_ALIVE = bytes(4) + bytes(28), b"\xff"

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from weirlab import _engine
-from weirlab.studies.quality.study import QualityOutcome, capture_quality
+from weirlab.calls.quality.study import QualityOutcome, capture_quality
 
-from ...studies.quality.captures import Rtp, ethernet, frames, later, pcap, talk, udp_over_ip, without
-from ...studies.quality.test_study import INVITE, iax2_frames
+from ...calls.quality.captures import Rtp, ethernet, frames, later, pcap, talk, udp_over_ip, without
+from ...calls.quality.test_study import INVITE, iax2_frames
 
 SPEECH = talk(300, jitter_us=3000)
 CASES: dict[str, list[Rtp]] = {

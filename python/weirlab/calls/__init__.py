@@ -1,0 +1,1 @@
+"""What callers hear: calls, capacity, failover of pairs, IPsec, and the quality of captured calls."""

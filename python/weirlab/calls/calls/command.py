@@ -1,0 +1,284 @@
+"""``weir calls``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import typer
+
+from weirlab import limits
+from weirlab.calls.calls.faults import FaultOptions, impairments
+from weirlab.cli.options import DeviceOptions, IpVersion, JudgedOptions, grouped, without, work_of
+from weirlab.cli.options.buffers import jitter_buffer as read_jitter_buffer
+from weirlab.cli.output import Session
+from weirlab.errors import InputError
+
+if TYPE_CHECKING:
+    from weirlab.traffic.calls.spec import Calls
+
+CALLS = """Calculate or make telephone calls: their load on the wire, and what callers hear.
+
+Without --write or --send, this only calculates: frame sizes, gaps, packet and
+bit rates, and how many such calls a line carries, with true Ethernet overhead
+and by the definition of the published table (2006). --write writes every
+packet to a capture file, for Wireshark and other programs. --send makes the
+calls, through a device or over a plain cable (--dut none), and reports loss,
+delay, jitter and MOS of each call. With --send, --require sets limits: mos
+and gap (the longest) for every caller, mos-median over all callers, and loss,
+mean, p99, ... over all packets.
+
+A mix of codecs is a comma-separated list of CODEC:PACKETms/TRANSPORT:SHARE.
+Only CODEC is required.
+
+Examples:
+  weir calls --codec g711 --transport rtp --calls 1000
+  weir calls --codec g711:60,g729/iax2:40 --calls 3000 --line 10Gbit/s --json
+  weir calls --calls 50 --duration 5 --write calls.pcap
+  weir calls --calls 5 --write bad.pcap --loss 2% --loss-burst 4 --jitter 5ms
+  weir calls --calls 1000 --send --dut iptables --rules 400
+  weir calls --calls 1000 --send --require 'mos>=4' --require 'loss<0.1%'
+  weir calls --calls 500 --arrivals poisson --holding 20 --spurts --send
+"""
+
+_USUAL_DURATION_S = 10.0
+_USUAL_WARMUP_S = 0.5
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """Which calls, and who talks when."""
+
+    PANEL: ClassVar = "Calls"
+
+    count: Annotated[str, typer.Option("--calls", help="How many calls: 500, 3,000, 10k.", metavar="N")] = "1"
+    codec: Annotated[
+        str,
+        typer.Option(
+            "--codec",
+            help="g711, g726, gsm-fast, gsm-slow, g729:40ms, opus@24kbit/s, ..., or a mix.",
+            metavar="CODEC,...",
+        ),
+    ] = "g711"
+    transport: Annotated[
+        str,
+        typer.Option("--transport", help="rtp, iax2, iax2-trunk, or iax2-trunk*8 for 8 calls per packet."),
+    ] = "rtp"
+    directions: Annotated[
+        Literal["both", "forward", "back"],
+        typer.Option("--directions", help="Who talks; forward: from the sender's side."),
+    ] = "both"
+    phases: Annotated[
+        Literal["even", "random"],
+        typer.Option("--phases", help="How the packets of different calls are spread over time."),
+    ] = "even"
+    arrivals: Annotated[
+        Literal["standing", "poisson"],
+        typer.Option("--arrivals", help="Calls last the whole time, or begin and end at random."),
+    ] = "standing"
+    holding: Annotated[
+        float | None,
+        typer.Option(
+            "--holding",
+            min=0,
+            max=limits.LONGEST_S,
+            help="Mean duration of calls with --arrivals poisson (180).",
+            metavar="S",
+        ),
+    ] = None
+    spurts: Annotated[bool, typer.Option("--spurts", help="Talk spurts and silences (ITU-T P.59).")] = False
+    no_rtcp: Annotated[bool, typer.Option("--no-rtcp", help="Send no RTCP packets.")] = False
+    rtcp_min: Annotated[
+        float | None,
+        typer.Option(
+            "--rtcp-min",
+            min=0,
+            max=limits.LONGEST_S,
+            help="Minimum mean RTCP interval (5, as in RFC 3550; 0: use the whole 5 %).",
+            metavar="S",
+        ),
+    ] = None
+    no_signalling: Annotated[
+        bool, typer.Option("--no-signalling", help="No SIP or IAX2 set-up and tear-down.")
+    ] = False
+    ip: Annotated[IpVersion, typer.Option("--ip", help="IP version.")] = "4"
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, max=limits.HIGHEST_SEED, help="Seed of all random choices.")
+    ] = 1
+
+    def calls(self) -> Calls:
+        """The calls; raises ``InputError`` for impossible ones."""
+        from weirlab.traffic.calls.spec import parse_calls
+
+        if self.holding is not None and self.arrivals != "poisson":
+            raise InputError("--holding goes with --arrivals poisson: standing calls do not end")
+        standing = parse_calls(self.count, self.codec, self.transport, 4 if self.ip == "4" else 6)
+        return replace(
+            standing,
+            directions=self.directions,
+            phases=self.phases,
+            arrivals=self.arrivals,
+            spurts=self.spurts,
+            rtcp=not self.no_rtcp,
+            signalling=not self.no_signalling,
+            seed=self.seed,
+            holding_s=standing.holding_s if self.holding is None else self.holding,
+            rtcp_min_s=standing.rtcp_min_s if self.rtcp_min is None else self.rtcp_min,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionOptions:
+    """What becomes of the calls: by default they are only calculated."""
+
+    line: Annotated[
+        str, typer.Option("--line", help="Line to fill: 100Mbit/s, 1Gbit/s, 10Gbit/s.", metavar="RATE")
+    ] = "1Gbit/s"
+    duration: Annotated[
+        float | None,
+        typer.Option("--duration", min=0, max=limits.LONGEST_S, help="Seconds (default: 10).", metavar="S"),
+    ] = None
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", help="Write every packet to this capture file.", metavar="FILE.pcap"),
+    ] = None
+    faults: FaultOptions
+    send: Annotated[bool, typer.Option("--send", help="Make the calls.")] = False
+    warmup: Annotated[
+        float | None,
+        typer.Option(
+            "--warmup",
+            min=0,
+            max=limits.LONGEST_S,
+            help="Seconds before recording, for call set-up (0.5).",
+            metavar="S",
+        ),
+    ] = None
+
+    @property
+    def duration_s(self) -> float:
+        return _USUAL_DURATION_S if self.duration is None else self.duration
+
+    @property
+    def warmup_s(self) -> float:
+        return _USUAL_WARMUP_S if self.warmup is None else self.warmup
+
+
+@dataclass(frozen=True)
+class SendOptions:
+    """How calls are made and assessed."""
+
+    PANEL: ClassVar = "With --send"
+
+    jitter_buffer: Annotated[
+        str,
+        typer.Option(
+            "--jitter-buffer",
+            help="Jitter buffer for the MOS: fixed:60ms, adaptive, or best: the better of both.",
+            metavar="KIND",
+        ),
+    ] = "best"
+    keep_packets: Annotated[
+        bool, typer.Option("--keep-packets", help="Keep a table of all packets in the run.")
+    ] = False
+    attempts: Annotated[
+        int | None,
+        typer.Option("--attempts", min=1, max=limits.MOST_ATTEMPTS, help="Maximum attempts per trial."),
+    ] = None
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("calls", help=CALLS, rich_help_panel="Measure")(grouped(calls))
+
+
+def calls(
+    ctx: typer.Context,
+    which: CallOptions,
+    action: ActionOptions,
+    device: Annotated[DeviceOptions, without("positions", "places", "cross_traffic")],
+    sending: SendOptions,
+    result: JudgedOptions,
+) -> None:
+    """Calculate, write or make calls."""
+    from weirlab.amounts import parse_line
+    from weirlab.calls.calls import sheets
+    from weirlab.calls.calls.study import write_calls
+    from weirlab.calls.calls.wire import calls_sheet
+
+    with result.session(ctx) as session:
+        if action.send and action.write is not None:
+            raise InputError("--send and --write exclude each other: --write makes the file without sending")
+        if not action.send:
+            _refuse_what_goes_with_send(device, sending, result)
+        faults = impairments(action.faults, which.seed)
+        if faults is not None and action.write is None:
+            raise InputError("--loss, --jitter, --reorder and --duplicate go with --write FILE")
+        wanted = which.calls()
+        duration_s, warmup_s = action.duration_s, action.warmup_s
+        if action.send:
+            _send(session, wanted, action, device, sending, result)
+        elif action.write is not None:
+            capture = write_calls(
+                wanted, action.write, duration_s=duration_s, warmup_s=warmup_s, faults=faults
+            )
+            session.finish(capture.document(), sheets.written(capture))
+        else:
+            sheet = calls_sheet(wanted, duration_s=duration_s, line_bps=parse_line(action.line))
+            session.finish(sheet.document(), sheets.sentence(sheet), sheets.tables(sheet))
+
+
+def _send(
+    session: Session,
+    wanted: Calls,
+    action: ActionOptions,
+    device: DeviceOptions,
+    sending: SendOptions,
+    result: JudgedOptions,
+) -> None:
+    from weirlab.calls.calls import heard, requiring
+    from weirlab.calls.calls.study import Course, make_calls
+    from weirlab.cli.results import gates
+
+    dut = device.device()
+    kind, buffers = read_jitter_buffer(sending.jitter_buffer)
+    demands = gates.demands(result.require, requiring.CALLS)
+    course = Course(
+        duration_s=action.duration_s,
+        warmup_s=action.warmup_s,
+        rules=device.rule_setup(),
+        buffers=buffers,
+        heard=kind,
+        attempts=sending.attempts or 3,
+        keep_packets=sending.keep_packets,
+    )
+    outcome = make_calls(work_of(session), device.where(), dut, wanted, course)
+    gates.finish(
+        session,
+        outcome.document(),
+        heard.sentence(outcome),
+        heard.tables(outcome),
+        requiring.of_calls(demands, outcome),
+        outcome.problem(),
+    )
+
+
+def _refuse_what_goes_with_send(device: DeviceOptions, sending: SendOptions, result: JudgedOptions) -> None:
+    given = {
+        "--lab": device.lab != "auto",
+        "--dut": device.dut is not None,
+        "--rules": device.rules is not None,
+        "--ruleset": device.ruleset is not None,
+        "--image": device.image is not None,
+        "--match": device.match is not None,
+        "--stateful": device.stateful,
+        "--backend": device.backend != "auto",
+        "--jitter-buffer": sending.jitter_buffer != "best",
+        "--keep-packets": sending.keep_packets,
+        "--attempts": sending.attempts is not None,
+        "--require": bool(result.require),
+    }
+    if names := [name for name, is_given in given.items() if is_given]:
+        goes = "goes" if len(names) == 1 else "go"
+        raise InputError(f"{', '.join(names)} {goes} with --send, without which no calls are made")

@@ -1,0 +1,173 @@
+"""What callers heard: tables and a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weirlab.calls.calls.worst import WORST, worst
+from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, rules
+from weirlab.cli.results.tables import rules_met
+from weirlab.cli.results.wording import of_device
+from weirlab.records import device_in_words
+from weirlab.tables import Table
+from weirlab.traffic.calls.spec import describe
+
+if TYPE_CHECKING:
+    from weirlab.calls.calls.study import CallsOutcome
+    from weirlab.quality.distribution import Group, Spread
+    from weirlab.store import Run
+
+_WORST = 5
+"""Number of callers listed one by one."""
+
+
+def sentence(outcome: CallsOutcome) -> str:
+    """How many callers hear well, and who hears worst."""
+    record, run = outcome.record, outcome.run
+    if not record.valid:
+        return _invalid(len(outcome.records), "; ".join(record.invalid))
+    lost = _lost(record.result.lost, record.result.loss_ratio, record.result.achieved_pps)
+    met = record.rules_met
+    against = f" But {met.contradiction}." if met is not None and met.contradiction else ""
+    return of_device(run.simulated, f"{outcome.quality.sentence()} {lost}; run {run.run_id}.{against}")
+
+
+def said(run: Run) -> tuple[str, ...]:
+    """The same for a stored run; empty before its first attempt."""
+    from weirlab.jobs.trials import counted
+    from weirlab.quality.distribution import summarise
+    from weirlab.records import CallTable
+
+    trials = run.trials()
+    if not trials.height:
+        return ()
+    trial = counted(trials)
+    if not trial["valid"]:
+        return (_invalid(trials.height, trial["invalid"]),)
+    rows = run.calls().filter(trial_id=trial["trial_id"])
+    heard = run.manifest.section("calls").get("jitter_buffer", {}).get("heard", "best")
+    columns = {each.name: rows[each.name].to_numpy() for each in fields(CallTable)}
+    mos = columns["mos" if heard == "best" else f"mos_{heard}"]
+    quality = summarise(CallTable(**{**columns, "mos": mos}))
+    lost = _lost(trial["lost"], trial["loss_ratio"], trial["achieved_pps"])
+    return (of_device(run.simulated, f"{quality.sentence()} {lost}."),)
+
+
+def _invalid(attempts: int, why: str) -> str:
+    return f"Invalid after {plural(attempts, 'attempt')}: {why}."
+
+
+def _lost(lost: int, ratio: float, pps: float) -> str:
+    if lost == 0:
+        return f"All packets arrived ({rate(pps)})"
+    return f"{percent(ratio)} of the packets were lost (at {rate(pps)})"
+
+
+def tables(outcome: CallsOutcome) -> list[Table]:
+    """The trial, percentiles over callers, groups, and the worst callers."""
+    found = [_trial(outcome), _percentiles(outcome), _groups(outcome)]
+    worst = _worst(outcome)
+    return [*found, worst] if worst.rows else found
+
+
+def _trial(outcome: CallsOutcome) -> Table:
+    record = outcome.record
+    result = record.result
+    how = f"{record.lab}, {result.backend} {result.xdp_mode}".rstrip()
+    device = device_in_words(record.dut) if record.lab == result.backend else f"{record.dut} ({how})"
+    facts = [
+        ("run", outcome.run.run_id),
+        ("calls", describe(outcome.calls)),
+        ("device", f"{device}, {rules(record.spec.rules.position)}"),
+        ("valid", "yes" if record.valid else f"no: {'; '.join(record.invalid)}"),
+        ("attempts", str(len(outcome.records))),
+        ("offered, achieved load", f"{rate(record.offered_pps)}, {rate(result.achieved_pps)}"),
+        ("packets lost", f"{percent(result.loss_ratio)} ({count(result.lost)} of {count(result.sent)})"),
+        ("duplicated, reordered", f"{count(result.duplicated)}, {count(result.reordered)}"),
+        ("jitter buffer", outcome.buffers.describe(outcome.heard)),
+        *rules_met(record),
+        ("calibration", outcome.calibration or "none"),
+    ]
+    if outcome.packets is not None:
+        facts.append(("packets", str(outcome.packets)))
+    return Table("Trial", ("", ""), facts, details=True)
+
+
+def _percentiles(outcome: CallsOutcome) -> Table:
+    everyone, more = outcome.quality.everyone, outcome.spreads
+    columns = ("Over callers", "1 %", "5 %", "Median", "95 %", "99 %")
+    quantities: list[tuple[str, Spread, Callable[[float], str]]] = [
+        ("MOS", everyone.mos, _mos),
+        ("loss", everyone.loss_ratio, percent),
+        ("mean delay", everyone.delay_ns, duration),
+        ("jitter (RFC 3550)", more["jitter_ns"], duration),
+        ("longest gap", more["longest_gap_ns"], duration),
+    ]
+    # The scale of R depends on the codec's band; behind a single kind of buffer R is not stored.
+    if len(outcome.calls.classes) == 1 and outcome.heard == "best":
+        quantities.insert(1, ("R factor", more["r_factor"], _one_decimal))
+    rows = [
+        (name, *(text(value) for value in (s.p1, s.p5, s.p50, s.p95, s.p99))) for name, s, text in quantities
+    ]
+    return Table("What callers hear", columns, rows)
+
+
+def _groups(outcome: CallsOutcome) -> Table:
+    quality = outcome.quality
+    columns = ("Callers", "Number", "Median MOS", "Worst MOS", "Below 4.0", "Below 3.6", "Not measured")
+    groups: dict[str, Group | None] = {
+        "all": quality.everyone,
+        "hear the sender's side (forward)": quality.forward,
+        "hear the receiver's side (back)": quality.back,
+    }
+    if len(quality.classes) > 1:
+        groups |= quality.classes
+    rows = [
+        (
+            name,
+            count(group.callers),
+            _mos(group.mos.p50),
+            NOTHING if group.worst is None else _mos(group.worst.mos),
+            percent(group.below_satisfied),
+            percent(group.below_dissatisfied),
+            count(group.not_measured),
+        )
+        for name, group in groups.items()
+        if group is not None
+    ]
+    return Table("Groups of callers", columns, rows, spare=("Not measured",))
+
+
+def _worst(outcome: CallsOutcome) -> Table:
+    table = outcome.table
+    loss = table.lost.astype(np.float64) / np.maximum(table.sent, 1)
+    order = np.lexsort((-loss, table.mos))[:_WORST]
+    late = _late(outcome)
+    rows = [
+        {**{name: getattr(table, name)[i].item() for name in WORST}, "late": int(late[i])}
+        for i in order
+        if not np.isnan(table.mos[i])
+    ]
+    return worst(rows, "Worst callers")
+
+
+def _late(outcome: CallsOutcome) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """Packets that came too late for the buffer whose MOS is shown."""
+    table = outcome.table
+    if outcome.heard == "fixed":
+        return table.late_fixed
+    if outcome.heard == "adaptive":
+        return table.late_adaptive
+    return np.where(table.mos_fixed >= table.mos_adaptive, table.late_fixed, table.late_adaptive)
+
+
+def _mos(value: float) -> str:
+    return NOTHING if np.isnan(value) else f"{value:.2f}"
+
+
+def _one_decimal(value: float) -> str:
+    return NOTHING if np.isnan(value) else f"{value:.1f}"

@@ -1,0 +1,228 @@
+"""The page in words: what callers heard."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from weirlab.calls.calls.page import charts
+from weirlab.calls.calls.worst import worst
+from weirlab.records import device_in_words
+from weirlab.report import axes
+from weirlab.report.figure import Figure
+from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, rules
+from weirlab.report.story import Chapter, Story, place
+from weirlab.report.tables import Pairs, Table, Tile
+
+_POOR: Final = 3.6
+_WORST: Final = 20
+SPOILED: Final = "What callers hear was not measured: no attempt was valid."
+"""The answer if the host spoiled the trial, whatever was heard in it."""
+
+_TERMS: Final = (
+    (
+        "Caller",
+        "One side of a call as heard by the other. A call in both directions has two.",
+    ),
+    (
+        "MOS",
+        "Mean opinion score by the E-model (ITU-T G.107) from delay, loss and its burstiness behind a jitter "
+        "buffer; below 3.6 many callers are dissatisfied.",
+    ),
+    (
+        "Burst ratio",
+        "Mean length of a run of lost packets over what random loss of the same rate would give (G.107).",
+    ),
+    ("Jitter", "Smoothed difference in delay between successive packets of a stream (RFC 3550)."),
+    ("Delay", "One way through the network, from departure to arrival, on one clock."),
+)
+
+
+@dataclass(frozen=True)
+class CallsRun:
+    """The attempt that counts of a run of kind ``calls``.
+
+    Parameters
+    ----------
+    manifest:
+        The run's, as a mapping.
+    trial:
+        Its row in the table ``trials``.
+    calls, series:
+        Its rows of these tables.
+        ``calls`` has ``mos`` and ``late`` behind the requested jitter buffer.
+    what:
+        The calls in words.
+    buffer:
+        The jitter buffer in words.
+    """
+
+    manifest: Mapping[str, Any]
+    trial: Mapping[str, Any]
+    calls: pl.DataFrame
+    series: pl.DataFrame
+    what: str
+    buffer: str
+
+
+def tell(heard: CallsRun) -> Story:
+    """The page about ``heard``."""
+    trial, manifest = heard.trial, heard.manifest
+    rated = heard.calls.filter(pl.col("mos").is_not_null())
+    device, lab = device_in_words(str(trial["dut"])), str(trial["lab"])
+    answer = _answer(rated, heard.calls.height - rated.height)
+    lede = f"{heard.what[:1].upper()}{heard.what[1:]}, through {device} with {rules(trial['position'])}."
+    spoiled = "" if trial["valid"] else f"The host spoiled this trial: {trial['invalid']}."
+    return Story(
+        subject=f"calls through {device}",
+        manifest=manifest,
+        simulated=lab == "sim",
+        answer=SPOILED if spoiled else answer,
+        lede=(lede, f"In the spoiled trial: {answer}") if spoiled else (lede,),
+        caution=spoiled,
+        place=place(manifest, lab, device),
+        tiles=tuple(_tiles(heard, rated)),
+        chapters=(
+            Chapter("callers", "From caller to caller", "Callers", figures=tuple(_callers(heard.calls))),
+            Chapter("time", "Over time", figures=tuple(_over_time(heard.series))),
+            Chapter("worst", "The worst callers", "Worst", tables=tuple(_worst(heard.calls))),
+            Chapter("setting", "What was tested", "Setting", facts=_setting(heard)),
+        ),
+        terms=_TERMS,
+    )
+
+
+def _answer(rated: pl.DataFrame, unknown: int) -> str:
+    if not rated.height:
+        return "What callers heard was not measured."
+    beside = f" For {plural(unknown, 'more caller')} it was not measured." if unknown else ""
+    poor = rated.filter(pl.col("mos") < _POOR).height
+    middle = float(rated["mos"].to_numpy().mean())
+    if poor == 0:
+        lowest, _ = axes.extent(rated, "mos")
+        who = f"All {count(rated.height)} callers hear" if rated.height > 1 else "The caller hears"
+        return f"{who} well: MOS {middle:.2f} on average, {lowest:.2f} at worst.{beside}"
+    return (
+        f"{plural(poor, 'caller')} of {count(rated.height)} ({percent(poor / rated.height)}) "
+        f"{'hears' if poor == 1 else 'hear'} badly (MOS below {_POOR}); the average is {middle:.2f}.{beside}"
+    )
+
+
+def _tiles(heard: CallsRun, rated: pl.DataFrame) -> Iterator[Tile]:
+    trial = heard.trial
+    median = float(np.median(rated["mos"].to_numpy())) if rated.height else math.nan
+    lowest = axes.extent(rated, "mos")[0] if rated.height else math.nan
+    yield Tile(
+        "MOS of the median caller", _mos(median), f"worst {_mos(lowest)}" if rated.height else "not measured"
+    )
+    yield Tile(
+        "Packets lost",
+        percent(trial["loss_ratio"]) if trial["loss_ratio"] else "none",
+        f"of {count(trial['sent'])}",
+    )
+    p99 = trial["delay_p99_ns"]
+    yield Tile(
+        "Delay, 99th percentile",
+        NOTHING if p99 is None else duration(p99),
+        "of all packets, one way",
+    )
+    yield Tile("Load", rate(trial["achieved_pps"]), "packets that left, both directions together")
+
+
+def _setting(heard: CallsRun) -> Pairs:
+    trial, manifest = heard.trial, heard.manifest
+    return [
+        ("Calls", heard.what),
+        ("Device under test", device_in_words(str(trial["dut"]))),
+        ("Rules before the match", rules(trial["position"])),
+        ("Connection tracking", "yes" if trial["stateful"] else "no"),
+        ("Jitter buffer", heard.buffer),
+        ("Recorded", f"{trial['record_s']:g} s"),
+        ("Host", str(manifest.get("host") or NOTHING)),
+        ("Kernel", str(manifest.get("kernel") or NOTHING)),
+    ]
+
+
+def _callers(calls: pl.DataFrame) -> Iterator[Figure]:
+    for key, column, factor, panel, title, limit in (
+        ("mos", "mos", 1.0, "what they hear", "MOS", _POOR),
+        ("delay", "delay_mean_ns", 1e-3, "delay", "Mean one-way delay, µs", None),
+        ("loss", "loss_percent", 1.0, "loss", "Packets lost, %", None),
+        ("jitter", "jitter_ns", 1e-3, "jitter", "Mean jitter, µs", None),
+    ):
+        known = calls.with_columns(loss_percent=100.0 * pl.col("lost") / pl.col("sent"))
+        frame = charts.shares(known, column, factor)
+        if not frame.height:
+            continue
+        low, high = axes.extent(frame, "value")
+        if key == "loss" and high == 0:
+            continue
+        domain = (1.0, 4.6) if key == "mos" else (0.0, max(1.05 * high, 1e-3))
+        yield Figure(
+            f"calls-{key}",
+            "callers",
+            panel,
+            _said(key, low, high),
+            "How to read it: half of the callers have at most the value at 50 %.",
+            f"Share of the callers over {title}.",
+            charts.distribution(frame, title, domain, limit=limit),
+            frame,
+        )
+
+
+def _said(key: str, low: float, high: float) -> str:
+    if key == "mos" and f"{low:.2f}" == f"{high:.2f}":
+        return f"MOS is {low:.2f} for every caller."
+    if key == "mos":
+        return f"From MOS {low:.2f} for the worst caller to {high:.2f} for the best."
+    if key == "loss":
+        return f"The worst caller lost {high:.3g} % of the packets."
+    what = "Packets take" if key == "delay" else "Jitter is"
+    if duration(low * 1e3) == duration(high * 1e3):
+        return f"{what} {duration(low * 1e3)} for every caller."
+    return f"{what} {duration(low * 1e3)} to {duration(high * 1e3)}, from caller to caller."
+
+
+def _over_time(series: pl.DataFrame) -> Iterator[Figure]:
+    frame = (
+        series.filter(pl.col("delay_mean_ns").is_not_null())
+        .sort("start_ns")
+        .select(
+            time_s=pl.col("start_ns") / 1e9,
+            mean_us=(pl.col("delay_mean_ns") / 1e3).round_sig_figs(4),
+            lost=pl.col("sent") - pl.col("received"),
+        )
+    )
+    if frame.height < 2:
+        return
+    # More points than a screen has pixels show nothing more.
+    thin = max(frame.height // 600, 1)
+    shown = frame.gather_every(thin)
+    _, top = axes.extent(shown, "mean_us")
+    lost = int(frame["lost"].sum())
+    yield Figure(
+        "calls-over-time",
+        "time",
+        "delay of all packets",
+        f"{plural(lost, 'packet')} {'was' if lost == 1 else 'were'} lost." if lost else "Nothing was lost.",
+        "Mean delay of the packets that departed in each bin of time.",
+        "Mean delay over the time of the trial.",
+        charts.over_time(shown, 1.1 * top),
+        shown,
+    )
+
+
+def _worst(calls: pl.DataFrame) -> Iterator[Table]:
+    rated = calls.filter(pl.col("mos").is_not_null()).sort("mos", "call", "back").head(_WORST)
+    if not rated.height:
+        return
+    yield worst(rated.iter_rows(named=True), f"The {plural(rated.height, 'caller')} with the lowest MOS")
+
+
+def _mos(value: float | None) -> str:
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:.2f}"

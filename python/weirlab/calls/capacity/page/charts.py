@@ -1,0 +1,164 @@
+"""The charts over the number of calls, and measured and predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from weirlab.calls.capacity.page.source import Verdict
+from weirlab.report import axes, palette
+from weirlab.report.axes import Domain
+from weirlab.report.vega import alt
+
+_SOFT: Final = palette.LIGHT["soft"]
+_LEGEND: Final = "Rules (points: trials, line: median)"
+_SOURCES: Final = ["measured", "predicted"]
+
+
+def over_calls(
+    frame: pl.DataFrame,
+    column: str,
+    title: str,
+    domain: Domain,
+    *,
+    limit: float | None = None,
+    log: bool = False,
+) -> alt.LayerChart:
+    """A quantity over the number of calls: points are trials, lines medians, a colour per rule count."""
+    setups = frame.unique("setup", maintain_order=True).sort("position")["setup"].to_list()
+    rows = frame.select("setup", "calls", column).drop_nulls()
+    base = alt.Chart(axes.data(rows))
+    calls = rows["calls"].to_numpy()
+    spread = max(float(calls.max() - calls.min()), 1.0)
+    x = alt.X(
+        "calls:Q",
+        title="Calls at once",
+        scale=axes.log(axes.log_domain(float(calls.min()), float(calls.max())))
+        if log
+        else axes.linear((float(calls.min()) - 0.02 * spread, float(calls.max()) + 0.02 * spread)),
+        axis=axes.log_axis(axes.log_domain(float(calls.min()), float(calls.max())))
+        if log
+        else axes.number_axis(6),
+    )
+    scale = axes.linear(domain)
+    y = alt.Y(f"{column}:Q", title=title, scale=scale, axis=axes.number_axis(5))
+    colour = axes.setup_colour(setups, _LEGEND)
+    points = base.mark_point(filled=True, size=26, opacity=0.85, clip=True).encode(
+        x=x,
+        y=y,
+        color=colour,
+        shape=axes.setup_shape(setups, _LEGEND),
+        tooltip=[
+            alt.Tooltip("setup:N", title="rules"),
+            alt.Tooltip("calls:Q", title="calls", format=","),
+            alt.Tooltip(f"{column}:Q", title=title, format=",.4~g"),
+        ],
+    )
+    middle = (
+        base.transform_aggregate(middle=f"median({column})", groupby=["setup", "calls"])
+        .mark_line(clip=True)
+        .encode(x=x, y=alt.Y("middle:Q", title=title, scale=scale), color=colour, order="calls:Q")
+    )
+    layers = [middle, points]
+    if limit is not None:
+        layers.insert(
+            0,
+            alt.Chart(alt.InlineData(values=[{"limit": limit}]))
+            .mark_rule(strokeDash=[4, 3], color=_SOFT)
+            .encode(y=alt.Y("limit:Q", scale=scale)),
+        )
+    return alt.LayerChart(layer=layers, **axes.framed(300))
+
+
+def verdict_rows(found: Sequence[Verdict]) -> pl.DataFrame:
+    """Measured and predicted calls per position and goal."""
+    rows = []
+    for one in found:
+        if one.calls is not None:
+            rows.append(
+                {
+                    "row": one.name,
+                    "source": "measured",
+                    "calls": one.calls,
+                    "too_many": one.too_many,
+                    "told": f"{'at least ' if one.at_least else ''}{one.calls:,}",
+                }
+            )
+        if one.predicted is not None:
+            rows.append(
+                {
+                    "row": one.name,
+                    "source": "predicted",
+                    "calls": one.predicted,
+                    "too_many": None,
+                    "told": f"{one.predicted:,}",
+                }
+            )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def verdicts(frame: pl.DataFrame) -> alt.LayerChart:
+    """A row per position and goal: the most calls that were measured, and those predicted."""
+    names = frame["row"].unique(maintain_order=True).to_list()
+    _, top = axes.extent(frame, "calls", "too_many")
+    base = alt.Chart(axes.data(frame))
+    x = alt.X(
+        "calls:Q", title="Most calls at once", scale=axes.linear((0.0, 1.08 * top)), axis=axes.number_axis(5)
+    )
+    y = axes.rows(names)
+    shapes = alt.Scale(domain=_SOURCES, range=["circle", "diamond"])
+    colours = alt.Scale(domain=_SOURCES, range=palette.models(2))
+    points = base.mark_point(filled=True, size=90, opacity=0.85, yOffset=10).encode(
+        x=x,
+        y=y,
+        color=alt.Color("source:N", title=None, sort=_SOURCES, scale=colours),
+        shape=alt.Shape("source:N", title=None, sort=_SOURCES, scale=shapes),
+        tooltip=[
+            alt.Tooltip("row:N", title="setting"),
+            alt.Tooltip("source:N", title="source"),
+            alt.Tooltip("told:N", title="calls"),
+            alt.Tooltip("too_many:Q", title="too many", format=","),
+        ],
+    )
+    span = (
+        base.transform_filter("isValid(datum.too_many)")
+        .mark_rule(strokeWidth=2, color=palette.models(2)[0], yOffset=10)
+        .encode(x=alt.X("calls:Q"), x2="too_many:Q", y=y)
+    )
+    return alt.LayerChart(layer=[span, points, axes.row_names(base, y)], **axes.framed(axes.ROW * len(names)))
+
+
+def cpu(frame: pl.DataFrame, states: Sequence[str]) -> alt.Chart:
+    """Share of the device's CPU per state over the number of calls, stacked."""
+    order = list(states)
+    scale = alt.Scale(domain=order, range=palette.cpu(order))
+    calls = frame["calls"].to_numpy()
+    chart: alt.Chart = (
+        alt.Chart(axes.data(frame), **axes.framed(260))
+        .mark_area(line=False, interpolate="linear", stroke=palette.LIGHT["paper"], strokeWidth=0.8)
+        .encode(
+            x=alt.X(
+                "calls:Q",
+                title="Calls at once",
+                scale=axes.linear((float(calls.min()), float(calls.max()))),
+                axis=axes.number_axis(5),
+            ),
+            y=alt.Y(
+                "percent:Q",
+                title="Share of the device's CPU, %",
+                stack="zero",
+                scale=axes.linear((0.0, 100.0)),
+                axis=axes.number_axis(5),
+            ),
+            color=alt.Color("state:N", title=None, sort=order, scale=scale, legend=alt.Legend(columns=4)),
+            order=alt.Order("rank:Q"),
+            tooltip=[
+                alt.Tooltip("state:N"),
+                alt.Tooltip("calls:Q", format=","),
+                alt.Tooltip("percent:Q", title="%", format=".3~g"),
+            ],
+        )
+    )
+    return chart

@@ -1,0 +1,315 @@
+"""How many calls a device carries: sweep, search and the model's prediction, as one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from weirlab.calls.capacity.asked import (
+    fixed_counts,
+    found_counts,
+    goals_of,
+    profile_of,
+    to_search,
+    to_sweep,
+)
+from weirlab.calls.capacity.found import Counters, Found
+from weirlab.calls.capacity.predicted import Foretold, foretell
+from weirlab.calls.capacity.section import CapacityScenario
+from weirlab.calls.capacity.trials import (
+    CAPACITY,
+    SWEEP,
+    CallRecorder,
+    CallTraffic,
+    Carried,
+    Sweep,
+    dropping,
+    losses,
+    search_calls,
+    sweep,
+)
+from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
+from weirlab.devices.prediction import modelling
+from weirlab.errors import InputError, TrialError
+from weirlab.jobs import profiles, testbeds
+from weirlab.jobs.calibrations import CalibrationOutcome
+from weirlab.jobs.progress import RESUME, Progress, passed_on
+from weirlab.jobs.work import Work
+from weirlab.lab.base import TestBed, Watchable
+from weirlab.measure import profile as measuring
+from weirlab.measure.calls import ROLE
+from weirlab.measure.search import Trials
+from weirlab.measure.search.trials import MAX_ATTEMPTS
+from weirlab.measure.sequence import next_index
+from weirlab.measure.terms import Terms
+from weirlab.measure.trial import Entry
+from weirlab.model import Queueing
+from weirlab.model.base import Predictor
+from weirlab.model.tunnelled import tunnelled
+from weirlab.records import device_in_words
+from weirlab.store import Run, RunWriter
+from weirlab.store.frames import completed
+from weirlab.studies import beds
+from weirlab.studies.beds import DeviceGround
+from weirlab.traffic.schedule import compile_plan
+
+if TYPE_CHECKING:
+    from weirlab.calls.capacity.page import Findings
+    from weirlab.report.story import Story
+
+AROUND: Final = "sweep_around"
+"""Name under which a run stores the numbers of calls of its sweep."""
+RESULT: Final = "capacity"
+"""Name under which a run keeps what was found."""
+
+_EACH_S: Final = 0.8
+"""What a trial with thousands of calls takes besides its traffic: schedule and assessment of calls."""
+
+
+@dataclass(frozen=True)
+class CapacityFindings:
+    """What a run about capacity found."""
+
+    calibration: CalibrationOutcome | None
+    results: Found
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        calibration = None if self.calibration is None else self.calibration.document()
+        return {"calibration": calibration, **self.results.to_json()}
+
+    def problem(self, run: Run) -> TrialError | None:
+        """The error to report if the host spoiled a search."""
+        told = [
+            f"{one.goal.name} at position {one.position}: {one.problem}"
+            for one in self.results.search
+            if one.problem
+        ]
+        if not told:
+            return None
+        return TrialError(f"not everything was found: {'; '.join(told)} (run {run.run_id})")
+
+
+def opened(asked: CapacityScenario, work: Work) -> AbstractContextManager[DeviceGround]:
+    """Open the bed, calibrated first if ``asked`` says so."""
+    return beds.opened(work, asked.lab, asked.dut, asked.calibrate, calls=asked.calls.calls(1))
+
+
+def measured(
+    ground: DeviceGround, scenario: CapacityScenario, writer: RunWriter, work: Work
+) -> CapacityFindings:
+    """Sweep, search and predict, without repeating what the run already has."""
+    bed, progress = ground.bed, work.progress
+    _tell_time(scenario, bed, progress)
+    model, source = _model(work, bed, scenario, writer)
+    places = testbeds.positions(bed, scenario.capacity.positions)
+    capacity = scenario.capacity.model_copy(update={"positions": places})
+    scenario = scenario.model_copy(update={"capacity": capacity})
+    setting = CallTraffic(scenario.calls.calls(1), scenario.dut.stateful)
+    wanted = scenario.capacity
+    good_mos = wanted.search.mos if wanted.search and wanted.search.mos else 4.0
+    keeper = CallRecorder(bed, writer, good_mos=good_mos)
+    carried: tuple[Carried, ...] = ()
+    with _watched(bed, wanted.inside, progress):
+        if fixed := fixed_counts(scenario):
+            _sweep(bed, to_sweep(scenario, fixed), scenario, setting, writer, keeper, progress)
+        if wanted.search is not None:
+            carried = _search(bed, scenario, setting, writer, keeper, progress)
+        if wanted.sweep is not None and not fixed:
+            swept = to_sweep(scenario, _around(scenario, carried, writer))
+            _sweep(bed, swept, scenario, setting, writer, keeper, progress)
+    rows = _still_valid(writer, keeper)
+    counted = [row.counters_agree for row in rows if row.counters_agree is not None]
+    foretold: tuple[Foretold, ...] = ()
+    if model is not None:
+        trials = wanted.search or wanted.sweep
+        trial_s, warmup_s = (trials.trial_s, trials.warmup_s) if trials else (1.0, 0.0)
+        goals = goals_of(scenario)
+        foretold = tuple(foretell(model, setting, goals, wanted.positions, trial_s, warmup_s))
+    found = Found(
+        sweep=tuple(dropping(rows, wanted.search.loss_ratio if wanted.search else 0.0)),
+        search=carried,
+        model=source,
+        predicted=foretold,
+        counters=Counters(len(counted), sum(counted)),
+        losses=tuple(losses(rows)),
+    )
+    writer.put_json(RESULT, found)
+    return CapacityFindings(ground.calibrated, found)
+
+
+def page(run: Run) -> Story:
+    """The page about ``run``."""
+    from weirlab.calls.capacity.page import tell
+
+    if not run.has_table(CAPACITY):
+        raise InputError(
+            f"run {run.run_id} was interrupted before its first trial with calls: go on with {RESUME} "
+            f"{run.run_id}"
+        )
+    return tell(findings(run, found(run)))
+
+
+def found(run: Run) -> Found:
+    """What ``run`` found so far."""
+    return run.get_json(RESULT, Found) if run.has(RESULT) else Found()
+
+
+def findings(run: Run, found: Found) -> Findings:
+    """The findings that page and tables are made from."""
+    from weirlab.calls.capacity.page import Findings
+
+    inside = completed(InsideRow, run.table("inside")) if run.has_table("inside") else pl.DataFrame()
+    return Findings(vars(run.manifest), completed(CapacityRow, run.table(CAPACITY)), inside, found)
+
+
+@contextmanager
+def _watched(bed: TestBed, wanted: bool, progress: Progress) -> Iterator[None]:
+    """Run the device's own monitoring during the block, if the device has any."""
+    inside = wanted and isinstance(bed, Watchable)
+    if wanted and not inside:
+        progress.note(f"the device of the lab {bed.lab} cannot be monitored: CPU and states are not measured")
+    with bed.watch_inside() if inside and isinstance(bed, Watchable) else nullcontext():
+        yield
+
+
+def _around(
+    scenario: CapacityScenario, carried: tuple[Carried, ...], writer: RunWriter
+) -> dict[int, tuple[int, ...]]:
+    """The numbers of calls of the sweep; a resumed run keeps its own, whatever a new search finds."""
+    if not writer.has(AROUND):
+        writer.put_json(AROUND, found_counts(scenario, carried))
+    return writer.run.get_json(AROUND, _counts)
+
+
+def _counts(content: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
+    return {int(position): tuple(int(count) for count in counts) for position, counts in content.items()}
+
+
+def _sweep(
+    bed: TestBed,
+    what: Sweep,
+    scenario: CapacityScenario,
+    setting: CallTraffic,
+    writer: RunWriter,
+    keeper: CallRecorder,
+    progress: Progress,
+) -> None:
+    if not what.order:
+        progress.note("nothing to sweep around: the search found no number of calls")
+        return
+    progress.stage(f"sweep of {device_in_words(bed.dut)} in the lab {bed.lab}, run {writer.run_id}")
+    terms = Terms(max_attempts=scenario.capacity.max_attempts)
+    sweep(bed, what, setting, writer, keeper, passed_on(progress), terms=terms)
+
+
+def _search(
+    bed: TestBed,
+    scenario: CapacityScenario,
+    setting: CallTraffic,
+    writer: RunWriter,
+    keeper: CallRecorder,
+    progress: Progress,
+) -> tuple[Carried, ...]:
+    wanted = scenario.capacity
+    what = to_search(scenario)
+    assert wanted.search is not None
+    progress.stage(f"search for the most calls, run {writer.run_id}")
+    phases = {"search"}
+    sweep = wanted.sweep
+    before = sweep is not None and bool(sweep.fixed)
+    if before and sweep is not None and (sweep.trial_s, sweep.warmup_s) == (what.trial_s, what.warmup_s):
+        phases.add("sweep")
+    trials = Trials(
+        bed,
+        writer,
+        passed_on(progress),
+        terms=Terms(max_attempts=max(wanted.max_attempts, MAX_ATTEMPTS)),
+        first=Entry(writer.run_id, next_index(writer, measuring.PLAN, SWEEP), ROLE),
+        completed=lambda record: keeper.complete(record, "search", None),
+    )
+    carried: list[Carried] = []
+    for i, position in enumerate(wanted.positions):
+        trials.expect(what.expected_s() * (len(wanted.positions) - i))
+        known = [row for row in keeper.valid_rows if row.position == position and row.phase in phases]
+        carried += search_calls(trials, what, setting, position, lambda: keeper.valid_rows[-1], known)
+    return tuple(carried)
+
+
+def _still_valid(writer: RunWriter, keeper: CallRecorder) -> list[CapacityRow]:
+    """The rows of valid trials, without those that turned out to belong to another state of the host."""
+    trials = writer.run.trials()
+    valid = set(trials.filter("valid")["trial_id"].to_list())
+    return [row for row in keeper.valid_rows if row.trial_id in valid]
+
+
+def _model(
+    work: Work, bed: TestBed, scenario: CapacityScenario, writer: RunWriter
+) -> tuple[Predictor | None, str]:
+    """The model to predict with and where it came from; measured first if none is named."""
+    predict = scenario.capacity.predict
+    if predict is None:
+        return None, ""
+    if predict.model is not None:
+        rules, source = _named(work, predict.model)
+        if predict.tunnel is None:
+            return rules, source
+        tunnel, behind = _named(work, predict.tunnel)
+        return tunnelled(rules, tunnel), f"{source} with {behind} behind it"
+    profiles.measured(bed, profile_of(scenario), writer, work.progress)
+    return modelling.fit_run(writer.run, work.progress)[Queueing.name], writer.run_id
+
+
+def _named(work: Work, source: str) -> tuple[Queueing, str]:
+    """The queueing model of a file or a run, and what it came from."""
+    models, run = modelling.find(work.store, source, inputs=work.inputs)
+    model = models[Queueing.name]
+    assert isinstance(model, Queueing)
+    return model, source if run is None else run.run_id
+
+
+def check(scenario: CapacityScenario, work: Work) -> None:
+    """Raise, before anything is built, if ``scenario`` cannot be carried out."""
+    wanted = scenario.capacity
+    setting = CallTraffic(scenario.calls.calls(1), scenario.dut.stateful)
+    for what, count in (
+        (wanted.sweep, max(wanted.sweep.fixed, default=1) if wanted.sweep else 0),
+        (wanted.search, wanted.search.max_calls or wanted.search.min_calls if wanted.search else 0),
+    ):
+        if what is not None:
+            spec = setting.spec(0, count, trial_s=what.trial_s, warmup_s=what.warmup_s)
+            compile_plan(spec.traffic)
+    if wanted.predict is not None and wanted.predict.model is not None:
+        rules, _ = _named(work, wanted.predict.model)
+        if wanted.predict.tunnel is not None:
+            tunnelled(rules, _named(work, wanted.predict.tunnel)[0])
+    elif wanted.predict is not None:
+        profiles.refuse_impossible(profile_of(scenario))
+
+
+def _tell_time(scenario: CapacityScenario, bed: TestBed, progress: Progress) -> None:
+    """Note, before anything is measured, how many trials there are and how long they take."""
+    wanted = scenario.capacity
+    told, seconds = [], 0.0
+    if wanted.predict is not None and wanted.predict.model is None:
+        plan = profiles.to_measure(profile_of(scenario))
+        told.append(f"{len(measuring.expected(plan)):,} of a profile")
+        seconds += measuring.estimate_s(plan)
+    if wanted.sweep is not None:
+        what = wanted.sweep
+        fixed = fixed_counts(scenario)
+        each_position = len(what.fixed if fixed else what.around) * what.repetitions
+        trials = each_position * len(wanted.positions)
+        told.append(f"{'' if fixed else 'about '}{trials:,} of the sweep")
+        seconds += trials * (what.warmup_s + what.trial_s + _EACH_S)
+    if wanted.search is not None:
+        each = to_search(scenario).expected_s()
+        told.append(f"about {len(each) * len(wanted.positions):,} of the search")
+        seconds += sum(each) * len(wanted.positions)
+    # A simulated device takes no real time.
+    took = "" if bed.lab == "sim" else f", about {seconds / 60:.0f} min if none has to be repeated"
+    progress.note(f"trials: {', '.join(told)}{took}")

@@ -1,0 +1,131 @@
+"""Tables of what was found, and of the trials in short."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import polars as pl
+
+from weirlab.calls.capacity.page.source import Findings, Verdict, verdicts
+from weirlab.report.numbers import NOTHING, count, duration, percent, rate, rules
+from weirlab.tables import Table
+
+
+def of(findings: Findings) -> list[Table]:
+    """All of them; the trials are details."""
+    most = verdicts(findings)
+    return [*([found(most)] if most else ()), *losses(findings), *trials(findings)]
+
+
+def found(most: Sequence[Verdict]) -> Table:
+    """A row per number of rules and goal."""
+    return Table(
+        "Most calls, measured and predicted",
+        ("Rules and goal", "Most calls", "Too many", "Packets/s", "By", "Predicted", "Off by"),
+        tuple(
+            (
+                one.name,
+                NOTHING if one.calls is None else f"{'at least ' if one.at_least else ''}{count(one.calls)}",
+                NOTHING if one.too_many is None else count(one.too_many),
+                NOTHING if one.pps is None else rate(one.pps),
+                one.by,
+                _predicted(one),
+                f"{100 * one.off:+.1f} %" if math.isfinite(one.off) else NOTHING,
+            )
+            for one in most
+        ),
+        spare=("By", "Packets/s"),
+    )
+
+
+def trials(findings: Findings) -> Iterator[Table]:
+    """A row per number of rules and calls: medians over the trials; none without trials."""
+    rows = findings.valid
+    if not rows.height:
+        return
+    grouped = (
+        rows.group_by("position", "setup", "calls")
+        .agg(
+            pl.len().alias("n"),
+            pl.col("offered_pps", "loss_ratio", "mos_min", "mos_p1", "mos_p50", "good_share").median(),
+            pl.col("delay_p99_ns", "samples_taken", "samples_due", "cpu_idle").median(),
+        )
+        .sort("position", "calls")
+    )
+    yield Table(
+        "Medians over the trials with the same number of calls",
+        (
+            "Rules", "Calls", "Trials", "Packets/s", "Lost", "Worst MOS", "MOS of 99 %", "Median MOS",
+            "Good calls", "p99 delay, worst call", "CPU idle", "Samples taken",
+        ),
+        tuple(
+            (
+                str(row["setup"]),
+                count(row["calls"]),
+                count(row["n"]),
+                rate(row["offered_pps"]),
+                percent(row["loss_ratio"]) if row["loss_ratio"] else "0",
+                _known(row["mos_min"], "{:.2f}"),
+                _known(row["mos_p1"], "{:.2f}"),
+                _known(row["mos_p50"], "{:.2f}"),
+                NOTHING if row["good_share"] is None else percent(row["good_share"]),
+                NOTHING if row["delay_p99_ns"] is None else duration(row["delay_p99_ns"]),
+                NOTHING if row["cpu_idle"] is None else percent(row["cpu_idle"]),
+                NOTHING
+                if row["samples_due"] is None
+                else f"{row['samples_taken']:.0f} of {row['samples_due']:.0f}",
+            )
+            for row in grouped.iter_rows(named=True)
+        ),
+        spare=("Samples taken", "CPU idle", "Median MOS", "Worst MOS", "Trials", "Packets/s"),
+        details=True,
+    )  # fmt: skip
+
+
+def losses(findings: Findings) -> Iterator[Table]:
+    """A row per number of rules and calls with loss, divided by what the host did; none without loss."""
+    rows = [one for one in findings.found.losses if one.lost]
+    if not rows:
+        return
+    yield Table(
+        "Lost packets, by what the host did when they were sent",
+        (
+            "Rules",
+            "Calls",
+            "Trials",
+            "Sent",
+            "Lost",
+            "Lost while the host disturbed",
+            "Share",
+            "Lost at other times",
+        ),
+        tuple(
+            (
+                rules(one.position),
+                count(one.calls),
+                count(one.trials),
+                count(one.sent),
+                count(one.lost),
+                NOTHING if one.disturbed_lost is None else count(one.disturbed_lost),
+                percent(one.disturbed_share),
+                percent(one.rest_ratio),
+            )
+            for one in rows
+        ),
+        spare=("Trials", "Lost while the host disturbed"),
+    )
+
+
+def _predicted(one: Verdict) -> str:
+    if one.predicted is None:
+        return NOTHING
+    if one.between is None:
+        return count(one.predicted)
+    least, most = one.between
+    return f"{count(one.predicted)} ({count(least)} to {count(most)})"
+
+
+def _known(value: Any, shown: str) -> str:
+    return NOTHING if value is None or not math.isfinite(value) else shown.format(value)

@@ -1,0 +1,185 @@
+"""``weir failover``, and what scenarios about failover print."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import typer
+
+from weirlab import limits
+from weirlab.cli.options import (
+    DeviceOptions,
+    ReportOptions,
+    ResultOptions,
+    SeedOption,
+    TrialsOptions,
+    grouped,
+    only,
+    typed,
+)
+
+FAILOVER = """Measure what happens to ongoing calls when the active firewall of a pair goes down.
+
+Two firewalls in network namespaces share their addresses by VRRP (keepalived)
+or CARP (ucarp) and their connection states by conntrackd. While calls are in
+progress, the master steps down (soft), dies (hard), or comes back after its
+death (return). Weir logs every packet and reports gap, losses, jitter and MOS
+of every call. Every run starts with a newly built pair.
+
+Weir first finds how many of the calls the pair carries without loss. To
+compare several pairs, use weir run failover.
+
+Examples:
+  weir failover --protocol keepalived --advert 0.1
+  weir failover --protocol ucarp --kinds hard --repetitions 3
+  weir failover --states off --calls 500 --codec g711
+  weir failover --kinds soft,hard,return --nat --directions forward
+  weir failover --advert 0.1 --repetitions 1 --json
+"""
+
+
+@dataclass(frozen=True)
+class PairOptions:
+    """The pair; the fields are keys of ``failover.pairs`` in a scenario."""
+
+    PANEL: ClassVar = "Pair"
+
+    protocol: Annotated[
+        Literal["keepalived", "ucarp"], typer.Option("--protocol", help="Protocol that shares the addresses.")
+    ] = "keepalived"
+    advert_s: Annotated[
+        float | None,
+        typer.Option(
+            "--advert", min=0, max=limits.LONGEST_ADVERT_S, help="Seconds between advertisements (1)."
+        ),
+    ] = None
+    states: Annotated[
+        Literal["direct", "cached", "off"],
+        typer.Option(
+            "--states",
+            help="conntrackd writes straight into the other kernel, uses its external cache, or is off.",
+        ),
+    ] = "direct"
+    preempt: Annotated[
+        bool | None,
+        typer.Option(
+            "--preempt/--no-preempt",
+            help="Whether the preferred firewall takes over again.",
+            show_default=False,
+        ),
+    ] = None
+    nat: Annotated[bool, typer.Option("--nat", help="Translate the callers' addresses (forward only).")] = (
+        False
+    )
+
+
+@dataclass(frozen=True)
+class OngoingOptions:
+    """The calls in progress; the fields are keys of ``calls`` in a scenario."""
+
+    PANEL: ClassVar = "Calls"
+
+    count: Annotated[
+        int, typer.Option("--calls", min=1, max=limits.MOST_CALLS, help="Calls in progress.")
+    ] = 3000
+    codec: Annotated[str, typer.Option("--codec", help="Codec, with an optional packet time.")] = "g711:60ms"
+    transport: Annotated[
+        Literal["rtp", "iax2", "iax2-trunk"],
+        typer.Option("--transport", help="Transport of the speech."),
+    ] = "rtp"
+    directions: Annotated[Literal["forward", "both"], typer.Option("--directions", help="Who talks.")] = (
+        "both"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchOptions:
+    """The switches to measure."""
+
+    PANEL: ClassVar = "Plan"
+
+    kinds: Annotated[str, typer.Option("--kinds", help="Some of soft,hard,return.", metavar="KIND,...")] = (
+        "soft,hard"
+    )
+    repetitions: Annotated[
+        int,
+        typer.Option("--repetitions", min=1, max=limits.MOST_REPETITIONS, help="Valid runs of each kind."),
+    ] = 7
+    event: Annotated[
+        float | None,
+        typer.Option(
+            "--event",
+            min=0,
+            max=limits.LONGEST_S,
+            help="Seconds from when all calls are in progress to the event (3).",
+        ),
+    ] = None
+    after: Annotated[
+        float | None,
+        typer.Option("--after", min=0, max=limits.LONGEST_S, help="Seconds from the event to the end (13)."),
+    ] = None
+    find_load: Annotated[
+        bool,
+        typer.Option(
+            "--find-load/--no-find-load", help="First find how many calls the pair carries without loss."
+        ),
+    ] = True
+    admission: Annotated[
+        Literal["closed", "open"],
+        typer.Option(
+            "--admission",
+            help="Whether the firewalls admit calls without a state, from shortly before the event.",
+        ),
+    ] = "closed"
+    trials: Annotated[TrialsOptions, only("max_attempts")]
+    seed: SeedOption = 1
+
+    def section(self) -> dict[str, Any]:
+        """The section ``failover`` of a scenario, but for the pairs."""
+        found = {
+            "kinds": [kind.strip() for kind in self.kinds.split(",")],
+            "repetitions": self.repetitions,
+            "find_load": self.find_load,
+            "close_admission": self.admission == "closed",
+            "event_s": self.event,
+            "after_s": self.after,
+            "seed": self.seed,
+        }
+        options = {
+            "kinds": "--kinds",
+            "repetitions": "--repetitions",
+            "event_s": "--event",
+            "after_s": "--after",
+        }
+        return {**typed(found, seed="--seed", **options), **typed(self.trials)}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("failover", help=FAILOVER, rich_help_panel="Measure")(grouped(failover))
+
+
+def failover(
+    ctx: typer.Context,
+    pair: PairOptions,
+    bed: Annotated[DeviceOptions, only("backend")],
+    calls: OngoingOptions,
+    switches: SwitchOptions,
+    report: ReportOptions,
+    result: ResultOptions,
+) -> None:
+    """Measure the failover of one pair."""
+    from weirlab.calls.failover.section import FailoverScenario
+    from weirlab.scenario import Typed
+    from weirlab.studies.commands.scenarios import carry_out
+
+    with result.session(ctx) as session:
+        report.check()
+        content: dict[str, Any] = {
+            "name": f"failover of {pair.protocol}",
+            "lab": {"backend": bed.backend},
+            "calls": {**typed(calls), "seed": switches.seed},
+            "failover": {"pairs": [Typed("--protocol", typed(pair))], **switches.section()},
+        }
+        carry_out(session, content, FailoverScenario, report)

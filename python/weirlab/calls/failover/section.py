@@ -1,0 +1,225 @@
+"""Scenarios that ask what a failover does to ongoing calls: files with the key ``failover``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from weirlab import limits
+from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+from weirlab.scenario.calls import CallShape, CodecText
+from weirlab.scenario.conflicts import Conflict
+from weirlab.scenario.model import (
+    Attempts,
+    Count,
+    NotEmpty,
+    NotNegative,
+    Repetitions,
+    Root,
+    Seconds,
+    Section,
+    Seed,
+    WarmUp,
+    _no_repeats,
+)
+from weirlab.traffic.calls.spec import Calls
+
+EventKind = Literal["soft", "hard", "return"]
+ProtocolName = Literal["keepalived", "ucarp"]
+Sharing = Literal["direct", "cached", "off"]
+
+_RENAMED: Final = {"advert_s": "advbase_s"}
+"""Keys that ucarp calls otherwise."""
+_ONLY: Final[dict[str, tuple[str, ...]]] = {
+    "keepalived": (
+        "priorities", "preempt_delay_s", "version", "use_vmac", "sync_group", "garp_repeat",
+        "garp_delay_s", "garp_refresh_s",
+    ),
+    "ucarp": ("advskews", "deadratio"),
+}  # fmt: skip
+"""Keys that only one of the protocols has."""
+_EITHER: Final = ("advert_s", "preempt", "step_down")
+
+
+class PairSection(Section):
+    """One redundant pair. Keys that are left out have the usual values of the protocol."""
+
+    name: Annotated[str, Field(min_length=1, max_length=80)] | None = None
+    """Name of the pair in results; left out: its settings name it."""
+    protocol: ProtocolName
+    """Protocol that shares the addresses: VRRP (keepalived) or CARP (ucarp)."""
+    states: Sharing = "direct"
+    """How connection states get to the other firewall: ``direct`` (conntrackd with
+    ``DisableExternalCache``), ``cached`` (committed by the script of a new master) or ``off``."""
+    nat: bool = False
+    """Translate the callers' addresses."""
+    advert_s: Annotated[float, Field(gt=0, le=limits.LONGEST_ADVERT_S, allow_inf_nan=False)] | None = None
+    """Seconds between advertisements; ucarp supports whole seconds only."""
+    preempt: bool | None = None
+    """Whether the preferred firewall takes over again when it comes back."""
+    step_down: Literal["priority", "stop", "demote"] | None = None
+    """How a master steps down: ``priority`` or ``stop`` (keepalived), ``demote`` or ``stop`` (ucarp)."""
+    priorities: tuple[int, int] | None = None
+    """VRRP priorities of the two firewalls (keepalived)."""
+    preempt_delay_s: NotNegative | None = None
+    """Seconds that a returned preferred firewall waits before it takes over again (keepalived)."""
+    version: Literal[2, 3] | None = None
+    """VRRP version (keepalived)."""
+    use_vmac: bool | None = None
+    """The addresses move with a MAC address of their own (keepalived)."""
+    sync_group: bool | None = None
+    """Both sides always switch together (keepalived)."""
+    garp_repeat: int | None = None
+    """Gratuitous ARPs that a new master sends at once (keepalived)."""
+    garp_delay_s: int | None = None
+    """Seconds until a new master sends its gratuitous ARPs a second time (keepalived)."""
+    garp_refresh_s: int | None = None
+    """Seconds between further gratuitous ARPs of a master; 0: it sends no more (keepalived)."""
+    advskews: tuple[int, int] | None = None
+    """What each of the two firewalls adds to its advertisement interval, in 1/256 s (ucarp)."""
+    deadratio: int | None = None
+    """Number of intervals without advertisement after which a backup takes over (ucarp)."""
+
+    def addresses(self) -> Keepalived | Ucarp:
+        """The protocol with its settings; raises ``InputError`` for what cannot work."""
+        keys = (*_EITHER, *_ONLY[self.protocol])
+        given: dict[str, Any] = {key: value for key in keys if (value := getattr(self, key)) is not None}
+        if self.protocol == "keepalived":
+            if given.get("step_down") == "demote":
+                raise InputError("step_down: keepalived has 'priority' and 'stop'")
+            return Keepalived(**given)
+        if given.get("step_down") == "priority":
+            raise InputError("step_down: ucarp has 'demote' and 'stop'")
+        if (advert_s := given.get("advert_s")) is not None and advert_s != int(advert_s):
+            raise InputError(f"ucarp advertises every 1, 2, ... s, not every {advert_s:g} s; keepalived does")
+        renamed = {_RENAMED.get(key, key): value for key, value in given.items()}
+        if "advbase_s" in renamed:
+            renamed["advbase_s"] = int(renamed["advbase_s"])
+        return Ucarp(**renamed)
+
+    def sharing(self) -> Conntrackd:
+        """How states are shared."""
+        if self.states == "off":
+            return Conntrackd(mode="off")
+        return Conntrackd(external_cache=self.states == "cached")
+
+    def undefined(self) -> Iterator[str]:
+        """Keys that are given and belong to the other protocol."""
+        for protocol, keys in _ONLY.items():
+            if protocol != self.protocol:
+                yield from (key for key in keys if getattr(self, key) is not None)
+
+
+class OngoingCalls(CallShape):
+    """The calls in progress while the pair switches."""
+
+    count: Count = 3000
+    """Number of calls; fewer are made if the pair does not carry them without loss."""
+    codec: CodecText = "g711:60ms"
+    """Codec, followed by a colon and the packet time if that is not the usual one. By default, both
+    directions of 3,000 calls are 100,000 packets per second."""
+    rtcp: bool = False
+    """Whether RTCP packets are sent."""
+
+    def calls(self, count: int) -> Calls:
+        """``count`` such calls that stand all the time; nobody dials meanwhile."""
+        return replace(super().calls(count), signalling=False)
+
+
+class Failover(Section):
+    """Switches to measure: every kind of event with every pair."""
+
+    pairs: Annotated[tuple[PairSection, ...], NotEmpty]
+    kinds: Annotated[tuple[EventKind, ...], NotEmpty, AfterValidator(_no_repeats)] = ("soft", "hard")
+    """``soft``: the master steps down; ``hard``: it dies; ``return``: the dead one comes back."""
+    repetitions: Repetitions = 7
+    """Valid runs of each kind with each pair."""
+    event_s: Seconds = 3.0
+    """From when all calls are in progress to the event, in s."""
+    after_s: Seconds = 13.0
+    """From the event to the end, in s."""
+    affected_s: Seconds = 10.0
+    """What callers heard in this time after the event is reported separately, in s."""
+    warmup_s: WarmUp = 0.5
+    """Time of traffic before recording, in s."""
+    load_s: Seconds = 2.0
+    """Recorded part of the trials that find how many calls the pair carries without loss, in s."""
+    find_load: bool = True
+    """First find how many calls the pair carries; else the calls are made whether it carries them or not."""
+    close_admission: bool = True
+    """Admit no new calls from before the event on, so that a stream continues only if the new master knows
+    its state. Otherwise the next UDP packet would create a new state."""
+    cut_ratio: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.1
+    """Largest share of the protocol's detection time that cutting off a master may take."""
+    max_attempts: Attempts = 4
+    """Maximum attempts at a switch that the host spoils."""
+    seed: Seed = 1
+    """Seed of the order of switches."""
+
+
+class RedundantSection(Section):
+    """Where the pairs are: always network namespaces."""
+
+    backend: Literal["auto", "xdp", "af_packet"] = "auto"
+    """How packets are sent and received."""
+
+
+class FailoverScenario(Root):
+    """A scenario about what a failover does to ongoing calls."""
+
+    KEY = "failover"
+    model_config = ConfigDict(title="Weir scenario: failover")
+
+    lab: RedundantSection = RedundantSection()
+    calls: OngoingCalls = OngoingCalls()
+    failover: Failover
+
+    def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
+        """See :meth:`Root.trials`."""
+        what = self.failover
+        yield ("failover",), len(what.pairs) * len(what.kinds) * what.repetitions
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """See :meth:`Root.conflicts`."""
+        if self.calls.spurts:
+            yield ("calls", "spurts"), "a silence would look like a gap: leave it out"
+        if self.calls.directions == "back":
+            yield ("calls", "directions"), "calls are admitted from the sender's side: 'forward' or 'both'"
+        if self.calls.ip != 4:
+            yield ("calls", "ip"), "a redundant pair forwards IPv4 only"
+        least_s = 2e-3 * self.calls.calls(1).classes[0].stream.packet_ms
+        if self.calls.directions == "both" and self.failover.warmup_s < least_s:
+            yield (
+                ("failover", "warmup_s"),
+                "packets back are dropped until one forward has made the call known to the firewall: give at "
+                f"least {least_s:g} s",
+            )
+        seen: dict[tuple[Keepalived | Ucarp, Conntrackd, bool], int] = {}
+        for i, pair in enumerate(self.failover.pairs):
+            place: tuple[int | str, ...] = ("failover", "pairs", i)
+            if pair.nat and self.calls.directions != "forward":
+                yield (
+                    (*place, "nat"),
+                    "the addresses that packets back go to are chosen by the firewall: goes with "
+                    "'directions: forward' only",
+                )
+            undefined = list(pair.undefined())
+            for key in undefined:
+                yield (*place, key), f"{pair.protocol} has no such setting"
+            if not undefined:
+                try:
+                    # As it comes out: settings that are left out equal those given as usual.
+                    found = (pair.addresses(), pair.sharing(), pair.nat)
+                except InputError as error:
+                    yield place, str(error)
+                else:
+                    if found in seen:
+                        yield place, f"is the same as number {seen[found] + 1} of the list"
+                    seen.setdefault(found, i)
+            if pair.name is not None and pair.name in [other.name for other in self.failover.pairs[:i]]:
+                yield (*place, "name"), f"another pair is called {quoted(pair.name)} already"

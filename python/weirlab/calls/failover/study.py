@@ -1,0 +1,321 @@
+"""What a failover does to ongoing calls: from a scenario to a stored run with conclusions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import polars as pl
+
+from weirlab.calls.failover.bed.schedule import compiled
+from weirlab.calls.failover.section import FailoverScenario
+from weirlab.calls.failover.switches import (
+    CALLS,
+    SERIES,
+    SWITCHES,
+    CommonLoad,
+    Conditions,
+    Group,
+    OpenPair,
+    Pair,
+    Planned,
+    SwitchLimits,
+    SwitchRow,
+    Timing,
+    Wanted,
+    compare,
+    conclusions,
+    estimate_s,
+    find_load,
+    measure,
+    plan,
+)
+from weirlab.calls.failover.switches.event import CLOCKS, Clocks
+from weirlab.documents import plain
+from weirlab.errors import InputError, MissingCapability, TrialError
+from weirlab.interrupts import owned, shielded
+from weirlab.jobs import spoiled, testbeds
+from weirlab.jobs.progress import RESUME, Progress, passed_on
+from weirlab.jobs.work import Work
+from weirlab.quantities import percent
+from weirlab.store import Run, RunWriter
+from weirlab.store.frames import completed, rows_of
+from weirlab.studies.contract import Ground
+from weirlab.traffic.spec import Traffic
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+
+KIND: Final = "failover"
+LOAD: Final = "load"
+"""Name under which a run keeps what the pairs carry."""
+RESULT: Final = "result"
+
+PUBLISHED_PPS: Final = 81_600
+"""The load of the published measurement."""
+
+_LOAD_S: Final = 8.0
+"""Time to see that a pair carries the calls, in addition to its timers and the trials themselves."""
+
+
+@dataclass(frozen=True)
+class FailoverFindings:
+    """Every switch of a run, and what they show."""
+
+    load: CommonLoad
+    planned: int
+    rows: tuple[SwitchRow, ...]
+    """Every attempt."""
+    groups: tuple[Group, ...]
+    missing: tuple[str, ...]
+    """Switches without a valid attempt."""
+    elapsed_s: float
+
+    @property
+    def conclusions(self) -> tuple[str, ...]:
+        """A sentence per pair and kind of event."""
+        return tuple(conclusions(self.groups))
+
+    def kept(self) -> dict[str, Any]:
+        """What the run stores of it besides its tables."""
+        return {
+            "groups": self.groups,
+            "conclusions": self.conclusions,
+            "missing": self.missing,
+        }
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "load": plain(self.load),
+            "planned": self.planned,
+            "elapsed_s": self.elapsed_s,
+            **self.kept(),
+            "switches": self.rows,
+        }
+
+    def problem(self, run: Run) -> TrialError | None:
+        """The error to report if the host spoiled every attempt at a switch."""
+        return spoiled.without_valid(run, "switches", self.missing, self.planned, self.rows, SWITCHES)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What is switched, and with which traffic."""
+
+    pairs: tuple[Pair, ...]
+    traffic: Callable[[int, float], Traffic]
+    opener: OpenPair
+
+
+@contextmanager
+@shielded
+def opened(asked: FailoverScenario, work: Work, open_pair: OpenPair | None) -> Iterator[Ground[Pairs]]:
+    """The pairs of ``asked``; each is built anew for each attempt, by ``open_pair`` or in namespaces."""
+    pairs, traffic = checked(asked)
+    opener = open_pair or _opener(asked, pairs)
+    testbeds.tell_if_busy("redundant", work.progress)
+    facts: dict[str, Any] = {}
+    if work.begun is None:
+        with opener(pairs[0]) as lab:  # What cannot be built leaves no run behind.
+            common = {name: value for name, value in lab.facts.items() if not _of_one_pair(name)}
+            facts = {"lab": lab.lab, "dut": KIND, "backend": lab.backend, **common}
+        facts |= {"pairs": plain(pairs), **_tools(pairs)}
+    yield Ground(Pairs(pairs, traffic, opener), facts)
+
+
+def measured(
+    ground: Ground[Pairs],
+    asked: FailoverScenario,
+    writer: RunWriter,
+    progress: Progress,
+    clocks: Clocks | None = None,
+) -> FailoverFindings:
+    """Find the load that all pairs carry, then make every switch that the run does not have yet."""
+    what, timing = asked.failover, timing_of(asked)
+    pairs, traffic, opener = ground.bed.pairs, ground.bed.traffic, ground.bed.opener
+    switches = _plan(asked, pairs)
+    expected_s = estimate_s((p for p in switches if p.index not in writer.done), timing)
+    if what.find_load and not writer.has(LOAD):
+        expected_s += sum(_LOAD_S + 2 * what.load_s + pair.protocol.expected_failover_s[1] for pair in pairs)
+    progress.stage(
+        f"{_counted(len(switches), 'switch', 'switches')} of {_counted(len(pairs), 'pair', 'pairs')}, "
+        f"{_counted(what.repetitions, 'run', 'runs')} each, about {expected_s / 60:.0f} min, "
+        f"run {writer.run_id}"
+    )
+    load = _load(writer, asked, ground.bed, progress)
+    of_switches = traffic(load.calls, timing.duration_s)
+    conditions = Conditions(
+        calls=asked.calls.calls(load.calls),
+        traffic=of_switches,
+        connections=_connections(of_switches),
+        timing=timing,
+        close_admission=what.close_admission,
+        limits=SwitchLimits(cut_ratio=what.cut_ratio),
+        max_attempts=what.max_attempts,
+    )
+    campaign = measure(opener, switches, conditions, writer, passed_on(progress), clocks=clocks or CLOCKS)
+    found = _concluded(load, switches, campaign.rows, campaign.elapsed_s)
+    writer.put_json(RESULT, found.kept())
+    return found
+
+
+def kept(run: Run) -> tuple[SwitchRow, ...]:
+    """Every attempt that ``run`` stores."""
+    if not run.has_table(SWITCHES):
+        return ()
+    return tuple(rows_of(SwitchRow, completed(SwitchRow, run.table(SWITCHES))))
+
+
+def page(run: Run) -> Story:
+    """The page about ``run``."""
+    from weirlab.calls.failover.page import SwitchRun, tell
+
+    if not run.has_table(SWITCHES):
+        raise InputError(
+            f"run {run.run_id} was interrupted before its first switch: go on with {RESUME} {run.run_id}"
+        )
+    return tell(
+        SwitchRun(
+            manifest=vars(run.manifest),
+            rows=kept(run),
+            calls=run.table(CALLS) if run.has_table(CALLS) else pl.DataFrame(),
+            series=run.table(SERIES) if run.has_table(SERIES) else pl.DataFrame(),
+            load=run.get_json(LOAD, CommonLoad) if run.has(LOAD) else None,
+        )
+    )
+
+
+def _counted(n: int, one: str, several: str) -> str:
+    return f"{n} {one if n == 1 else several}"
+
+
+def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: Progress) -> CommonLoad:
+    """The load that all pairs carry without loss: searched for, or stored in a resumed run."""
+    what, wanted = scenario.failover, scenario.calls.count
+    if writer.has(LOAD):
+        return writer.run.get_json(LOAD, CommonLoad)
+
+    asked = Wanted(wanted, lambda calls: bed.traffic(calls, what.load_s))
+    if not what.find_load:
+        load = CommonLoad(wanted, wanted, asked.offered_pps(wanted), searched=False)
+    else:
+        tell = partial(progress.advance, 0, 1)
+        load = find_load(bed.opener, bed.pairs, asked, writer, tell)
+    writer.put_json(LOAD, load)
+    progress.note(load_text(load))
+    return load
+
+
+def load_text(load: CommonLoad) -> str:
+    """The load under which the pairs are switched, and why."""
+    rate = f"{load.calls:,} calls, {load.offered_pps:,.0f} packets per second"
+    beyond = "" if load.offered_pps >= PUBLISHED_PPS else f" (fewer than the published {PUBLISHED_PPS:,})"
+    if not load.searched:
+        return f"load: {rate}{beyond}, whether the pairs carry it or not"
+    most = "the most"
+    if load.carried is not None:
+        most = f"{percent(load.calls / load.carried)} of the {load.carried:,} calls"
+    if load.by_host:
+        return (
+            f"load: {rate}{beyond}, {most} that could be sent undisturbed on this machine, not the most "
+            f"that {load.limited_by} carries: with more no packet was lost, but {load.why}; "
+            f"{load.wanted_calls:,} calls were wanted"
+        )
+    if load.reduced:
+        return (
+            f"load: {rate}{beyond}, {most} that {load.limited_by} carries without loss on this machine "
+            f"(with more: {load.why}); {load.wanted_calls:,} calls were wanted"
+        )
+    return f"load: {rate}{beyond}, which every pair carries without loss"
+
+
+def _plan(scenario: FailoverScenario, pairs: tuple[Pair, ...]) -> tuple[Planned, ...]:
+    what = scenario.failover
+    return plan(pairs, what.kinds, what.repetitions, what.seed)
+
+
+def _concluded(
+    load: CommonLoad, switches: tuple[Planned, ...], rows: tuple[SwitchRow, ...], elapsed_s: float
+) -> FailoverFindings:
+    valid = {row.index for row in rows if row.valid}
+    missing = tuple(planned.text for planned in switches if planned.index not in valid)
+    return FailoverFindings(load, len(switches), rows, compare(rows), missing, elapsed_s)
+
+
+def timing_of(scenario: FailoverScenario) -> Timing:
+    """The course of a trial."""
+    what = scenario.failover
+    return Timing(what.warmup_s, what.event_s, what.after_s, what.affected_s)
+
+
+def _of_one_pair(fact: str) -> bool:
+    """Whether this fact of a lab is about its pair alone, not about all pairs of a run."""
+    return fact == "nat" or fact.startswith(("protocol_", "states_"))
+
+
+def _tools(pairs: tuple[Pair, ...]) -> dict[str, str]:
+    """Versions of the daemons, by their names."""
+    found = {pair.protocol.name: pair.protocol.facts() for pair in pairs}
+    if on := [pair.states for pair in pairs if pair.sharing != "off"]:
+        found["conntrackd"] = on[0].facts()
+    return {name: str(facts["tool"]) for name, facts in found.items()}
+
+
+def _pairs(scenario: FailoverScenario) -> tuple[Pair, ...]:
+    return tuple(
+        Pair(section.addresses(), section.sharing(), section.nat, section.name or "")
+        for section in scenario.failover.pairs
+    )
+
+
+def checked(scenario: FailoverScenario) -> tuple[tuple[Pair, ...], Callable[[int, float], Traffic]]:
+    """Pairs and traffic; raises, before anything is built, if they are impossible."""
+    from weirlab.traffic.calls.schedule import traffic_of
+
+    timing, pairs = timing_of(scenario), _pairs(scenario)
+    for pair in pairs:
+        latest_s = pair.protocol.expected_failover_s[1]
+        if "return" in scenario.failover.kinds and pair.preempt:
+            latest_s = max(latest_s, pair.protocol.patience_s)
+        timing.check(latest_s, pair.text)
+    texts = [pair.text for pair in pairs]
+    for text in texts:
+        if texts.count(text) > 1:
+            raise InputError(
+                f"two pairs are both called {text!r}: the name does not show how their settings differ; "
+                "give each a 'name'"
+            )
+
+    def traffic(calls: int, duration_s: float) -> Traffic:
+        return traffic_of(scenario.calls.calls(calls), duration_s, scenario.failover.warmup_s)
+
+    compiled(traffic(scenario.calls.count, max(scenario.failover.load_s, timing.duration_s)))
+    return pairs, traffic
+
+
+def _connections(traffic: Traffic) -> int:
+    """How many connections a firewall sees in the calls of ``traffic``, speech alone."""
+    media = compiled(traffic).media
+    assert media is not None
+    return len(np.unique(media.flows.call[media.flows.carries_media]))
+
+
+def _opener(scenario: FailoverScenario, pairs: tuple[Pair, ...]) -> OpenPair:
+    """Builds pairs in network namespaces; raises ``MissingCapability`` naming what is missing."""
+    from weirlab.calls.failover.bed import RedundantLab
+    from weirlab.lab.doctor import need_namespaces
+
+    need_namespaces("a redundant pair needs")
+    lacking = [text for pair in pairs for text in (*pair.protocol.check(), *pair.states.check())]
+    if lacking:
+        raise MissingCapability("; ".join(dict.fromkeys(lacking)))
+
+    def open_pair(pair: Pair) -> AbstractContextManager[RedundantLab]:
+        return owned(lambda: RedundantLab(pair.protocol, pair.states, pair.nat, scenario.lab.backend))
+
+    return open_pair

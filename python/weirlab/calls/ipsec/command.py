@@ -1,0 +1,207 @@
+"""``weir ipsec``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
+
+from weirlab.calls.ipsec.endpoints import command as endpoints
+from weirlab.cli.options import IpVersion, JsonOption, grouped, listed
+from weirlab.cli.output import Session
+from weirlab.errors import InputError
+from weirlab.quantities import words
+from weirlab.quoting import quoted
+
+if TYPE_CHECKING:
+    from weirlab.traffic.calls.codecs import VoiceStream
+    from weirlab.traffic.encapsulation.encapsulations import Kind
+    from weirlab.traffic.encapsulation.packets import IpVersion as IpNumber
+    from weirlab.traffic.encapsulation.suites import Suite
+
+BYTES = """Calculate what IPsec and other tunnels add to calls on the wire. Nothing is sent.
+
+For every codec and encapsulation, this shows the IP packet, the Ethernet
+frame, bit rates, how many calls a line carries, and the longest packet that
+still fits into the MTU. Encapsulations (--over): clear, esp-transport,
+esp-tunnel, esp-rtp (ESP without UDP), ah-transport, ah-tunnel, gre-in-esp,
+wireguard, openvpn, srtp, dtls, gre, vxlan; all of them with --over all.
+
+Suites (--suite): aes-cbc, aes-cbc-hmac-sha1-96, aes-cbc-hmac-md5-96,
+aes-cbc-hmac-sha256-128, aes-gcm-16, chacha20-poly1305, null-hmac-sha1-96,
+null-hmac-md5-96, null-hmac-sha256-128; AES-GCM and ChaCha20 also with
+implicit IV: aes-gcm-16-iiv, chacha20-poly1305-iiv.
+
+Examples:
+  weir ipsec bytes
+  weir ipsec bytes --codec g711,g729:40ms --line 2Mbps --over esp-tunnel
+  weir ipsec bytes --packet-time 10,20,30,60 --suite aes-gcm-16 --natt
+  weir ipsec bytes --ip 6 --outer-ip 4 --mtu 1400 --over all --json
+  weir ipsec bytes --published
+"""
+
+_USUAL_OVER = "clear,esp-transport,esp-tunnel,wireguard,openvpn,srtp,dtls,gre,vxlan"
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """The calls."""
+
+    PANEL: ClassVar = "Calls"
+
+    codec: Annotated[
+        str,
+        typer.Option(
+            "--codec",
+            help="Codecs, with optional packet times: g711,g729:40ms,opus@24kbit/s.",
+            metavar="CODEC,...",
+        ),
+    ] = "g711"
+    packet_time: Annotated[
+        str | None,
+        typer.Option(
+            "--packet-time", help="Packet times in ms for every codec, e.g. 10,20,30.", metavar="MS,..."
+        ),
+    ] = None
+    ip: Annotated[IpVersion, typer.Option("--ip", help="IP version.")] = "4"
+
+
+@dataclass(frozen=True)
+class EncapsulationOptions:
+    """What they are put into."""
+
+    PANEL: ClassVar = "Encapsulation"
+
+    over: Annotated[str, typer.Option("--over", help="Encapsulations, or all.", metavar="NAME,...")] = (
+        _USUAL_OVER
+    )
+    suite: Annotated[
+        str | None,
+        typer.Option("--suite", help="Only these cipher suites of ESP.", metavar="NAME,..."),
+    ] = None
+    outer_ip: Annotated[
+        IpVersion | None,
+        typer.Option("--outer-ip", help="IP version between the gateways (default: as --ip)."),
+    ] = None
+    natt: Annotated[bool, typer.Option("--natt", help="ESP in UDP, to pass NAT (RFC 3948).")] = False
+    esn: Annotated[bool, typer.Option("--esn", help="Extended sequence numbers, which add no bytes.")] = False
+
+
+@dataclass(frozen=True)
+class LineOptions:
+    """The line they share, and what else is shown."""
+
+    mtu: Annotated[
+        int, typer.Option("--mtu", min=68, max=65_535, help="MTU in bytes of IP.", metavar="BYTES")
+    ] = 1500
+    line: Annotated[
+        str, typer.Option("--line", help="Line to fill: 2Mbps, 100Mbit/s, 1Gbit/s.", metavar="RATE")
+    ] = "2Mbit/s"
+    published: Annotated[
+        bool,
+        typer.Option("--published", help="Also show the published table, by its definition and by Weir's."),
+    ] = False
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    group = typer.Typer(
+        help="What encryption costs calls: bytes on the wire, and jitter between endpoints.",
+        no_args_is_help=True,
+    )
+    group.command("bytes", help=BYTES)(grouped(bytes_))
+    endpoints.add_to(group)
+    app.add_typer(group, name="ipsec", rich_help_panel="Measure")
+
+
+def bytes_(
+    ctx: typer.Context,
+    *,
+    calls: CallOptions,
+    inside: EncapsulationOptions,
+    on: LineOptions,
+    json: JsonOption = False,
+) -> None:
+    """Calculate bytes on the wire."""
+    from weirlab.amounts import parse_line
+    from weirlab.calls.ipsec import tables
+    from weirlab.calls.ipsec.sheet import Question, sheet
+
+    with Session(ctx, as_json=json) as session:
+        version: IpNumber = 4 if calls.ip == "4" else 6
+        outer = inside.outer_ip
+        kinds = _kinds(inside.over, natt=inside.natt)
+        _need_esp(kinds, inside)
+        question = Question(
+            streams=_streams(calls.codec, calls.packet_time, version),
+            kinds=kinds,
+            suites=_suites(inside.suite),
+            outer_ip=version if outer is None else 4 if outer == "4" else 6,
+            natt=inside.natt,
+            esn=inside.esn,
+            mtu=on.mtu,
+            line_bps=parse_line(on.line),
+            with_published=on.published,
+        )
+        found = sheet(question)
+        for warning in found.warnings():
+            session.say(f"note: {warning}")
+        session.finish(found.document(), tables.sentence(found), tables.tables(found))
+
+
+def _streams(codecs: str, packet_times: str | None, ip: IpNumber) -> tuple[VoiceStream, ...]:
+    from weirlab.traffic.calls.codecs import parse_codec
+
+    names = _words(codecs, "--codec")
+    if packet_times is None:
+        return tuple(parse_codec(name, ip) for name in names)
+    if timed := next((name for name in names if ":" in name), None):
+        raise InputError(f"codec {quoted(timed)} has a packet time; leave out that or --packet-time")
+    times = _words(packet_times, "--packet-time")
+    listed(packet_times, float, "--packet-time", "10,20,30")
+    return tuple(parse_codec(f"{name}:{time}", ip) for name in names for time in times)
+
+
+def _kinds(text: str, *, natt: bool) -> tuple[Kind, ...]:
+    from weirlab.traffic.encapsulation.encapsulations import KINDS
+
+    names = _words(text.lower(), "--over")
+    if names == ["all"]:
+        return tuple(kind for kind in KINDS if not (natt and kind.startswith("ah-")))
+    if unknown := next((name for name in names if name not in KINDS), None):
+        raise InputError(f"there is no encapsulation {quoted(unknown)}; they are {', '.join(KINDS)}, or all")
+    return tuple(kind for kind in KINDS if kind in names)
+
+
+def _need_esp(kinds: Sequence[Kind], inside: EncapsulationOptions) -> None:
+    """Raise ``InputError`` for options that would have no effect."""
+    from weirlab.traffic.encapsulation.encapsulations import WITH_SUITE
+
+    if not WITH_SUITE.isdisjoint(kinds):
+        return
+    given = {"--suite": inside.suite is not None}
+    if not any(kind.startswith("ah-") for kind in kinds):
+        given |= {"--natt": inside.natt, "--esn": inside.esn}
+    if told := [option for option, is_given in given.items() if is_given]:
+        raise InputError(
+            f"{words(told)} {'is' if len(told) == 1 else 'are'} about ESP, but --over {inside.over} has "
+            "none: add esp-tunnel, say"
+        )
+
+
+def _suites(text: str | None) -> tuple[Suite, ...]:
+    from weirlab.traffic.encapsulation.suites import SUITES, suite
+
+    if text is None:
+        return SUITES
+    named = {suite(name).name for name in _words(text, "--suite")}
+    return tuple(each for each in SUITES if each.name in named)
+
+
+def _words(text: str, option: str) -> list[str]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise InputError(f"{option} {quoted(text)}: expected names, divided by commas")
+    return words

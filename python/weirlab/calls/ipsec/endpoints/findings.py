@@ -1,0 +1,242 @@
+"""What the attempts of a run show: by kind of endpoints, and in sentences. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from weirlab.calls.ipsec import published
+from weirlab.calls.ipsec.endpoints.plan import BYPASS, NAMES, WHERE
+from weirlab.calls.ipsec.endpoints.rows import AttemptRow, LimitRow
+from weirlab.calls.ipsec.endpoints.section import CLEAR, Endpoints
+from weirlab.errors import TrialError, WeirError
+from weirlab.measure.spread import Spread
+from weirlab.quantities import count, duration, percent, plural, words
+from weirlab.traffic.calls.codecs import parse_codec
+
+if TYPE_CHECKING:
+    from weirlab.store import Run
+
+COMPARE: Final = "compare"
+_JITTER: Final = {"mean": "mean jitter", "max": "maximum jitter"}
+_SPREADS: Final = (
+    "late_p50_ns", "late_p99_ns", "late_max_ns", "delay_p50_ns", "delay_p99_ns", "delay_max_ns",
+    "jitter_mean_ns", "jitter_max_ns", "delta_p99_ns", "delta_max_ns", "cpu_ns", "work_ns", "cpu_share",
+    "hog_share", "steal_ratio",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Group:
+    """All valid attempts by one kind of endpoints, with the same number of calls."""
+
+    arm: str
+    beside: str
+    calls: int
+    attempts: int
+    """Number of valid attempts."""
+    invalid: int
+    packets: int
+    """Of all valid attempts."""
+    lost: int
+    """Of these, lost on the way or not sent."""
+    ip_bytes: tuple[int, ...]
+    """Every length that IP packets had."""
+    spread: Mapping[str, Spread]
+
+    @property
+    def lost_ratio(self) -> float:
+        return self.lost / self.packets if self.packets else math.nan
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        plain = {name: value for name, value in vars(self).items() if name != "spread"}
+        return {
+            **plain,
+            "lost_ratio": self.lost_ratio,
+            **{name: vars(found) for name, found in self.spread.items()},
+        }
+
+
+def grouped(rows: Sequence[AttemptRow], asked: Endpoints) -> tuple[Group, ...]:
+    """One group for each kind of attempt with a valid one, in the order of the scenario."""
+    found = []
+    for beside in asked.beside:
+        for calls in asked.calls:
+            for arm in asked.arms:
+                mine = [
+                    row
+                    for row in rows
+                    if (row.purpose, row.arm, row.beside, row.calls) == (COMPARE, arm, beside, calls)
+                ]
+                if any(row.valid for row in mine):
+                    found.append(_group(mine))
+    return tuple(found)
+
+
+def _group(rows: Sequence[AttemptRow]) -> Group:
+    valid = [row for row in rows if row.valid]
+    first = valid[0]
+    return Group(
+        arm=first.arm,
+        beside=first.beside,
+        calls=first.calls,
+        attempts=len(valid),
+        invalid=len(rows) - len(valid),
+        packets=sum(row.packets for row in valid),
+        lost=sum(row.lost + row.unsent for row in valid),
+        ip_bytes=tuple(sorted({row.ip_bytes for row in valid})),
+        spread={name: Spread.of([getattr(row, name) for row in valid]) for name in _SPREADS},
+    )
+
+
+@dataclass(frozen=True)
+class EndpointFindings:
+    """Every attempt of a run, and what they show."""
+
+    asked: Endpoints
+    attempts: tuple[AttemptRow, ...]
+    limits: tuple[LimitRow, ...]
+    planned: int
+    missing: tuple[str, ...] = ()
+    """What has no valid attempt."""
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        return grouped(self.attempts, self.asked)
+
+    def of(self, beside: str, calls: int) -> list[Group]:
+        """The kinds of endpoints, in the order of the scenario."""
+        return [each for each in self.groups if (each.beside, each.calls) == (beside, calls)]
+
+    @property
+    def spoiled(self) -> int:
+        """Attempts that do not count."""
+        return sum(not row.valid for row in self.attempts)
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "conclusions": self.sentences(),
+            "remarks": list(self.remarks()),
+            "planned": self.planned,
+            "missing": self.missing,
+            "groups": [each.document() for each in self.groups],
+            "limits": [vars(row) for row in self.limits],
+            "attempts": [vars(row) for row in self.attempts],
+        }
+
+    def problem(self, run: Run) -> WeirError | None:
+        """The error to report if something has no valid attempt."""
+        if not self.missing:
+            return None
+        return TrialError(
+            f"run {run.run_id}: {len(self.missing)} of {plural(self.planned, 'attempt')} were spoiled by the "
+            f"host every time: {words(self.missing[:3])}{' and others' if len(self.missing) > 3 else ''}"
+        )
+
+    @property
+    def publication(self) -> Sequence[published.Quality]:
+        """What was published of such calls: nothing but with packets of 20 ms."""
+        same = parse_codec(self.asked.codec).packet_ns == published.QUALITY_PACKET_NS
+        return published.QUALITY if same else ()
+
+    @property
+    def spoken_of(self) -> int | None:
+        """The number of calls in the conclusions: the middle one of those compared everywhere."""
+        complete = [
+            calls
+            for calls in sorted(self.asked.calls)
+            if all(len(self.of(beside, calls)) == len(self.asked.arms) for beside in self.asked.beside)
+        ]
+        return complete[len(complete) // 2] if complete else None
+
+    def sentences(self) -> list[str]:
+        """Mean and maximum jitter, at idle and beside a hog; then the most calls."""
+        found = []
+        if (calls := self.spoken_of) is not None:
+            found.append(f"{plural(calls, 'call')}, {self._secured()}: {self._jitter(calls, 'mean')}.")
+            found.append(f"{_first(self._jitter(calls, 'max'))}.")
+        found += [f"{told}." for beside in self.asked.beside if (told := self._most(beside))]
+        return found or ["No attempt counted."]
+
+    def _jitter(self, calls: int, which: str) -> str:
+        """``mean jitter is a at idle and b beside a CPU hog at bypassing endpoints; c and d at ...``."""
+        shown: dict[str, list[str]] = {}
+        for beside in self.asked.beside:
+            for each in self.of(beside, calls):
+                shown.setdefault(each.arm, []).append(duration(each.spread[f"jitter_{which}_ns"].median))
+        (first, values), *others = shown.items()
+        pairs = zip(values, self.asked.beside, strict=True)
+        where = words([f"{value} {WHERE[beside]}" for value, beside in pairs])
+        rest = [f"; {words(values)} at {NAMES[arm]}" for arm, values in others]
+        return f"{_JITTER[which]} is {where} at {NAMES[first]}{''.join(rest)}"
+
+    def _secured(self) -> str:
+        if self.asked.suite == CLEAR:
+            return "in the clear"
+        return f"with ESP ({self.asked.suite}, {self.asked.mode} mode)"
+
+    def _most(self, beside: str) -> str:
+        told = [(row.arm, _carried(row)) for row in self.limits if row.beside == beside]
+        if not told:
+            return ""
+        said = words([f"{NAMES[arm]} carry {carried}" for arm, carried in told])
+        return f"{_first(WHERE[beside])}, {said}"
+
+    def remarks(self) -> Iterator[str]:
+        """What was not as it should be, and what must be known to judge the figures."""
+        polled = [row for row in self.attempts if row.arm == BYPASS and row.valid]
+        if polled and not any(row.zero_copy for row in polled):
+            yield (
+                "AF_XDP is in copy mode: the driver of veth pairs has no other. Between network cards with "
+                "zero-copy mode, bypassing takes less time per packet."
+            )
+        if polled and not any(row.polls for row in polled):
+            yield (
+                "This kernel does not let a socket poll the queue of a veth pair: the CPU that sends a packet"
+                " also puts it into the ring of the receiving endpoint, which polls that ring."
+            )
+        if self.asked.suite != CLEAR and any(arm != BYPASS for arm in self.asked.arms):
+            yield "ESP is Weir's own, in UDP, at all endpoints: they differ by how packets get in and out."
+        for each in self.groups:
+            if len(each.ip_bytes) > 1 or 0 in each.ip_bytes:
+                yield f"{NAMES[each.arm]}, {WHERE[each.beside]}: packets differ in length."
+        if refused := sum(row.refused for row in self.attempts if row.valid):
+            yield (
+                f"In attempts that count, {plural(refused, 'packet')} never left, as the system did not take "
+                "them or they could not be encapsulated: those after the warm-up count as lost."
+            )
+        if any(row.damaged for row in self.attempts):
+            damaged = sum(row.damaged for row in self.attempts)
+            yield f"{plural(damaged, 'packet')} did not arrive as sent, or came again: they count as lost."
+        if self.spoiled:
+            yield f"{plural(self.spoiled, 'attempt')} did not count, because of what the host did."
+        stolen = Spread.of([row.steal_ratio for row in self.attempts if row.valid])
+        if stolen.known and stolen.high > 0:
+            yield (
+                "In attempts that count, the hypervisor took "
+                f"{percent(stolen.median)} of the endpoints' CPUs (up to {percent(stolen.high)})."
+            )
+
+
+def said(row: LimitRow) -> str:
+    """What a search found: ``bypassing endpoints at idle: 3,100 calls``."""
+    return f"{NAMES[row.arm]} {WHERE[row.beside]}: {_carried(row)}"
+
+
+def _carried(row: LimitRow) -> str:
+    if row.problem:
+        return f"an unknown number of calls ({row.problem})"
+    if math.isnan(row.carried):
+        return "no call in time"
+    return (
+        f"{'at least ' if row.at_least else ''}{count(row.carried)} {'call' if row.carried == 1 else 'calls'}"
+    )
+
+
+def _first(text: str) -> str:
+    return text[:1].upper() + text[1:]

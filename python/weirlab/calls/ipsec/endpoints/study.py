@@ -1,0 +1,185 @@
+"""From a scenario to a kept run with conclusions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from weirlab.calls.ipsec.endpoints import bed as beds
+from weirlab.calls.ipsec.endpoints.bed import Bed, OpenBed
+from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, said
+from weirlab.calls.ipsec.endpoints.plan import NAMES, WHERE, Planned, plan, talk
+from weirlab.calls.ipsec.endpoints.recording import Made, recorded
+from weirlab.calls.ipsec.endpoints.rows import (
+    ATTEMPTS,
+    DISTRIBUTIONS,
+    LIMITS,
+    AttemptRow,
+    DistributionRow,
+    LimitRow,
+)
+from weirlab.calls.ipsec.endpoints.section import ArmName, Beside, Endpoints, EndpointScenario, Limit
+from weirlab.errors import InputError, LabError, TrialError
+from weirlab.interrupts import owned, shielded
+from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.progress import RESUME, Progress
+from weirlab.quantities import plural
+from weirlab.store import Run, RunWriter
+from weirlab.store.frames import frame_of
+from weirlab.studies.contract import Ground
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+
+COMPARE: Final = "compare"
+LIMIT: Final = "limit"
+
+
+@contextmanager
+@shielded
+def opened(asked: EndpointScenario, open_bed: OpenBed | None) -> Iterator[Ground[Bed]]:
+    """The bed: what ``open_bed`` opens, or two network namespaces."""
+    with owned(lambda: (open_bed or beds.opened)()) as bed:
+        facts = {"lab": bed.lab, "dut": "endpoints", "backend": "af_xdp, sockets", **bed.facts}
+        yield Ground(bed, facts)
+
+
+def measured(bed: Bed, asked: EndpointScenario, writer: RunWriter, progress: Progress) -> EndpointFindings:
+    """Make every attempt that the run does not have yet, then search for the most calls."""
+    what = asked.endpoints
+    campaign = Campaign(bed, what, writer, progress)
+    planned = plan(what)
+    progress.stage(f"{plural(len(planned), 'attempt')}, run {writer.run_id}")
+    campaign.compare(planned)
+    if what.limit is not None:
+        campaign.search(what.limit)
+    return stored(writer.run)
+
+
+class Campaign:
+    """All attempts of a run. Each is kept as soon as it is over."""
+
+    def __init__(self, bed: Bed, asked: Endpoints, writer: RunWriter, progress: Progress) -> None:
+        self._bed, self._asked, self._writer, self._progress = bed, asked, writer, progress
+        begun = stored(writer.run)
+        self._attempts, self._limits = [*begun.attempts], [*begun.limits]
+        self._distributions = _distributions(writer.run)
+        writer.finished_beside = sum(row.valid for row in self._attempts)
+
+    def compare(self, planned: Sequence[Planned]) -> None:
+        """The attempts that have no valid one."""
+        valid = {_key(row) for row in self._attempts if row.purpose == COMPARE and row.valid}
+        left_s = sum(self._expected_s(self._asked.lasts_s) for each in planned if each.key not in valid)
+        for done, each in enumerate(planned):
+            if each.key in valid:
+                continue
+            self._progress.advance(done, len(planned), each.text, left_s)
+            self._until_valid(COMPARE, each, self._asked.lasts_s)
+            left_s -= self._expected_s(self._asked.lasts_s)
+
+    def search(self, limit: Limit) -> None:
+        """The most calls of every kind of endpoint."""
+        from weirlab.calls.ipsec.endpoints.searching import searched
+
+        found = {(row.arm, row.beside) for row in self._limits}
+        kinds = [(arm, beside) for beside in self._asked.beside for arm in self._asked.arms]
+        for arm, beside in kinds:
+            if (arm, beside) in found:
+                continue
+            self._progress.stage(f"most calls: {NAMES[arm]} {WHERE[beside]}, run {self._writer.run_id}")
+            known = [
+                row
+                for row in self._attempts
+                if row.purpose == LIMIT and row.valid and (row.arm, row.beside) == (arm, beside)
+            ]
+
+            def measure(calls: int, arm: ArmName = arm, beside: Beside = beside) -> AttemptRow:
+                before = [row for row in self._attempts if row.purpose == LIMIT and row.valid]
+                of_kind = [row for row in before if (row.arm, row.beside) == (arm, beside)]
+                again = sum(row.calls == calls for row in of_kind)
+                planned = Planned(arm, beside, calls, again + 1)
+                self._progress.advance(len(of_kind), len(of_kind) + 1, planned.text)
+                row = self._until_valid(LIMIT, planned, limit.trial_s)
+                if not row.valid:
+                    raise TrialError(f"{planned.text}: spoiled by the host every time: {row.invalid}")
+                return row
+
+            row = searched(limit, arm, beside, measure, known)
+            self._limits.append(row)
+            self._writer.put_table(LIMITS, frame_of(LimitRow, self._limits))
+            self._progress.note(said(row))
+
+    @staticmethod
+    def _expected_s(lasts_s: float) -> float:
+        return lasts_s + _AROUND_S
+
+    def _until_valid(self, purpose: str, planned: Planned, lasts_s: float) -> AttemptRow:
+        """The first attempt that the host does not spoil, or the last one."""
+        what = self._asked
+        tries = what.max_attempts
+        for left in reversed(range(tries)):
+            spec = talk(what, planned.arm, planned.beside, planned.calls, lasts_s)
+            late_ns = (what.limit or Limit()).late_ms * 1e6
+            try:
+                made = recorded(
+                    self._bed.talk(spec), spec, planned, len(self._attempts), purpose, late_ns=late_ns
+                )
+            except LabError as error:
+                if not left:
+                    raise
+                self._progress.note(f"{planned.text}: again, because: {error}")
+                continue
+            self._keep(made)
+            if made.row.valid or not left:
+                break
+            self._progress.note(f"{planned.text}: again, because: {made.row.invalid}")
+        return self._attempts[-1]
+
+    def _keep(self, made: Made) -> None:
+        self._attempts.append(made.row)
+        self._distributions.extend(made.distributions)
+        # The distributions first: an attempt that is not listed has none.
+        self._writer.put_table(DISTRIBUTIONS, frame_of(DistributionRow, self._distributions))
+        self._writer.put_table(ATTEMPTS, frame_of(AttemptRow, self._attempts))
+        self._writer.finished_beside += made.row.valid
+
+
+_AROUND_S: Final = 1.2
+"""What an attempt takes besides the recorded part: warm-up, start, end."""
+
+
+def _key(row: AttemptRow) -> tuple[str, str, int, int]:
+    return row.arm, row.beside, row.calls, row.repetition
+
+
+def _distributions(run: Run) -> list[DistributionRow]:
+    return run.rows(DistributionRow, DISTRIBUTIONS)
+
+
+def stored(run: Run) -> EndpointFindings:
+    """What a run shows, finished or not."""
+    what = scenario_of(run, EndpointScenario).endpoints
+    attempts = run.rows(AttemptRow, ATTEMPTS)
+    limits = run.rows(LimitRow, LIMITS)
+    valid = {_key(row) for row in attempts if row.purpose == COMPARE and row.valid}
+    planned = plan(what)
+    return EndpointFindings(
+        asked=what,
+        attempts=tuple(attempts),
+        limits=tuple(limits),
+        planned=len(planned),
+        missing=tuple(each.text for each in planned if each.key not in valid),
+    )
+
+
+def page(run: Run) -> Story:
+    """The page about ``run``."""
+    from weirlab.calls.ipsec.endpoints.page import tell
+
+    found = stored(run)
+    if not found.groups:
+        raise InputError(
+            f"run {run.run_id} was interrupted before any attempt counted: go on with {RESUME} {run.run_id}"
+        )
+    return tell(found, _distributions(run), vars(run.manifest))

@@ -1,0 +1,141 @@
+"""Attempts as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, Group
+from weirlab.calls.ipsec.endpoints.plan import HOG, SHORT, SOCKETS
+from weirlab.calls.ipsec.endpoints.rows import AttemptRow, LimitRow
+from weirlab.quantities import NOTHING, count, duration, percent
+from weirlab.tables import Table
+
+_PUBLISHED: Final = "published"
+_COLUMNS: Final = (
+    "Calls", "Endpoints", "Beside", "Mean jitter", "Max jitter", "Max delta", "Median delay", "Max delay",
+    "Late p99", "Max late", "Lost", "CPU/packet",
+)  # fmt: skip
+_SPARE: Final = ("Late p99", "Max late", "Median delay", "CPU/packet", "Max delay", "Lost")
+
+
+def told(found: EndpointFindings) -> list[Table]:
+    """For a terminal: the comparison, the most calls, then every attempt."""
+    made = [compared(found)] if found.groups else []
+    if found.limits:
+        made.append(limits(found.limits))
+    return [*made, attempts(found.attempts)] if found.attempts else made
+
+
+def compared(found: EndpointFindings) -> Table:
+    """A row per number of calls, kind of endpoints, and what is beside them; below what was published."""
+    most = max(each.attempts for each in found.groups)
+    how = f": medians of {most} attempts, in brackets the least and the greatest" if most > 1 else ""
+    rows = [_row(each) for each in found.groups]
+    return Table(f"Endpoints compared{how}", _COLUMNS, [*rows, *_published(found)], _SPARE)
+
+
+def _row(each: Group) -> tuple[str, ...]:
+    def shown(name: str) -> str:
+        spread = each.spread[name]
+        return spread.text(duration) if spread.known else NOTHING
+
+    return (
+        count(each.calls),
+        SHORT[each.arm],
+        each.beside,
+        *map(
+            shown,
+            ("jitter_mean_ns", "jitter_max_ns", "delta_max_ns", "delay_p50_ns", "delay_max_ns"),
+        ),
+        *map(shown, ("late_p99_ns", "late_max_ns")),
+        percent(each.lost_ratio),
+        shown("cpu_ns"),
+    )
+
+
+def _published(found: EndpointFindings) -> list[tuple[str, ...]]:
+    def ms(value: float | None) -> str:
+        return NOTHING if value is None else duration(value * 1e6)
+
+    return [
+        (
+            "1",
+            each.what,
+            _PUBLISHED,
+            ms(each.jitter_mean_ms),
+            ms(each.jitter_max_ms),
+            ms(each.delta_max_ms),
+            *[NOTHING] * (len(_COLUMNS) - 6),
+        )
+        for each in found.publication
+    ]
+
+
+def limits(rows: Sequence[LimitRow]) -> Table:
+    """A row per search."""
+
+    def shown(value: float) -> str:
+        return NOTHING if math.isnan(value) else count(value)
+
+    cells = [
+        (
+            SHORT[row.arm],
+            row.beside,
+            f"{'at least ' if row.at_least else ''}{shown(row.carried)}",
+            shown(row.too_many),
+        )
+        for row in rows
+    ]
+    return Table("Most calls", ("Endpoints", "Beside", "Carried", "Too many"), cells)
+
+
+def work(found: EndpointFindings) -> Table:
+    """What packets cost, and who had the CPUs."""
+
+    def spread(each: Group, name: str, show: Callable[[float], str]) -> str:
+        return each.spread[name].text(show) if each.spread[name].known else NOTHING
+
+    cells = [
+        (
+            count(each.calls),
+            SHORT[each.arm],
+            each.beside,
+            spread(each, "cpu_ns", duration),
+            spread(each, "work_ns", duration) if each.arm != SOCKETS or each.beside != HOG else NOTHING,
+            spread(each, "cpu_share", percent),
+            spread(each, "hog_share", percent),
+            spread(each, "steal_ratio", percent),
+        )
+        for each in found.groups
+    ]
+    columns = ("Calls", "Endpoints", "Beside", "CPU/packet", "Work/packet", "CPU", "Hog", "Stolen")
+    return Table("Where CPU time went", columns, cells, spare=("Stolen", "Hog"), details=True)
+
+
+def attempts(rows: Sequence[AttemptRow]) -> Table:
+    """Every attempt, those that do not count with the reason."""
+    cells = [
+        (
+            row.purpose,
+            count(row.calls),
+            SHORT[row.arm],
+            row.beside,
+            str(row.repetition),
+            duration(row.jitter_mean_ns),
+            duration(row.jitter_max_ns),
+            duration(row.delay_max_ns),
+            duration(row.late_max_ns),
+            f"{count(row.lost + row.unsent)} of {count(row.packets)}",
+            count(row.bad),
+            percent(row.steal_ratio),
+            "yes" if row.valid else f"no: {row.invalid}",
+        )
+        for row in rows
+    ]
+    columns = (
+        "Purpose", "Calls", "Endpoints", "Beside", "Repetition", "Mean jitter", "Max jitter", "Max delay",
+        "Max late", "Lost", "Bad", "Stolen", "Counts",
+    )  # fmt: skip
+    return Table("Every attempt", columns, cells, details=True)

@@ -1,0 +1,252 @@
+"""The page in words, and how it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from weirlab import files
+from weirlab.calls.quality import tables
+from weirlab.calls.quality.page import charts
+from weirlab.report import axes
+from weirlab.report.figure import Figure
+from weirlab.report.numbers import NOTHING, count, duration, percent, plural
+from weirlab.report.story import Chapter, Origin, Story
+from weirlab.report.tables import Pairs, Table, Tile
+
+_POOR: Final = 3.6
+_DRAWN: Final = 2_000
+_LISTED: Final = 200
+_TERMS: Final = (
+    (
+        "MOS",
+        "Mean opinion score by the E-model (ITU-T G.107) from codec, loss and its bursts, and delay, behind "
+        "the jitter buffer; below 3.6 many listeners are dissatisfied.",
+    ),
+    (
+        "Lost",
+        "Sequence numbers of a stream, from first to last, that never came. ~: estimated from time stamps, "
+        "where speech that was suppressed as silence counts as lost (IAX2).",
+    ),
+    ("Late", "Packets that came after the jitter buffer wanted to play them; heard as lost."),
+    ("Jitter", "Smoothed difference in delay between successive packets of a stream (RFC 3550)."),
+    (
+        "Delay p95",
+        "95 % of the packets were delayed by at most this much more than the stream's fastest packet. A "
+        "capture does not show the delay of that one.",
+    ),
+    ("Longest gap", "Between two arrivals of a stream, silences included."),
+)
+
+
+@dataclass(frozen=True)
+class Assessed:
+    """The streams of a capture, and how they were heard.
+
+    Parameters
+    ----------
+    name:
+        Of the capture file.
+    date:
+        Of its first packet, ``2026-11-22``, UTC.
+    streams:
+        A row per stream, the worst first: ``stream``, ``ends``, ``source``, ``codec``, ``packets``,
+        ``begin_s``, ``end_s``, ``mos``, ``r``, ``lost``, ``loss_ratio``, ``loss_estimated``,
+        ``longest_run``, ``late``, ``copies``, ``reordered``, ``jitter_ns``, ``jitter_max_ns``,
+        ``delay_p95_ns``, ``gap_ns``; null where
+        something cannot be told.
+    capture:
+        What the capture is, as names and values.
+    assumption, notes:
+        What the reader has to know, in sentences.
+    """
+
+    name: str
+    date: str
+    streams: pl.DataFrame
+    capture: Pairs
+    assumption: str
+    notes: tuple[str, ...]
+
+
+def build(assessed: Assessed, out: Path, *, command: str) -> Path:
+    """Write the page to ``out`` and return it; raises ``StoreError`` if that is impossible."""
+    files.write_bytes(out, tell(assessed, command=command).html().encode())
+    return out
+
+
+def tell(assessed: Assessed, *, command: str) -> Story:
+    """The page about ``assessed``, made by ``command``."""
+    streams = assessed.streams
+    return Story(
+        subject=f"voice streams in {assessed.name}",
+        manifest={},
+        simulated=False,
+        answer=_answer(streams),
+        lede=(assessed.assumption,),
+        caution="",
+        place="",
+        tiles=tuple(_tiles(streams)),
+        chapters=(
+            Chapter(
+                "heard",
+                "Stream by stream",
+                "Charts",
+                figures=tuple(_figures(streams)),
+                missing="There is nothing to draw.",
+            ),
+            Chapter("streams", "All streams", "Streams", tables=(_table(streams),)),
+            Chapter("capture", "The capture", "Capture", facts=assessed.capture, said=assessed.notes),
+        ),
+        terms=_TERMS,
+        made_from=Origin(
+            name=assessed.name,
+            source=assessed.name,
+            date=assessed.date,
+            again=(("This reads the capture again and makes this page from it.", command),),
+        ),
+    )
+
+
+def _answer(streams: pl.DataFrame) -> str:
+    rated = streams.filter(pl.col("mos").is_not_null())
+    unknown = streams.height - rated.height
+    beside = f" No MOS is known for {plural(unknown, 'other stream')}." if unknown else ""
+    if not rated.height:
+        if streams["lost"].null_count() == streams.height:
+            return f"Neither MOS nor loss is known for {_all_of(unknown)}."
+        return f"No MOS is known for {_all_of(unknown)}; {_losses(streams)}."
+    poor = rated.filter(pl.col("mos") < _POOR).height
+    lowest, _ = axes.extent(rated, "mos")
+    if not poor:
+        if rated.height == 1:
+            return f"The stream was heard well: MOS {lowest:.2f}.{beside}"
+        return f"All {count(rated.height)} streams were heard well: MOS {lowest:.2f} at worst.{beside}"
+    if rated.height == 1:
+        return f"The stream was heard badly: MOS {lowest:.2f}; {_losses(rated)}.{beside}"
+    share = f"{count(poor)} of {count(rated.height)} streams ({percent(poor / rated.height)})"
+    return (
+        f"{share} {'was' if poor == 1 else 'were'} heard badly (MOS below {_POOR}), at worst with "
+        f"{lowest:.2f}; {_losses(rated)}.{beside}"
+    )
+
+
+def _all_of(streams: int) -> str:
+    return "the stream" if streams == 1 else f"the {count(streams)} streams"
+
+
+def _losses(streams: pl.DataFrame) -> str:
+    known = streams.filter(pl.col("lost").is_not_null())
+    lossy = known.filter(pl.col("lost") > 0).height
+    if not lossy:
+        return "none lost a packet" if known.height > 1 else "no packet was lost"
+    _, most = axes.extent(known, "loss_ratio")
+    if known.height == 1:
+        return f"{percent(most)} of its packets were lost"
+    return f"{plural(lossy, 'stream')} lost packets, {percent(most)} at most"
+
+
+def _tiles(streams: pl.DataFrame) -> Iterator[Tile]:
+    rated = streams.filter(pl.col("mos").is_not_null())["mos"]
+    middle, lowest = rated.median(), rated.min()
+    yield Tile(
+        "MOS of the median stream",
+        _mos(middle),
+        f"worst {_mos(lowest)}, of {plural(len(rated), 'stream')}" if len(rated) else "unknown",
+    )
+    known = streams.filter(pl.col("lost").is_not_null())
+    lossy = known.filter(pl.col("lost") > 0).height
+    yield Tile(
+        "Streams with loss",
+        count(lossy) if known.height else NOTHING,
+        f"of {count(known.height)}; {count(int(known['lost'].sum()))} packets in all"
+        if known.height
+        else "unknown",
+    )
+    yield Tile("Highest jitter", _time(streams["jitter_ns"].max()), "mean of a stream (RFC 3550)")
+    late = streams["late"].drop_nulls()
+    yield Tile(
+        "Late",
+        count(int(late.sum())) if len(late) else NOTHING,
+        "packets that missed their time in the jitter buffer",
+    )
+
+
+def _figures(streams: pl.DataFrame) -> Iterator[Figure]:
+    kinds = charts.codecs(streams)
+    left = streams.height - _DRAWN
+    for key, column, factor, panel, title, limit in (
+        ("mos", "mos", 1.0, "what was heard", "MOS", _POOR),
+        ("loss", "loss_ratio", 100.0, "loss", "Packets lost, %", None),
+        ("jitter", "jitter_ns", 1e-6, "jitter", "Mean jitter, ms", None),
+    ):
+        frame = _drawn(streams, column, factor, kinds)
+        if not frame.height:
+            continue
+        low, high = axes.extent(frame, "value")
+        if key != "mos" and high == 0:
+            continue
+        domain = (1.0, 4.6) if key == "mos" else (0.0, max(1.05 * high, 1e-3))
+        frame = frame.with_columns(floor=pl.lit(domain[0]))
+        how = (
+            "A row per stream, the worst first."
+            if frame.height <= charts.NAMED
+            else "A line per stream, from its first packet to its last."
+        )
+        yield Figure(
+            f"quality-{key}",
+            "heard",
+            panel,
+            _said(key, low, high, frame.height),
+            how + (f" The {count(_DRAWN)} worst are drawn." if left > 0 else ""),
+            f"{title} of each stream.",
+            charts.over_streams(frame, title, domain, kinds, limit=limit),
+            frame,
+        )
+
+
+def _drawn(streams: pl.DataFrame, column: str, factor: float, kinds: list[str]) -> pl.DataFrame:
+    shown = streams.filter(pl.col(column).is_not_null()).head(_DRAWN)
+    return shown.select(
+        "stream",
+        "ends",
+        "codec",
+        row=pl.format("{}  {}", "stream", "ends"),
+        kind=pl.when(pl.col("codec").is_in(kinds)).then("codec").otherwise(pl.lit(charts.OTHERS)),
+        begin_s=pl.col("begin_s").round(3),
+        end_s=pl.col("end_s").round(3),
+        value=(pl.col(column) * factor).round_sig_figs(6),
+    )
+
+
+def _said(key: str, low: float, high: float, streams: int) -> str:
+    if key == "mos":
+        if streams == 1:
+            return f"MOS {high:.2f}."
+        return f"From MOS {low:.2f} for the worst stream to {high:.2f} for the best."
+    if key == "loss":
+        who = "The stream" if streams == 1 else "The worst stream"
+        return f"{who} lost {percent(high / 100)} of its packets."
+    if streams == 1:
+        return f"Jitter is {duration(high * 1e6)}."
+    return f"Jitter is {duration(low * 1e6)} to {duration(high * 1e6)}, from stream to stream."
+
+
+def _table(streams: pl.DataFrame) -> Table:
+    listed = streams.head(_LISTED)
+    caption = "Streams, the worst first"
+    if streams.height > listed.height:
+        caption = f"The {count(listed.height)} worst of {count(streams.height)} streams; --json has all"
+    return tables.streams(listed.iter_rows(named=True), caption)
+
+
+def _mos(value: object) -> str:
+    return tables.decimals(value, 2) if isinstance(value, float) else NOTHING
+
+
+def _time(value: object) -> str:
+    return duration(value) if isinstance(value, float) else NOTHING

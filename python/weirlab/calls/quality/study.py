@@ -1,0 +1,298 @@
+"""Quality of the voice streams in a capture file from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab import _engine
+from weirlab.calls.quality import findings, notes
+from weirlab.calls.quality.findings import Finding
+from weirlab.calls.quality.streams import VoiceStream, voice_stream
+from weirlab.errors import InputError
+from weirlab.quality.captures import LONGEST_STREAM, CaptureTable, FarEnd, VoicePackets, capture_table
+from weirlab.quality.distribution import DISSATISFIED, SATISFIED, Spread
+from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
+from weirlab.quality.streams import Streams
+from weirlab.quoting import quoted
+
+F64 = npt.NDArray[np.float64]
+
+_MOST_PLACES: Final = 1 << 27
+"""Packets that all streams may span, lost ones included: some 10 GB of arrays."""
+
+_COLUMNS: Final = (
+    "sent", "received", "duplicated", "reordered", "jitter_ns", "jitter_max_ns", "longest_gap_ns",
+    "delay_mean_ns", "delay_p50_ns", "delay_p95_ns", "delay_p99_ns", "delay_max_ns",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What a payload type stands for, as in ``a=rtpmap`` of SDP."""
+
+    name: str
+    clock_hz: int
+
+
+@dataclass(frozen=True)
+class QualityOutcome:
+    """Every stream of a capture and how it was heard."""
+
+    path: Path
+    capture: Mapping[str, Any]
+    """What was read and what was passed over; see ``weirlab._engine.rtp_packets``."""
+    streams: tuple[VoiceStream, ...]
+    found: int
+    """Streams in the capture, including those that were not chosen."""
+    calls: tuple[Mapping[str, Any], ...]
+    """Calls by SIP between two hosts; see ``weirlab._engine.rtp_packets``."""
+    table: CaptureTable
+    heard: BufferChoice
+    buffers: Buffers
+
+    @property
+    def mos(self) -> F64:
+        """MOS of each stream behind the requested jitter buffer; NaN if unknown."""
+        one = {"fixed": self.table.fixed.mos, "adaptive": self.table.adaptive.mos}
+        return one.get(self.heard, self.table.mos)
+
+    @property
+    def r_factor(self) -> F64:
+        """R factor of each stream behind the same jitter buffer."""
+        one = {"fixed": self.table.fixed.r, "adaptive": self.table.adaptive.r}
+        return one.get(self.heard, self.table.r_factor)
+
+    @property
+    def loss_ratio(self) -> F64:
+        """Loss of each stream, from its first to its last packet in the capture; NaN if unknown."""
+        ratio = self.table.streams.losses.count / self.table.streams.sent
+        return np.where([stream.loss_known for stream in self.streams], ratio, np.nan)
+
+    @property
+    def late(self) -> list[int | None]:
+        """Packets that came too late for the same buffer; None if unknown."""
+        fixed, adaptive = self.table.fixed, self.table.adaptive
+        better = {"fixed": False, "adaptive": True}.get(self.heard, adaptive.mos > fixed.mos)
+        late = np.where(better, adaptive.late, fixed.late)
+        known = np.isfinite(self.table.streams.delay_max_ns)
+        return [int(many) if told else None for many, told in zip(late, known, strict=True)]
+
+    def worst_first(self) -> list[int]:
+        """Rows by MOS, then by loss; those without MOS among those that lost as much."""
+        return [
+            int(i) for i in np.lexsort((-np.nan_to_num(self.loss_ratio), np.nan_to_num(self.mos, nan=np.inf)))
+        ]
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong, or could be mistaken."""
+        return tuple(findings.of(self.streams, self.table, self.calls, self.capture))
+
+    def notes(self) -> list[str]:
+        """What a reader has to know, a sentence each."""
+        return [*self.notes_on_capture(), *self.notes_on_streams()]
+
+    def notes_on_capture(self) -> list[str]:
+        """What was read and what was passed over."""
+        return list(notes.about_capture(self.capture))
+
+    def notes_on_streams(self) -> list[str]:
+        """Notes on the streams; the first says what MOS assumes."""
+        return [
+            notes.sentence(self.table.assumption),
+            *(finding.text for finding in self.findings),
+            *notes.without_mos(self.streams, self.table, self.mos),
+        ]
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        mos = self.mos[~np.isnan(self.mos)]
+        return {
+            "kind": "capture quality",
+            "path": self.path,
+            "capture": self.capture,
+            "streams_found": self.found,
+            "network_delay_ms": self.table.network_ms,
+            "jitter_buffer": {"heard": self.heard, **asdict(self.buffers)},
+            "notes": self.notes(),
+            "findings": [asdict(finding) for finding in self.findings],
+            "calls": self.calls,
+            "summary": {
+                "streams": len(self.streams),
+                "without_mos": int(np.isnan(self.mos).sum()),
+                "mos": asdict(Spread.of(self.mos)),
+                "below_satisfied": float(np.mean(mos < SATISFIED)) if mos.size else None,
+                "below_dissatisfied": float(np.mean(mos < DISSATISFIED)) if mos.size else None,
+                "loss_ratio": asdict(Spread.of(self.loss_ratio)),
+                "jitter_ns": asdict(Spread.of(self.table.streams.jitter_ns)),
+            },
+            "streams": [self._row(i) for i in range(len(self.streams))],
+        }
+
+    def _row(self, i: int) -> dict[str, Any]:
+        measured, kind = self.table.streams, self.table.kinds[i]
+        return {
+            **asdict(self.streams[i]),
+            "packet_ns": self.table.packet_ns[i],
+            "network_ms": self.table.network_ns[i] / 1e6,
+            "lost_beyond_ratio": self.table.beyond[i],
+            "skew_ppm": self.table.skew[i] * 1e6,
+            **{name: getattr(measured, name)[i] for name in _COLUMNS},
+            "lost": measured.losses.count[i] if self.streams[i].loss_known else None,
+            "loss_ratio": self.loss_ratio[i],
+            "loss_runs": measured.losses.runs[i],
+            "longest_run": measured.losses.longest[i],
+            "burst_ratio": measured.losses.burst_ratio[i],
+            **{
+                f"{name}_{buffer}": getattr(getattr(self.table, buffer), column)[i]
+                for buffer in ("fixed", "adaptive")
+                for name, column in (("late", "late"), ("playout", "play_ns"), ("r", "r"), ("mos", "mos"))
+            },
+            "slips_fixed": self.table.fixed.slips[i],
+            "r_factor": self.r_factor[i],
+            "mos": self.mos[i],
+            "band": kind.band,
+            "impairment": {"ie": kind.ie, "bpl": kind.bpl, "source": kind.source, "note": kind.note},
+        }
+
+
+def capture_quality(
+    path: Path,
+    *,
+    codecs: Mapping[int | None, Encoding] | None = None,
+    network_ms: float | None = None,
+    buffers: Buffers = USUAL,
+    heard: BufferChoice = "best",
+    only: Sequence[str] = (),
+    decode_as: Sequence[tuple[int, int]] = (),
+) -> QualityOutcome:
+    """Assess every voice stream in the capture ``path``.
+
+    ``codecs`` gives the encodings of payload types; ``None`` is for those that the capture does not
+    describe. ``network_ms`` is the one-way delay of the network, if it is known. ``only`` names streams
+    (see :meth:`VoiceStream.is_meant`), ``decode_as`` ranges of ports that are known to be RTP.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or has no such stream.
+    """
+    if network_ms is not None and not 0 <= network_ms < 1e5:
+        raise InputError(f"a network delay of {network_ms:g} ms: expected are 0 to 100,000 ms")
+    told = [(number, each.name, each.clock_hz) for number, each in (codecs or {}).items()]
+    read = _engine.rtp_packets(str(path), list(decode_as), told)
+    streams = [voice_stream(number, found) for number, found in enumerate(read["streams"], 1)]
+    if not streams:
+        raise InputError(notes.nothing_in(path, read["capture"]))
+    chosen = [stream for stream in streams if not only or any(stream.is_meant(text) for text in only)]
+    for text in only:
+        if not any(stream.is_meant(text) for stream in streams):
+            raise InputError(
+                f"{path} has no stream {quoted(text)}: it has streams 1 to {len(streams)}; a stream is "
+                "named by its number, its SSRC (0x1234abcd), an address, or address:port"
+            )
+    counted = [read["streams"][stream.number - 1] for stream in chosen]
+    table = capture_table(
+        _packets(
+            read["packets"], [(stream.number, each) for stream, each in zip(chosen, counted, strict=True)]
+        ),
+        [stream.codec for stream in chosen],
+        np.array([stream.clock_hz for stream in chosen], dtype=np.int64),
+        buffers,
+        network_ms,
+        _far_end(chosen, streams),
+        np.array([stream.encrypted for stream in chosen], dtype=np.bool_),
+    )
+    table = replace(table, streams=_as_counted(table.streams, counted))
+    calls = tuple(read["calls"])
+    return QualityOutcome(path, read["capture"], tuple(chosen), len(streams), calls, table, heard, buffers)
+
+
+def _far_end(chosen: Sequence[VoiceStream], streams: Sequence[VoiceStream]) -> FarEnd:
+    """What receivers reported.
+
+    The round trip between sender and receiver is that from the capture to the receiver, and to the receiver
+    of the stream in the other direction, who is the sender.
+    """
+    trips = {
+        (each.src, each.src_port, each.dst, each.dst_port): _reported(each, "round_trip_mean_ns")
+        for each in streams
+    }
+
+    def between(stream: VoiceStream) -> float:
+        back = trips.get((stream.dst, stream.dst_port, stream.src, stream.src_port), np.nan)
+        both = np.array([_reported(stream, "round_trip_mean_ns"), back])
+        if np.isfinite(both).any():
+            return float(np.nansum(both))
+        claim = (stream.far_end or {}).get("claim")
+        return claim["round_trip_ms"] * 1e6 if claim and claim["round_trip_ms"] else np.nan
+
+    return FarEnd(
+        round_trip_ns=np.array([between(stream) for stream in chosen], dtype=np.float64),
+        loss_ratio=np.array([_reported(stream, "loss_ratio") for stream in chosen], dtype=np.float64),
+    )
+
+
+def _reported(stream: VoiceStream, name: str) -> float:
+    value = (stream.far_end or {}).get(name)
+    return float("nan") if value is None else float(value)
+
+
+def _as_counted(streams: Streams, counted: Sequence[Mapping[str, Any]]) -> Streams:
+    """``streams`` with the counts of the engine, so that they are the same as in ``weir trace``."""
+
+    def whole(name: str) -> npt.NDArray[np.int64]:
+        return np.array([each[name] or 0 for each in counted], dtype=np.int64)
+
+    def known(name: str) -> F64:
+        return np.array([each[name] for each in counted], dtype=np.float64)
+
+    losses = replace(
+        streams.losses, count=whole("lost"), runs=whole("loss_runs"), longest=whole("longest_run")
+    )
+    return replace(
+        streams,
+        sent=whole("expected"),
+        received=whole("packets") - whole("copies") - whole("repeats"),
+        duplicated=whole("copies"),
+        reordered=whole("reordered"),
+        losses=losses,
+        jitter_ns=known("jitter_mean_ns"),
+        jitter_max_ns=known("jitter_max_ns"),
+        longest_gap_ns=known("gap_max_ns"),
+    )
+
+
+def _packets(packets: Mapping[str, Any], chosen: Sequence[tuple[int, Mapping[str, Any]]]) -> VoicePackets:
+    """The packets of the chosen streams, these numbered from 0."""
+    counts = np.array([found["packets"] for _, found in chosen])
+    rows = np.concatenate(
+        [np.arange(found["first"], found["first"] + found["packets"]) for _, found in chosen]
+    )
+    for number, found in chosen:
+        if (span := found["expected"]) > LONGEST_STREAM:
+            raise InputError(
+                f"stream {number} spans {span:,} sequence numbers, of which {found['packets']:,} are in the "
+                f"capture; at most {LONGEST_STREAM:,} can be assessed: name the others with --stream, or cut "
+                "the capture with editcap"
+            )
+    if (places := sum(found["expected"] for _, found in chosen)) > _MOST_PLACES:
+        raise InputError(
+            f"the sequence numbers of these streams span {places:,} packets, of which {len(rows):,} are in "
+            f"the capture; at most {_MOST_PLACES:,} can be assessed: name fewer streams"
+        )
+    return VoicePackets(
+        stream=np.repeat(np.arange(len(chosen), dtype=np.uint32), counts),
+        **{
+            name: packets[name][rows]
+            for name in ("arrival_ns", "seq", "timestamp", "speech", "payload_bytes", "stretch")
+        },
+        lead=np.array([found["lead"] for _, found in chosen], dtype=np.int64),
+    )

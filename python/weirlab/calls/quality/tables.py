@@ -1,0 +1,195 @@
+"""The streams of a capture as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from weirlab.report.numbers import NOTHING, count, duration, percent
+from weirlab.tables import Table
+
+if TYPE_CHECKING:
+    from weirlab.calls.quality.study import QualityOutcome
+    from weirlab.quality.assess import PlayoutQuality
+
+Row = Mapping[str, Any]
+
+_COLUMNS: Final = (
+    "Stream", "From > to", "Codec", "MOS", "R", "Lost", "Longest run", "Late", "Jitter", "Max. jitter",
+    "Delay p95", "Longest gap", "Copies", "Reordered", "Packets", "Duration", "Source",
+)  # fmt: skip
+_SPARE: Final = (
+    "Source", "Duration", "Packets", "Reordered", "Copies", "Longest gap", "Max. jitter", "Delay p95", "R",
+    "Longest run",
+)  # fmt: skip
+
+
+def rows(outcome: QualityOutcome) -> list[dict[str, Any]]:
+    """Streams in numbers, the worst first; None for what is unknown."""
+    return [_row(outcome, i) for i in outcome.worst_first()]
+
+
+def streams(listed: Iterable[Row], caption: str) -> Table:
+    """A row per stream, from what :func:`rows` gives."""
+    cells = [
+        (
+            str(row["stream"]),
+            row["ends"],
+            row["codec"],
+            decimals(row["mos"], 2),
+            decimals(row["r"], 1),
+            _lost(row),
+            _whole(row["longest_run"]),
+            _whole(row["late"]),
+            *map(_time, (row["jitter_ns"], row["jitter_max_ns"], row["delay_p95_ns"], row["gap_ns"])),
+            *map(count, (row["copies"], row["reordered"], row["packets"])),
+            duration((row["end_s"] - row["begin_s"]) * 1e9),
+            row["source"],
+        )
+        for row in listed
+    ]
+    return Table(caption, _COLUMNS, cells, spare=_SPARE)
+
+
+def of(outcome: QualityOutcome, most: int) -> list[Table]:
+    """The ``most`` worst streams; as details, what arrived of them and what jitter buffers made of it."""
+    listed = outcome.worst_first()[:most]
+    left = len(outcome.streams) - len(listed)
+    caption = f"The {len(listed)} worst streams; --json has all {count(len(outcome.streams))}"
+    shown = streams([_row(outcome, i) for i in listed], caption if left else "Streams, the worst first")
+    return [shown, _arrived(outcome, listed), _heard(outcome, listed), *_reported(outcome, listed)]
+
+
+def _arrived(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
+    columns = ("Stream", "Clock", "Clock skew", "Packet time", "Loss runs", "Burst ratio")
+    losses = outcome.table.streams.losses
+    cells = [
+        (
+            str(stream.number),
+            f"{stream.clock_hz:,} Hz" if stream.clock_hz else NOTHING,
+            _skew(float(outcome.table.skew[i])),
+            duration(float(outcome.table.packet_ns[i])) if stream.clock_hz else NOTHING,
+            count(int(losses.runs[i])) if stream.loss_known else NOTHING,
+            decimals(float(losses.burst_ratio[i]), 2),
+        )
+        for i, stream in ((i, outcome.streams[i]) for i in shown)
+    ]
+    return Table("Packets and loss", columns, cells, details=True)
+
+
+def _reported(outcome: QualityOutcome, shown: Sequence[int]) -> list[Table]:
+    """What receivers say by RTCP; no table if none says anything."""
+    columns = (
+        "Stream", "Reports", "Lost", "Lost behind the capture", "Jitter", "Round trip", "Network",
+        "Claimed R", "Claimed MOS-CQ",
+    )  # fmt: skip
+    cells = []
+    for i in shown:
+        far, network_ns = outcome.streams[i].far_end, float(outcome.table.network_ns[i])
+        if far is None:
+            continue
+        claim = far["claim"] or {}
+        cells.append(
+            (
+                str(outcome.streams[i].number),
+                count(far["reports"]),
+                NOTHING if far["loss_ratio"] is None else percent(far["loss_ratio"]),
+                percent(float(outcome.table.beyond[i])),
+                _time(far["jitter_mean_ns"]),
+                _time(far["round_trip_mean_ns"]),
+                _time(_known(network_ns)),
+                _whole(claim.get("r")),
+                decimals(claim.get("mos_cq"), 1),
+            )
+        )
+    caption = "What receivers report (RTCP); the round trip is that from the capture on"
+    return [Table(caption, columns, cells, details=True)] if cells else []
+
+
+def _heard(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
+    columns = (
+        "Stream", "Delay p50", "p95", "p99", "Max.", "Late, fixed", "Slips, fixed", "MOS, fixed",
+        "Late, adaptive", "MOS, adaptive",
+    )  # fmt: skip
+    table, measured = outcome.table, outcome.table.streams
+    delays = (measured.delay_p50_ns, measured.delay_p95_ns, measured.delay_p99_ns, measured.delay_max_ns)
+    cells = [
+        (
+            str(outcome.streams[i].number),
+            *(duration(float(values[i])) for values in delays),
+            *_behind(outcome, table.fixed, i, slips=True),
+            *_behind(outcome, table.adaptive, i),
+        )
+        for i in shown
+    ]
+    caption = "Delay beyond that of the stream's fastest packet, and jitter buffers"
+    return Table(caption, columns, cells, details=True)
+
+
+def _behind(outcome: QualityOutcome, buffer: PlayoutQuality, i: int, *, slips: bool = False) -> list[str]:
+    """Packets that were not played and slips, if the time stamps show them, and the MOS."""
+    known = math.isfinite(outcome.table.streams.delay_max_ns[i])
+    numbers = [buffer.late[i], *([buffer.slips[i]] if slips else [])]
+    return [
+        *(count(int(number)) if known else NOTHING for number in numbers),
+        decimals(float(buffer.mos[i]), 2),
+    ]
+
+
+def _skew(rate: float) -> str:
+    """``+100 ppm`` if the sender's clock is fast; a dash if none shows."""
+    return f"{-rate * 1e6:+.0f} ppm" if math.isfinite(rate) else NOTHING
+
+
+def _row(outcome: QualityOutcome, i: int) -> dict[str, Any]:
+    stream, measured = outcome.streams[i], outcome.table.streams
+    start_ns = outcome.capture["first_ns"]
+    late = outcome.late[i]
+    return {
+        "stream": stream.number,
+        "ends": stream.full_title,
+        "source": stream.source,
+        "codec": stream.codec_title,
+        "packets": int(measured.received[i] + measured.duplicated[i]) + stream.repeats,
+        "begin_s": (stream.first_ns - start_ns) / 1e9,
+        "end_s": (stream.last_ns - start_ns) / 1e9,
+        "mos": _known(outcome.mos[i]),
+        "r": _known(outcome.r_factor[i]),
+        "lost": int(measured.losses.count[i]) if stream.loss_known else None,
+        "loss_ratio": _known(outcome.loss_ratio[i]),
+        "loss_estimated": stream.loss_estimated,
+        "longest_run": int(measured.losses.longest[i]) if stream.loss_known else None,
+        "late": None if late is None else int(late),
+        "copies": int(measured.duplicated[i]),
+        "reordered": int(measured.reordered[i]),
+        "jitter_ns": _known(measured.jitter_ns[i]),
+        "jitter_max_ns": _known(measured.jitter_max_ns[i]),
+        "delay_p95_ns": _known(measured.delay_p95_ns[i]),
+        "gap_ns": _known(measured.longest_gap_ns[i]),
+    }
+
+
+def decimals(value: float | None, places: int) -> str:
+    """``4.37``; a dash for what is not known."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:.{places}f}"
+
+
+def _lost(row: Row) -> str:
+    """``~20 (4.0 %)``."""
+    if row["lost"] is None:
+        return NOTHING
+    share = "" if not row["lost"] or row["loss_ratio"] is None else f" ({percent(row['loss_ratio'])})"
+    return f"{'~' if row['loss_estimated'] else ''}{count(row['lost'])}{share}"
+
+
+def _known(value: float) -> float | None:
+    return float(value) if value == value else None
+
+
+def _whole(value: int | None) -> str:
+    return NOTHING if value is None else count(value)
+
+
+def _time(value: float | None) -> str:
+    return NOTHING if value is None else duration(value)

@@ -1,0 +1,1 @@
+"""What a device does to packets: profiles, searches, predictions, plans and comparisons."""

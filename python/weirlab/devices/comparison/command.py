@@ -1,0 +1,303 @@
+"""``weir compare``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from weirlab.cli.options import ResultOptions, completing, grouped, share
+from weirlab.cli.quantities import NOTHING, plural, significant, words
+from weirlab.cli.results import junit as xml
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+from weirlab.tables import Table
+
+if TYPE_CHECKING:
+    from weirlab.devices.comparison.study import ComparisonOutcome
+    from weirlab.model.comparing import Compared, Finding, Terms
+
+COMPARE = """Compare a run after a change with one before: did the device become slower?
+
+BEFORE and AFTER are IDs, beginnings of IDs, "last", or "last~1" for the one
+before it: two profiles, or two runs of single trials (with --repetitions).
+Forwarding rate, mean delay, p99 delay and loss are compared setting by
+setting, and for each of them the answer is worse, better, unchanged (within
+the margin), not worse, or cannot tell. Exit codes: 0 unchanged or better,
+9 worse, 7 cannot tell.
+
+Two runs of one device differ by more than their trials show, since all trials
+of a run share the state of the host. One run of each does not show by how
+much. The scatter of published runs is used unless --scatter gives yours, or
+more runs (--before, --after) show it. See docs/ci.md.
+
+Examples:
+  weir compare last~1 last
+  weir compare 20260131-1200 last --margin 5% --margin p99=30%
+  weir compare last~3 last~2 --before last~1 --after last --junit weir.xml
+  weir compare last~1 last --scatter 2% --json
+"""
+
+_SHOWN: Final = 5
+"""Settings listed of a quantity that changed; --json has all."""
+
+
+@dataclass(frozen=True)
+class MoreRunsOptions:
+    """Further runs, which show the scatter from run to run."""
+
+    more_before: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--before",
+            help="Another run before the change; repeatable.",
+            metavar="RUN",
+            autocompletion=completing.runs,
+        ),
+    ] = None
+    more_after: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--after",
+            help="Another run after the change; repeatable.",
+            metavar="RUN",
+            autocompletion=completing.runs,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class TermsOptions:
+    """What counts as a change, and how sure it has to be."""
+
+    margin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--margin",
+            help="Largest change that counts as none: 5%, or for one quantity p99=30% "
+            "(default: rate=8%, mean=8%, p99=20%, and 0.2% of the packets for loss); repeatable.",
+            metavar="SHARE",
+        ),
+    ] = None
+    scatter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scatter",
+            help="Run-to-run standard deviation of one device here: 2%, or p99=4%; repeatable.",
+            metavar="SHARE",
+        ),
+    ] = None
+    certainty: Annotated[
+        str,
+        typer.Option(
+            "--certainty", help="Share of comparisons without a change that report none, 50% to 99.9%."
+        ),
+    ] = "98%"
+
+    def terms(self) -> Terms:
+        """The options as terms; raises ``InputError`` naming an option that is invalid."""
+        from weirlab.model.comparing import Terms
+        from weirlab.model.comparing.verdicts import MARGINS
+
+        sure = _share("--certainty", self.certainty)
+        if not 0.5 <= sure <= 0.999:
+            raise InputError(f"--certainty {quoted(self.certainty)}: it must be from 50% to 99.9%")
+        relative: tuple[Compared, ...] = ("rate", "mean", "p99")
+        margins = {**MARGINS, **_named("--margin", self.margin or [], relative, ("loss",))}
+        return Terms(margins, sure, _named("--scatter", self.scatter or [], relative))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("compare", help=COMPARE, rich_help_panel="Runs")(grouped(compare))
+
+
+def compare(
+    ctx: typer.Context,
+    *,
+    before: Annotated[
+        str, typer.Argument(help="Run before the change.", metavar="BEFORE", autocompletion=completing.runs)
+    ],
+    after: Annotated[
+        str, typer.Argument(help="Run after the change.", metavar="AFTER", autocompletion=completing.runs)
+    ],
+    more: MoreRunsOptions,
+    options: TermsOptions,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="Also write JUnit XML for CI systems.", metavar="FILE")
+    ] = None,
+    result: ResultOptions,
+) -> None:
+    """Compare runs."""
+    from weirlab.devices.comparison.study import compare_runs
+
+    with result.session(ctx) as session:
+        xml.check(junit)
+        wanted = options.terms()
+        outcome = compare_runs(
+            session.store, [before, *(more.more_before or [])], [after, *(more.more_after or [])], wanted
+        )
+        said = sentence(outcome)
+        if junit is not None:
+            xml.write(junit, "weir compare", _cases(outcome), _properties(outcome, said))
+        for note in () if result.json else (*outcome.notes, *assumptions(outcome)):
+            session.say(note)
+        written = {} if junit is None else {"junit": junit}
+        document = {**outcome.document(), "assumptions": assumptions(outcome), **written}
+        session.finish(document, said, tables(outcome))
+        session.complain(outcome.problem())
+
+
+def _named(
+    option: str, texts: Sequence[str], relative: tuple[Compared, ...], alone: tuple[Compared, ...] = ()
+) -> dict[Compared, float]:
+    """``5%`` for all that is ``relative``, and ``p99=30%`` for one, whichever comes first."""
+    common: dict[Compared, float] = {}
+    single: dict[Compared, float] = {}
+    for text in texts:
+        name, separator, value = text.rpartition("=")
+        share = _share(option, value, text)
+        if not 0 < share < 1:
+            raise InputError(f"{option} {quoted(text)}: it must be above 0 and below 100%")
+        known = next((each for each in (*relative, *alone) if each == name.strip().lower()), None)
+        if separator and known is None:
+            names = ", ".join((*relative, *alone))
+            raise InputError(f"{option}: {quoted(name)} is not compared; accepted are {names}")
+        if known is None:
+            common |= dict.fromkeys(relative, share)
+        else:
+            single[known] = share
+    return common | single
+
+
+def _share(option: str, value: str, text: str = "") -> float:
+    try:
+        found = share(value.strip().replace(" ", ""))
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise InputError(f"{option}: {quoted(text or value)} not understood; e.g. {option} 5%")
+    return found
+
+
+def tables(outcome: ComparisonOutcome) -> list[Table]:
+    """One row per quantity, and where those that changed did so most."""
+    sure = f"{outcome.terms.certainty * 100:g} %"
+    columns = ("Quantity", "Verdict", "Change", f"Interval ({sure})", "Margin", "Settings", "Run to run")
+    rows = [
+        (
+            one.title,
+            one.verdict,
+            change(one, one.change),
+            interval(one),
+            change(one, one.margin).replace("+", "± "),
+            str(one.places),
+            f"{significant(one.scatter * 100, 2)} % ({one.source})"
+            if math.isfinite(one.scatter)
+            else NOTHING,
+        )
+        for one in outcome.findings
+    ]
+    found = [Table("After against before", columns, rows, spare=("Run to run", "Settings"))]
+    for one in outcome.findings:
+        if one.verdict in ("worse", "better") and len(one.matches) > 1:
+            most = sorted(one.matches, key=lambda match: -abs(match.difference))[:_SHOWN]
+            listed = [(match.place.text, change(one, math.expm1(match.difference))) for match in most]
+            caption = f"{one.title[0].upper()}{one.title[1:]}: most changed"
+            found.append(Table(caption, ("Setting", "Change"), listed, details=True))
+    return found
+
+
+def sentence(outcome: ComparisonOutcome) -> str:
+    """The verdict, what decides it, and what would help."""
+    verdict = outcome.verdict
+    deciding = [one for one in outcome.findings if one.verdict == verdict]
+    told = words([f"{one.title} {change(one, one.change)} {interval(one)}" for one in deciding])
+    lead = {
+        "worse": "Changed for the worse",
+        "better": "Changed for the better",
+        "unchanged": "Unchanged within the margin",
+        "not worse": "Unchanged or better",
+        "cannot tell": "Cannot tell",
+    }[verdict]
+    said = f"{lead}: {told}."
+    if verdict == "cannot tell":
+        said += "".join(f" {text}" for text in _ways_out(deciding))
+    return f"Simulated, not measured: {said}" if outcome.simulated else said
+
+
+def _ways_out(undecided: Sequence[Finding]) -> list[str]:
+    """What would decide, a sentence or two for all that have the same reason."""
+    from weirlab.model.comparing.verdicts import WIDE
+
+    found = []
+    for why in dict.fromkeys(one.why for one in undecided):
+        alike = [one for one in undecided if one.why == why]
+        titles = words([one.title for one in alike])
+        found.append(f"{titles[0].upper()}{titles[1:]}: {why}.")
+        found += [_runs_needed(one) for one in alike if one.runs_needed is not None and why == WIDE]
+    return found
+
+
+def _runs_needed(one: Finding) -> str:
+    provable, margin = (change(one, value).lstrip("+") for value in (one.provable, one.margin))
+    return (
+        f"These runs can only prove {one.title} unchanged within {provable}; "
+        f"for the margin of {margin} take {plural(one.runs_needed or 1, 'run')} of each, in turns."
+    )
+
+
+def assumptions(outcome: ComparisonOutcome) -> list[str]:
+    """What is assumed about the scatter from run to run."""
+    assumed = [one for one in outcome.findings if one.source == "published runs"]
+    if not assumed:
+        return []
+    known = words([f"{one.title} {significant(one.scatter * 100, 2)} %" for one in assumed])
+    return [
+        "How far two runs of one device are apart on this host is not known from these runs; what published "
+        f"runs on another host show is assumed ({known}). To replace it, name more runs of each (--before, "
+        "--after), or give --scatter."
+    ]
+
+
+def change(one: Finding, value: float) -> str:
+    """``+3.1 %``; of loss, in percentage points."""
+    if not math.isfinite(value):
+        return NOTHING
+    digits, unit = (3, "points") if one.quantity == "loss" else (1, "%")
+    number = f"{value * 100:+.{digits}f}"
+    return f"{number if number.strip('+-0.') else '0'} {unit}"
+
+
+def interval(one: Finding) -> str:
+    """``[-12.0 %, -4.1 %]``."""
+    if not (math.isfinite(one.low) and math.isfinite(one.high)):
+        return "[unknown]"
+    return f"[{change(one, one.low)}, {change(one, one.high)}]"
+
+
+def _cases(outcome: ComparisonOutcome) -> list[xml.Case]:
+    kinds: dict[str, xml.Outcome] = {"worse": "failure", "cannot tell": "error"}
+    return [
+        xml.Case(
+            one.title,
+            kinds.get(one.verdict, "passed"),
+            f"{one.verdict}: {change(one, one.change)} {interval(one)}, margin {change(one, one.margin)}"
+            + (f"; {one.why}" if one.why else ""),
+        )
+        for one in outcome.findings
+    ]
+
+
+def _properties(outcome: ComparisonOutcome, said: str) -> dict[str, str]:
+    return {
+        "before": " ".join(run.run_id for run in outcome.before),
+        "after": " ".join(run.run_id for run in outcome.after),
+        "verdict": outcome.verdict,
+        "conclusion": said,
+        "notes": " ".join((*outcome.notes, *assumptions(outcome))),
+    }

@@ -1,0 +1,373 @@
+"""``weir plan``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
+
+import typer
+
+from weirlab import limits
+from weirlab.cli.options import (
+    Arrivals,
+    DeviceOption,
+    IncludeOption,
+    ResultOptions,
+    SizeOptions,
+    completing,
+    grouped,
+    reading,
+)
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+
+if TYPE_CHECKING:
+    from weirlab.devices.planning.outcome import PlanRequest
+    from weirlab.model.planning import Requirement
+    from weirlab.requirements import Demand
+    from weirlab.traffic.calls.codecs import VoiceStream
+
+PLAN = """Find the load, the rules, the frame size or the device that meets a requirement.
+
+MODEL is a model file or a run with fitted models; several are compared. Give
+all but one of load, rules and frame size. If that leaves a choice, --find
+names the quantity to find: rate, calls, rules, frame, delay, loss or device.
+No packet may be lost unless a limit on loss is given. Answers stay within the
+profiled range unless --extrapolate is given (else exit code 7). If the
+prediction meets the requirement but the profile is too noisy to be sure, the
+plan is undecided (also exit code 7; JSON: verdict). If the answer is no, the
+exit code is 9. --require also takes the quantity found: rate, calls or rules.
+
+With --tunnel, the rules of MODEL stand in front of a tunnel that was profiled
+without rules: how many calls pass this tunnel behind these rules?
+
+With --ruleset, the mean matching position is read from the rules' counters,
+and Weir looks for a better order of the rules that has the same meaning. With
+root, packets in network namespaces prove it; unproven orders are not given.
+With --before, nothing is reordered or measured: the exit code is 9 if packets
+meet more rules than before, by more than --margin.
+
+Examples:
+  weir plan devices.json --rules 400 --require 'p99<1ms'
+  weir plan a.json b.json --rate 90kpps --rules 50 --class cyclic --cycle 4ms
+  weir plan last --codec g711 --calls 500 --find rules --certainty 99%
+  weir plan last --codec g711 --rules 400 --require 'calls>=300'
+  weir plan rules.json --tunnel esp.json --codec g711 --rules 400
+  weir plan last --given rules=400 --given frame=214 --find rate --json
+  weir plan last --ruleset saved.rules --rate 200kpps --reordered new.rules
+  weir plan --ruleset after.rules --before before.rules --require 'rules<=60'
+"""
+
+Class = Literal["isochronous", "cyclic", "acyclic"]
+Sought = Literal["rate", "calls", "rules", "frame", "delay", "loss", "device"]
+Kind = Literal["queueing", "piecewise"]
+
+GIVEN: Final = ("rate", "calls", "codec", "frame", "sizes", "rules", "device")
+"""What ``--given`` takes, each as the option of that name does."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The devices that the plan is about."""
+
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Model files, run IDs or 'last'.", metavar="MODEL", autocompletion=completing.runs
+        ),
+    ] = None
+    more: Annotated[
+        list[str] | None, typer.Option("--models", help="The same as MODEL.", metavar="MODEL")
+    ] = None
+    device: DeviceOption = None
+    tunnel: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tunnel",
+            help="Model of a tunnel behind the rules of MODEL; repeatable.",
+            metavar="MODEL",
+            autocompletion=completing.runs,
+        ),
+    ] = None
+    cpus: Annotated[
+        int | None,
+        typer.Option(
+            "--cpus", min=1, max=2, help="CPUs of rules and tunnel: 1 for both (default), 2 for one each."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class QuestionOptions:
+    """The question about them."""
+
+    PANEL: ClassVar = "Question"
+
+    find: Annotated[Sought | None, typer.Option("--find", help="Quantity to find.")] = None
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--given", help=f"KEY=VALUE: {', '.join(GIVEN)}.", metavar="KEY=VALUE"),
+    ] = None
+    certainty: Annotated[
+        str,
+        typer.Option("--certainty", help="Share of trials that meet the answer, 50% to 99.5%."),
+    ] = "95%"
+    extrapolate: Annotated[
+        bool, typer.Option("--extrapolate", help="Also answer outside the profiled range.")
+    ] = False
+    using: Annotated[Kind, typer.Option("--using", help="Which of the fitted models to use.")] = "queueing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """The load, unless it is to be found."""
+
+    PANEL: ClassVar = "Traffic"
+
+    rate: Annotated[str | None, typer.Option("--rate", help="Offered load: 300kpps, 40%@1Gbit/s, ...")] = None
+    size: SizeOptions
+    rules: Annotated[
+        float | None,
+        typer.Option(
+            "--rules",
+            min=0,
+            max=limits.MOST_RULES,
+            help="Mean matching position: rules compared up to and including the one that matches "
+            "(0: no rules).",
+        ),
+    ] = None
+    calls: Annotated[
+        int | None, typer.Option("--calls", min=1, max=limits.MOST_CALLS, help="Number of calls.")
+    ] = None
+    codec: Annotated[
+        str | None,
+        typer.Option("--codec", help="g711, g729:40ms, opus@24kbit/s, ...; also sets the requirement."),
+    ] = None
+    directions: Annotated[
+        int,
+        typer.Option("--directions", min=1, max=2, help="Streams per call through the device."),
+    ] = 2
+    arrivals: Annotated[
+        Arrivals | None,
+        typer.Option("--arrivals", help="Gaps between packets (default: poisson for calls, else constant)."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class WantedOptions:
+    """What the device must keep to."""
+
+    PANEL: ClassVar = "Requirement"
+
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--require",
+            help="p99<1ms, mean<80us, jitter<50us, loss<0.1%, loss=0, calls>=300, ...; repeatable.",
+            metavar="LIMIT",
+        ),
+    ] = None
+    traffic_class: Annotated[
+        Class | None, typer.Option("--class", help="Traffic class of IEC/IEEE 60802.")
+    ] = None
+    cycle: Annotated[str | None, typer.Option("--cycle", help="Cycle of that class, e.g. 4ms.")] = None
+    share: Annotated[
+        str | None,
+        typer.Option(
+            "--share",
+            help="This device's share of the cycle (default 50%) or of the calls' delay (10%).",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class RulesetOptions:
+    """A ruleset to put into a better order."""
+
+    ruleset: Annotated[
+        Path | None,
+        typer.Option("--ruleset", help="Rules with counters, from iptables-save -c or nft.", metavar="FILE"),
+    ] = None
+    before: Annotated[
+        Path | None,
+        typer.Option(
+            "--before",
+            help="Compare --ruleset with these rules: do packets meet more of them?",
+            metavar="FILE",
+        ),
+    ] = None
+    margin: Annotated[
+        str | None,
+        typer.Option("--margin", help="Growth of rules per packet that --before accepts (default 8%)."),
+    ] = None
+    include: IncludeOption = None
+    reordered: Annotated[
+        Path | None,
+        typer.Option(
+            "--reordered", help="Write the ruleset in its better order to this file.", metavar="FILE"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """All options of a plan."""
+
+    asked: ModelOptions
+    question: QuestionOptions
+    load: LoadOptions
+    wanted: WantedOptions
+    rules: RulesetOptions
+
+    def request(self) -> PlanRequest:
+        """The options as a request."""
+        from weirlab.cli.results import gates
+        from weirlab.devices.planning import requiring as required_plans
+        from weirlab.devices.planning.outcome import PlanRequest
+        from weirlab.traffic.calls.codecs import parse_codec
+        from weirlab.traffic.load import parse_rate
+
+        asked, question, load, wanted = self.asked, self.question, self.load, self.wanted
+        values = {
+            "rate": load.rate, "calls": load.calls, "codec": load.codec, "frame": load.size.frame,
+            "sizes": load.size.sizes, "rules": load.rules, "device": asked.device,
+        }  # fmt: skip
+        said = merged(question.given or [], values)
+        chosen = None if said["codec"] is None else parse_codec(said["codec"])
+        demands = gates.demands(wanted.require, required_plans.KNOWN)
+        if asked.cpus is not None and not asked.tunnel:
+            raise InputError("--cpus divides rules from a tunnel: add --tunnel MODEL")
+        sized = said["frame"] is not None or said["sizes"] is not None
+        return PlanRequest(
+            sources=tuple(asked.models or ()) + tuple(asked.more or ()),
+            tunnels=tuple(asked.tunnel or ()),
+            cpus=asked.cpus or 1,
+            device=said["device"],
+            find=question.find,
+            rate=None if said["rate"] is None else parse_rate(said["rate"]),
+            sizes=reading.size_mix(said["frame"], said["sizes"]) if sized else None,
+            position=said["rules"],
+            stream=chosen,
+            calls=said["calls"],
+            directions=load.directions,
+            requirements=requirements(demands, wanted, chosen),
+            certainty=ratio("--certainty", question.certainty),
+            arrivals=load.arrivals,
+            extrapolate=question.extrapolate,
+            ruleset=self.rules.ruleset,
+            include=tuple(self.rules.include or ()),
+            before=self.rules.before,
+            margin=_margin(self.rules),
+            reordered=self.rules.reordered,
+            model=question.using,
+            demands=demands,
+        )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("plan", help=PLAN, rich_help_panel="Model")(grouped(plan))
+
+
+def plan(ctx: typer.Context, options: PlanOptions, result: ResultOptions) -> None:
+    """Plan."""
+    from weirlab.cli.results import gates
+    from weirlab.devices.planning import told as plans
+    from weirlab.devices.planning.study import plan
+
+    with result.session(ctx) as session:
+        outcome = plan(session.store, options.request())
+        for warning in outcome.warnings:
+            session.say(warning)
+        session.finish(outcome.document(), plans.conclusion(outcome), plans.tables(outcome))
+        session.complain(gates.worse(gates.failure(outcome.judged), outcome.problem()))
+
+
+def merged(given: Sequence[str], values: dict[str, Any]) -> dict[str, Any]:
+    """The options' ``values`` with what ``--given`` adds.
+
+    Raises
+    ------
+    InputError
+        A key is unknown, its value cannot be read, or it is given twice.
+    """
+    values = dict(values)
+    readers: dict[str, Any] = {"calls": int, "frame": int, "rules": float}
+    for text in given:
+        key, separator, value = (part.strip() for part in text.partition("="))
+        if not separator or key not in GIVEN or not value:
+            raise InputError(
+                f"--given: {quoted(text)} not understood; give KEY=VALUE with one of {', '.join(GIVEN)}"
+            )
+        if values[key] is not None:
+            raise InputError(f"{key} is given twice; leave one of them out")
+        try:
+            values[key] = readers.get(key, str)(value)
+        except ValueError:
+            raise InputError(f"--given: {quoted(value)} is no number for {key}") from None
+        if key in readers and not values[key] >= (0 if key == "rules" else 1):
+            raise InputError(f"--given: {key} cannot be {value}")
+    return values
+
+
+def requirements(
+    demands: Sequence[Demand], wanted: WantedOptions, stream: VoiceStream | None
+) -> tuple[Requirement, ...]:
+    """All requirements, each with its name and derivation."""
+    from weirlab.devices.planning.requiring import GIVEN
+    from weirlab.model.planning import Requirement, for_calls, for_class
+    from weirlab.model.planning.requirements import LIMITED, limit_of
+
+    traffic_class, cycle, share = wanted.traffic_class, wanted.cycle, wanted.share
+    found: list[Requirement] = []
+    shares = {} if share is None else {"share": ratio("--share", share)}
+    if traffic_class is not None:
+        found.append(for_class(traffic_class, None if cycle is None else milliseconds(cycle), **shares))
+    elif cycle is not None:
+        raise InputError("--cycle belongs to a class; add --class isochronous or --class cyclic")
+    if stream is not None and traffic_class is None:
+        found.append(for_calls(stream.packet_ms, **shares))
+    elif share is not None and traffic_class is None:
+        raise InputError("--share belongs to a class or to calls; add --class or --codec")
+    if limited := [demand for demand in demands if demand.quantity in LIMITED]:
+        found.append(Requirement(GIVEN, tuple(map(limit_of, limited))))
+    return tuple(found)
+
+
+def ratio(option: str, text: str) -> float:
+    """``95%`` or ``0.95``; raises ``InputError`` naming ``option``."""
+    try:
+        found = reading.share(text.strip().replace(" ", ""))
+    except ValueError:
+        found = float("nan")
+    if not 0 < found <= 1:
+        raise InputError(f"{option}: {quoted(text)} not understood; e.g. {option} 95%")
+    return found
+
+
+def _margin(options: RulesetOptions) -> float:
+    """The growth that ``--margin`` accepts, or the default."""
+    from weirlab.devices.planning.changes import MARGIN
+
+    if options.margin is None:
+        return MARGIN
+    if options.before is None:
+        raise InputError("--margin belongs to --before: give the rules before the change as well")
+    try:
+        found = reading.share(options.margin.strip().replace(" ", ""))
+    except ValueError:
+        found = float("nan")
+    if not 0 <= found < float("inf"):
+        raise InputError(f"--margin: {quoted(options.margin)} not understood; e.g. --margin 5%")
+    return found
+
+
+def milliseconds(text: str) -> float:
+    """``4ms``, ``500us`` or a bare number of ms; raises ``InputError`` for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|µs|ms|s)?", text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise InputError(f"--cycle: {quoted(text)} not understood; e.g. --cycle 4ms")
+    return float(match[1]) * {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3}[match[2] or "ms"]

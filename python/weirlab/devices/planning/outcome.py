@@ -1,0 +1,278 @@
+"""The request and the outcome of a plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from weirlab.devices.planning import requiring as required_plans
+from weirlab.devices.planning.changes import MARGIN, RulesetChangeOutcome
+from weirlab.devices.planning.requiring import MOST_RULES
+from weirlab.errors import NotMet, Undecided, WeirError
+from weirlab.lab.equivalence.proof import Proof
+from weirlab.model import Queueing
+from weirlab.model.backlog import Backlog, Queue
+from weirlab.model.planning import Answer, Conclusion, Find, Outlook, Question, Requirement, best
+from weirlab.quantities import count, duration, plural, rate, words
+from weirlab.requirements import Demand, Judgement
+from weirlab.rules import Advice, Walk
+from weirlab.traffic.calls.codecs import VoiceStream
+from weirlab.traffic.sizes import SizeMix
+from weirlab.traffic.spec import Arrivals, Rate
+
+TRIALS_S: Final = (1.0, 10.0)
+"""Lengths of trials for which the effect of a deep queue is reported."""
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What the user gives; None for what is not given."""
+
+    sources: tuple[str, ...]
+    """Model files and runs."""
+    tunnels: tuple[str, ...] = ()
+    """Model files and runs of tunnels, which come after the rules of ``sources``."""
+    cpus: int = 1
+    """How many CPUs rules and tunnel have: 1 for both, or 2 for one each."""
+    device: str | None = None
+    find: Find | None = None
+    rate: Rate | None = None
+    sizes: SizeMix | None = None
+    position: float | None = None
+    stream: VoiceStream | None = None
+    calls: int | None = None
+    directions: int = 2
+    """Streams per call that pass the device."""
+    requirements: tuple[Requirement, ...] = ()
+    certainty: float = 0.95
+    arrivals: Arrivals | None = None
+    extrapolate: bool = False
+    ruleset: Path | None = None
+    include: tuple[Path, ...] = ()
+    """Folders with files that the ruleset includes, besides its own."""
+    before: Path | None = None
+    """The rules that ``ruleset`` is compared with."""
+    margin: float = MARGIN
+    """Growth of the mean matching position that is accepted, as a ratio."""
+    reordered: Path | None = None
+    """Where to write the ruleset in its better order."""
+    model: str = Queueing.name
+    demands: tuple[Demand, ...] = ()
+    """The values of ``--require``; their limits are among the requirements as well."""
+
+
+@dataclass(frozen=True)
+class FreedGain:
+    """What a device would gain on top of the better order if one more rule could move."""
+
+    rule: str
+    saved_ns: float
+    """Service time per packet."""
+    threshold_pps: float
+
+
+@dataclass(frozen=True)
+class RulesetGain:
+    """What one device gains from the better order; outlooks at the given load, None without a load."""
+
+    device: str
+    threshold_before_pps: float
+    threshold_after_pps: float
+    before: Outlook | None
+    after: Outlook | None
+    why_extrapolated: tuple[str, ...]
+    freed: tuple[FreedGain, ...] = ()
+    """For each rule that keeps its place and would gain something."""
+
+
+@dataclass(frozen=True)
+class RulesetOutcome:
+    """Advice on a ruleset."""
+
+    path: Path
+    advice: Advice
+    """With an order only if that is proven."""
+    proof: Proof
+    unproven_mean_position: float | None
+    """What a better order would bring that is not given, because it is not proven."""
+    gains: tuple[RulesetGain, ...]
+    written: Path | None
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        advice, proof = self.advice, self.proof
+        return {
+            "path": self.path,
+            "packets": advice.before.packets,
+            "mean_position": advice.before.mean_position,
+            "new_mean_position": advice.after.mean_position,
+            "moves": advice.moves,
+            "orders": {chain.name: [place + 1 for place in chain.order] for chain in advice.chains},
+            "proof": {
+                "packets": proof.packets,
+                "undetermined": proof.undetermined,
+                "failure": proof.failure or None,
+            },
+            "unproven_mean_position": self.unproven_mean_position,
+            "kept_in_place": [one.text for one in advice.kept],
+            "freed": {
+                one.text: one.freed_mean_position
+                for one in advice.kept
+                if one.freed_mean_position is not None
+            },
+            "uncounted": advice.before.uncounted,
+            "untried": advice.untried,
+            "notes": advice.notes,
+            "gains": self.gains,
+            "written": self.written,
+        }
+
+
+@dataclass(frozen=True)
+class PlanOutcome:
+    """Every device's answer, and advice on the ruleset if one was given."""
+
+    question: Question | None
+    """None if the plan is about a ruleset only."""
+    requirements: tuple[Requirement, ...]
+    answers: tuple[Answer, ...]
+    ruleset: RulesetOutcome | None = None
+    stream: VoiceStream | None = None
+    directions: int = 2
+    simulated: tuple[str, ...] = ()
+    """The devices that were simulated."""
+    calls: int | None = None
+    """The load in calls; None if it was given otherwise."""
+    demands: tuple[Demand, ...] = ()
+    change: RulesetChangeOutcome | None = None
+    queues: Mapping[str, Backlog] = field(default_factory=dict)
+    """The backlogs of devices with a deep queue, at the settings in question."""
+
+    @property
+    def best(self) -> Answer | None:
+        """The device that answers best; None if none meets the limits."""
+        return best(list(self.answers))
+
+    @property
+    def verdict(self) -> Conclusion | None:
+        """The best verdict of any device; None without a question."""
+        order = get_args(Conclusion)
+        return min((one.verdict for one in self.answers), key=order.index, default=None)
+
+    @property
+    def judged(self) -> tuple[Judgement, ...]:
+        """How each requirement is met: on rules by the given ones, else by the best device."""
+        rules = None if self.question is not None and self.question.find == "rules" else self._rules_walk()
+        of_rules = [each for each in self.demands if rules is not None and each.quantity is MOST_RULES]
+        found = tuple(required_plans.judged_rules(each, rules) for each in of_rules if rules is not None)
+        answer = self.best or next((one for one in self.answers if one.verdict == self.verdict), None)
+        if answer is None or self.question is None:
+            return found
+        others = [each for each in self.demands if each not in of_rules]
+        return (
+            *found,
+            *required_plans.judged(others, self.requirements, answer, self.question.call_pps),
+        )
+
+    def _rules_walk(self) -> Walk | None:
+        """How far packets walk in the given rules; None if none are given."""
+        if self.change is not None:
+            return self.change.change.after
+        return self.ruleset.advice.before if self.ruleset is not None else None
+
+    def problem(self) -> WeirError | None:
+        """The error to report if the answer is no, or if the profiles do not decide the question."""
+        if self.change is not None and (worse := self.change.problem()) is not None:
+            return worse
+        if self.verdict == "misses":
+            limits = self.question.limits if self.question else ()
+            return NotMet(f"the answer is no: {', '.join(limit.text for limit in limits)} cannot be kept")
+        if self.verdict != "undecided":
+            return None
+        names = [one.device for one in self.answers if one.verdict == "undecided"]
+        return Undecided(f"undecided: the profile of {', '.join(names)} is too noisy to answer this")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the reader must know about the answers."""
+        found: dict[str, None] = {}
+        for one in self.answers:
+            if one.uncertain:
+                found[
+                    f"{one.device}: the model has no intervals for {', '.join(one.uncertain)}; there the "
+                    "answer is the prediction alone, which every second trial exceeds. Fit again: weir fit"
+                ] = None
+            if one.outlook is not None:
+                for why in one.outlook.why_extrapolated:
+                    found[f"{one.device}: extrapolated, {why}"] = None
+        for device, held in self.queues.items():
+            found[f"{device}: {self._deep(held)}"] = None
+        return tuple(found)
+
+    def _deep(self, held: Backlog) -> str:
+        """What deep queues do to trials without loss."""
+        short, long = (
+            f"{_least(held.first(lasts_s))}{self._load(held.lossless_pps(lasts_s))} ({lasts_s:g} s)"
+            for lasts_s in TRIALS_S
+        )
+        # Only the queues that decide; the others have no visible effect.
+        queues = list(dict.fromkeys(held.first(lasts_s) for lasts_s in (*TRIALS_S, math.inf)))
+        depths = words(
+            [
+                f"{_least(one)}{count(one.packets)} packets ({duration(one.drains_s * 1e9)} of work)"
+                for one in queues
+            ]
+        )
+        return (
+            f"{'its queue holds' if len(queues) == 1 else 'its queues hold'} {depths}, so how much passes "
+            f"without loss depends on the length of a trial: {short}, {long}, but in the long run only "
+            f"{self._load(held.threshold_pps)}"
+        )
+
+    def _load(self, pps: float) -> str:
+        """The load, in calls if the question is about calls."""
+        if self.question is not None and self.question.call_pps is not None:
+            return plural(int(pps / self.question.call_pps), "call")
+        return rate(pps)
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        question, chosen = self.question, self.best
+        return {
+            "kind": "plan",
+            "find": question.find if question else None,
+            "given": None
+            if question is None
+            else {
+                "rate": question.load,
+                "frame_bytes": question.frame_bytes,
+                "position": question.position,
+                "gap_scv": question.gap_scv,
+                "call_pps": question.call_pps,
+            },
+            "certainty": question.certainty if question else None,
+            "verdict": self.verdict,
+            "limits": question.limits if question else (),
+            "requirements": [one.document() for one in self.judged],
+            "answers": [
+                {
+                    "device": a.device,
+                    "simulated": a.device in self.simulated,
+                    "verdict": a.verdict,
+                    "met": a.met,
+                    **{k: v for k, v in vars(a).items() if k != "device"},
+                }
+                for a in self.answers
+            ],
+            "best": chosen.device if chosen else None,
+            "warnings": self.warnings,
+            "ruleset": self.ruleset.document() if self.ruleset else None,
+            "change": self.change.document() if self.change else None,
+        }
+
+
+def _least(queue: Queue) -> str:
+    return "at least " if queue.endless else ""

@@ -1,0 +1,308 @@
+"""Planning: what fitted devices can carry, and better orders for rulesets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from weirlab import files
+from weirlab.devices.planning import requiring as required_plans
+from weirlab.devices.planning.changes import compare_rulesets
+from weirlab.devices.planning.outcome import (
+    TRIALS_S,
+    FreedGain,
+    PlanOutcome,
+    PlanRequest,
+    RulesetGain,
+    RulesetOutcome,
+)
+from weirlab.devices.prediction import modelling
+from weirlab.errors import InputError, LabError, ModelError
+from weirlab.lab.dut.rulesets.source import Beside, RulesetSource
+from weirlab.lab.equivalence.proof import Proof, proven_advice
+from weirlab.model import Device, Model, Queueing
+from weirlab.model.backlog import Backlog, backlog
+from weirlab.model.base import Predictor, Reason, refusal
+from weirlab.model.planning import (
+    NOTHING_LOST,
+    Answer,
+    Find,
+    OfferedLoad,
+    Outlook,
+    Question,
+    Requirement,
+    answer,
+    limits,
+)
+from weirlab.model.planning.judge import Judge, Settings
+from weirlab.model.planning.planner import outlook
+from weirlab.model.tunnelled import tunnelled
+from weirlab.quoting import quoted
+from weirlab.rules import Advice
+from weirlab.store import Store
+from weirlab.traffic.calls.codecs import VoiceStream
+from weirlab.traffic.sizes import mean_bytes
+from weirlab.traffic.spec import GAP_SCV
+from weirlab.units import NS_PER_S
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A device, or rules with a tunnel behind them."""
+
+    name: str
+    model: Predictor
+    simulated: bool
+
+
+def plan(store: Store, request: PlanRequest) -> PlanOutcome:
+    """Answer ``request`` with every device in its sources.
+
+    Raises
+    ------
+    InputError
+        Too much or too little is given, or the ruleset cannot be read.
+    ModelError
+        A source has no models, or every device would have to extrapolate.
+    """
+    advice, source, proof, unproven = None, None, Proof(), None
+    change = None
+    if request.ruleset is not None and request.before is not None:
+        if request.reordered is not None:
+            raise InputError("--before compares rules and looks for no order: leave --reordered out")
+        change = compare_rulesets(request.before, request.ruleset, request.include, request.margin)
+    elif request.ruleset is not None:
+        source = RulesetSource(request.ruleset, files.HOST_FILES, Beside(request.include))
+        if request.reordered is not None and request.reordered.resolve() == request.ruleset.resolve():
+            raise InputError(f"--reordered would overwrite {request.ruleset}; give another file")
+        if request.reordered is not None:
+            files.check_output(request.reordered, "--reordered")
+        advice, proof = proven_advice(source, str(request.ruleset))
+        if request.reordered is not None and proof.failure:
+            raise LabError(f"--reordered writes no order that is not proven: {proof.failure}")
+        if proof.failure:
+            advice, unproven = advice.without_order(), advice.after.mean_position
+        advice = replace(advice, notes=(*advice.notes, *source.left_out))
+    elif request.before is not None:
+        raise InputError("--before is compared with the rules of --ruleset: give --ruleset as well")
+    elif request.include:
+        raise InputError("--include names folders for --ruleset: give --ruleset as well")
+    elif request.reordered is not None:
+        raise InputError("--reordered writes the rules of --ruleset: give --ruleset as well")
+    devices = _asked(store, request)
+    if not devices:
+        if request.ruleset is None:
+            raise InputError("nothing to plan with: give model files or runs, or --ruleset FILE")
+        required_plans.check_without_models(request.demands, request.requirements)
+        if advice is None or source is None:
+            return PlanOutcome(None, (), (), demands=request.demands, change=change)
+        _write_reordered(source, advice, request)
+        outcome = RulesetOutcome(request.ruleset, advice, proof, unproven, (), request.reordered)
+        return PlanOutcome(None, (), (), outcome, demands=request.demands)
+    walk = change.change.after if change is not None else advice.before if advice is not None else None
+    found = walk.mean_position if walk is not None else None
+    question, requirements = _question(request, found)
+    answers = tuple(answer(device.name, device.model, question) for device in devices)
+    if answers and all(one.refused for one in answers):
+        alone = len(answers) == 1
+        raise refusal(
+            "plan", [why if alone else _named(one.device, why) for one in answers for why in one.refused]
+        )
+    ruled = None
+    if advice is not None and source is not None and request.ruleset is not None:
+        _write_reordered(source, advice, request)
+        gains = tuple(_gain(device, question, advice) for device in devices)
+        ruled = RulesetOutcome(request.ruleset, advice, proof, unproven, gains, request.reordered)
+    simulated = tuple(device.name for device in devices if device.simulated)
+    return PlanOutcome(
+        question,
+        requirements,
+        answers,
+        ruled,
+        request.stream,
+        request.directions,
+        simulated,
+        request.calls,
+        request.demands,
+        change,
+        _deep_queues(devices, answers),
+    )
+
+
+def _deep_queues(devices: Sequence[Asked], answers: Sequence[Answer]) -> dict[str, Backlog]:
+    """Backlogs, by device, so deep that the load without loss depends on the length of a trial."""
+    found = {}
+    for device, one in zip(devices, answers, strict=True):
+        if one.outlook is not None:
+            held = backlog(device.model, one.outlook.position, one.outlook.frame_bytes)
+            if held is not None and held.is_deep(TRIALS_S[0]):
+                found[device.name] = held
+    return found
+
+
+def _named(device: str, reason: str) -> Reason:
+    return Reason(f"{device}: {reason}", reason.remedy if isinstance(reason, Reason) else "")
+
+
+def _asked(store: Store, request: PlanRequest) -> list[Asked]:
+    """Every device; with tunnels, every device with every tunnel behind it."""
+    devices = _devices(store, request)
+    if not request.tunnels:
+        return [Asked(device.name, _model(device, request), device.simulated) for device in devices]
+    if not devices:
+        raise InputError(
+            "--tunnel is placed behind rules: give their model as well: weir plan RULES --tunnel MODEL"
+        )
+    tunnels = _loaded(store, request.tunnels)
+    _require_distinct(tunnels)
+    return [
+        Asked(
+            f"{device.name} + {tunnel.name}",
+            tunnelled(_queueing(device, request), _queueing(tunnel, request), request.cpus),
+            device.simulated or tunnel.simulated,
+        )
+        for device in devices
+        for tunnel in tunnels
+    ]
+
+
+def _queueing(device: Device, request: PlanRequest) -> Queueing:
+    model = _model(device, request)
+    if not isinstance(model, Queueing):
+        raise InputError(f"a tunnel behind rules needs the model {Queueing.name}: leave --using out")
+    return model
+
+
+def _loaded(store: Store, sources: Sequence[str]) -> list[Device]:
+    return [device for source in sources for device in modelling.devices(store, source)]
+
+
+def _devices(store: Store, request: PlanRequest) -> list[Device]:
+    devices = _loaded(store, request.sources)
+    if request.device is not None:
+        chosen = [device for device in devices if device.name == request.device]
+        if not chosen:
+            raise ModelError(
+                f"no device {quoted(request.device)} in {', '.join(request.sources)}; there is "
+                f"{', '.join(device.name for device in devices)}"
+            )
+        devices = chosen
+    _require_distinct(devices)
+    return devices
+
+
+def _require_distinct(devices: Sequence[Device]) -> None:
+    names = [device.name for device in devices]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ModelError(
+            f"several devices are called {', '.join(twice)}; put them into one file under different names: "
+            "weir fit RUN RUN --out FILE --name A --name B"
+        )
+
+
+def _model(device: Device, request: PlanRequest) -> Model:
+    if request.model not in device.models:
+        raise InputError(
+            f"device '{device.name}' has no model {quoted(request.model)}; it has {', '.join(device.models)}"
+        )
+    return device.models[request.model]
+
+
+def _question(request: PlanRequest, found: float | None) -> tuple[Question, tuple[Requirement, ...]]:
+    """The question in the model's terms; ``found`` is the mean position of the given ruleset."""
+    stream = request.stream
+    if request.calls is not None and stream is None:
+        raise InputError("--calls needs the codec, e.g. --codec g711")
+    if stream is not None and request.sizes is not None:
+        raise InputError("a codec has its own frame size; leave --frame and --sizes out")
+    if request.calls is not None and request.rate is not None:
+        raise InputError("--calls and --rate exclude each other: give one of them")
+    position = request.position
+    load = _load(request)
+    find = request.find or _sought(load, position if position is not None else found, stream)
+    required_plans.check(request.demands, find, ruleset=request.ruleset is not None)
+    if position is None and find != "rules":
+        position = found
+    frame = None
+    if stream is not None:
+        if find == "frame":
+            raise InputError("a codec has its own frame size; with --find frame give --rate, not --codec")
+        frame = float(stream.frame_bytes)
+    elif find != "frame":
+        frame = mean_bytes(request.sizes) if request.sizes is not None else 64.0
+    elif request.sizes is not None:
+        raise InputError("--find frame looks for the frame size; leave --frame and --sizes out")
+    requirements = request.requirements
+    if all(limit.quantity != "loss_ratio" for limit in limits(requirements)):
+        # A full queue bounds the delay however much is lost, so a limit on delay alone says little.
+        requirements = (*requirements, NOTHING_LOST)
+    # The packets of many independent calls come like those of a Poisson process (Palm, Khintchine).
+    arrivals = request.arrivals or ("poisson" if stream is not None else "constant")
+    question = Question(
+        find=find,
+        limits=limits(requirements),
+        load=load,
+        frame_bytes=frame,
+        position=position,
+        certainty=request.certainty,
+        gap_scv=GAP_SCV[arrivals],
+        extrapolate=request.extrapolate,
+        call_pps=stream.calls_pps(1, request.directions) if stream is not None else None,
+    )
+    return question, requirements
+
+
+def _load(request: PlanRequest) -> OfferedLoad | None:
+    if request.calls is not None and request.stream is not None:
+        return OfferedLoad(request.stream.calls_pps(request.calls, request.directions))
+    rate = request.rate
+    if rate is None:
+        return None
+    if rate.unit == "max":
+        raise InputError("a plan needs a load in numbers, not 'max'; e.g. --rate 300kpps, or --find rate")
+    if rate.unit == "pps":
+        return OfferedLoad(rate.value)
+    return OfferedLoad(rate.value if rate.unit == "bps" else rate.value / 100 * rate.line_bps, "bps")
+
+
+def _sought(load: OfferedLoad | None, position: float | None, stream: VoiceStream | None) -> Find:
+    """What to find if the user does not say: the quantity that is missing."""
+    if load is None and position is not None:
+        return "rate" if stream is None else "calls"
+    if load is not None and position is None:
+        return "rules"
+    if load is not None:
+        return "device"
+    raise InputError("give a load (--rate, or --calls with --codec) or rules (--rules, --ruleset), or --find")
+
+
+def _gain(device: Asked, question: Question, advice: Advice) -> RulesetGain:
+    model = device.model
+    frame = question.frame_bytes if question.frame_bytes is not None else 64.0
+    places = (advice.before.mean_position, advice.after.mean_position)
+    before, after = (float(model.threshold_pps(place, frame)) for place in places)
+    judge = Judge(model, question.limits, question.certainty, question.gap_scv, extrapolate=True)
+    load = question.load
+    rate = _pps(load, frame) if load is not None else before / 2
+    looks: Sequence[Outlook] = [outlook(judge, Settings(rate, frame, place)) for place in places]
+    why = tuple(dict.fromkeys(reason for look in looks for reason in look.why_extrapolated))
+    told = looks if load is not None else (None, None)
+    freed = []
+    for one in advice.kept:
+        if one.freed_mean_position is not None and one.freed_mean_position < advice.after.mean_position:
+            then = float(model.threshold_pps(one.freed_mean_position, frame))
+            freed.append(FreedGain(one.text, NS_PER_S / after - NS_PER_S / then, then))
+    return RulesetGain(device.name, before, after, told[0], told[1], why, tuple(freed))
+
+
+def _pps(load: OfferedLoad, frame_bytes: float) -> float:
+    return float(load.pps(np.array([frame_bytes]))[0])
+
+
+def _write_reordered(source: RulesetSource, advice: Advice, request: PlanRequest) -> None:
+    """Write the rules in the better order if requested; done last, so that a failed plan writes nothing."""
+    if request.reordered is not None:
+        files.write_bytes(request.reordered, source.reordered(advice.chains)[1].encode())

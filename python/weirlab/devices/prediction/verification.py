@@ -1,0 +1,324 @@
+"""Predictions against measurements that the models have not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from weirlab.devices.prediction import modelling
+from weirlab.devices.prediction.modelling import Models
+from weirlab.documents import typed
+from weirlab.errors import InputError, ModelError, TrialError, WeirError
+from weirlab.jobs import machine, spoiled, testbeds
+from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.profiles import begin, flows, go_on
+from weirlab.jobs.progress import Progress, kept, passed_on, prepared
+from weirlab.jobs.work import Work
+from weirlab.lab.base import TestBed
+from weirlab.measure import verdict
+from weirlab.measure import verify as measuring
+from weirlab.measure.attempts import Budget
+from weirlab.measure.profile import PLAN
+from weirlab.measure.scouting import SCOUTING, Scouting
+from weirlab.measure.sequence import kept_plan
+from weirlab.measure.verdict import Verdict
+from weirlab.model import ErrorRow, Queueing, compare
+from weirlab.model.base import Profiled
+from weirlab.model.shift import Shift, shifts
+from weirlab.records import TrialSpec, device_in_words
+from weirlab.scenario import Dut, HeldOut, Lab, Profile, Scenario, Typed, from_options
+from weirlab.store import Run, RunWriter
+from weirlab.traffic.sizes import parse_sizes
+from weirlab.units import MAX_FRAME_BYTES, MIN_FRAME_BYTES
+
+VERIFICATION: Final = "verification"
+"""Name under which a run keeps the models' errors."""
+
+FORMAT: Final = 2
+"""Format of what is stored; scoring again replaces older ones."""
+
+_DRAWS: Final = 5
+_OVERLOAD_SHARES: Final = (1.15, 1.35)
+_SEED: Final = 7
+_MODEL_POSITIONS: Final = 5
+"""A model file knows the range that was profiled, not the positions in it."""
+_RESUME: Final = "weir verify"
+
+
+@dataclass(frozen=True)
+class VerificationOutcome:
+    """How far the models are off on held-out trials."""
+
+    run: Run
+    """The run with the held-out trials."""
+    errors: tuple[ErrorRow, ...]
+    """Of every model and of the repeatability, see :mod:`weirlab.model.score`."""
+    trials: int
+    """Valid held-out trials."""
+    verdict: Verdict | None = None
+    """The verdict on the machine; None for a simulated device."""
+    undecided: str = ""
+    """Why no model is judged; empty if they are judged."""
+    shifts: tuple[Shift, ...] = ()
+    """How the host has changed since the profile; empty if that cannot be told."""
+
+    def problem(self) -> WeirError | None:
+        """The error to report if the machine was not usable, or the trials do not suffice for a verdict."""
+        if self.verdict is not None and self.verdict.word == "not usable":
+            return TrialError(f"no verdict on the models: the machine was {self.verdict.label}")
+        if self.undecided:
+            return ModelError(
+                f"no verdict on the models: {self.undecided}; measure held-out settings again, with "
+                f"--repetitions 3 or more: weir verify {self.run.run_id} --again"
+            )
+        return None
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "kind": "verification",
+            "run_id": self.run.run_id,
+            "path": self.run.path,
+            "trials": self.trials,
+            "judged": self.problem() is None,
+            "why_not_judged": self.undecided or None,
+            "machine": None if self.verdict is None else self.verdict.document(),
+            "errors": self.errors,
+            "shifts": self.shifts,
+        }
+
+
+def verify(
+    work: Work, source: str, *, held_out: dict[str, Any], again: bool, lab: Lab, dut: Dut | None
+) -> VerificationOutcome:
+    """Measure held-out settings where needed, and score the models of ``source`` on them.
+
+    Parameters
+    ----------
+    source:
+        A run, or a model file.
+    held_out:
+        Settings of :class:`weirlab.scenario.HeldOut` that differ from :func:`default`.
+    again:
+        Measure into a new run although ``source`` has held-out trials.
+    lab, dut:
+        Where and what to measure for a model file; a run says that itself.
+    """
+    store, progress = work.store, work.progress
+    if modelling.is_file(source):
+        if dut is None:
+            raise InputError("a model file does not say which device it describes; give --dut or --ruleset")
+        models, _ = modelling.find(store, source)
+        name = f"verification of {source}"[:200]
+        scenario = Scenario(name=name, lab=lab, dut=dut, profile=_profile_of(models))
+        return _measure_anew(work, models, _with(scenario, held_out))
+    models, run = modelling.find(store, source)
+    assert run is not None
+    scenario = scenario_of(run, Scenario)
+    if again:
+        return _measure_anew(work, models, _with(scenario, held_out))
+    if not _measured(run):
+        with (
+            testbeds.open_bed(
+                scenario.lab, scenario.dut, progress, flows(scenario), inputs=work.inputs
+            ) as bed,
+            kept(lambda: go_on(store, run, bed), _RESUME) as writer,
+        ):
+            measure(bed, models, scenario, writer, progress)
+    return score(run, models)
+
+
+def measure(
+    bed: TestBed,
+    models: Models,
+    scenario: Scenario,
+    writer: RunWriter,
+    progress: Progress,
+    budget: Budget | None = None,
+) -> None:
+    """Measure the held-out settings of ``scenario`` into the run of ``writer``, or the rest of them.
+
+    Raises ``StoppedEarly`` if the host spoils almost everything.
+    """
+    specs = None
+    if not writer.has(measuring.VERIFY_PLAN):
+        specs = plan(models, _in_bed(scenario, bed), _sender_pps(writer))
+        if not writer.run.simulated and writer.has(PLAN):
+            profiled = kept_plan(writer, PLAN).specs
+            repetitions = max(each.repetitions for each in scenario.verify or (default(scenario),))
+            specs = measuring.among(
+                specs, measuring.again(profiled, repetitions, stateful=scenario.dut.stateful)
+            )
+    progress.stage(f"measuring held-out settings of {device_in_words(bed.dut)}")
+    outcome = measuring.run(
+        bed,
+        specs,
+        writer,
+        passed_on(progress),
+        terms=machine.terms(scenario, budget or _budget(bed, scenario)),
+    )
+    machine.give_up(writer.run, outcome, "verify")
+
+
+def _in_bed(scenario: Scenario, bed: TestBed) -> Scenario:
+    """``scenario`` with the matching position that ``bed`` has, if its rules are the user's own."""
+    held_out = [
+        each.model_copy(update={"positions": testbeds.positions(bed, each.positions)})
+        for each in scenario.verify or (default(scenario),)
+    ]
+    return scenario.model_copy(update={"verify": tuple(held_out)})
+
+
+def _budget(bed: TestBed, scenario: Scenario) -> Budget | None:
+    """The time for held-out trials by themselves."""
+    alone = scenario.model_copy(update={"time_budget": None})
+    return machine.budget(alone, bed, machine.held_out_s(scenario, scenario.verify or (default(scenario),)))
+
+
+def plan(models: Models, scenario: Scenario, sender_pps: float) -> list[TrialSpec]:
+    """The held-out trials of ``scenario``; the models' thresholds place the loads."""
+    model = models.get(Queueing.name) or next(iter(models.values()))
+
+    def threshold_pps(position: float, frame_bytes: float) -> float:
+        return float(model.threshold_pps(position, frame_bytes))
+
+    specs: list[TrialSpec] = []
+    for held_out in scenario.verify or (default(scenario),):
+        settings = measuring.Verification(
+            positions=held_out.positions,
+            sizes=tuple(parse_sizes(text) for text in held_out.sizes),
+            load_shares=held_out.load_shares,
+            draws=held_out.draws,
+            overload_shares=held_out.overload_shares,
+            repetitions=machine.repetitions(scenario, held_out.repetitions),
+            trial_s=held_out.trial_s,
+            warmup_s=held_out.warmup_s,
+            stateful=scenario.dut.stateful,
+            flows=flows(scenario),
+            arrivals=scenario.traffic.arrivals,
+            seed=held_out.seed,
+        )
+        specs += measuring.plan(settings, threshold_pps, sender_pps=sender_pps)
+    if scenario.profile.cross_traffic == (True,):
+        return [replace(spec, cross_traffic=True) for spec in specs]
+    return specs
+
+
+def score(run: Run, models: Models) -> VerificationOutcome:
+    """Score ``models`` on the held-out trials in ``run`` and keep the errors with it."""
+    observations, again = measuring.parted(run.observations("verify"))
+    if not observations:
+        if (spoilt := spoiled.problem(run, "verify")) is not None:
+            raise spoilt
+        raise ModelError(
+            f"run {run.run_id} has no valid held-out trial; 'weir show {run.run_id}' says why trials are "
+            f"invalid, 'weir verify {run.run_id} --again' measures anew"
+        )
+    errors = tuple(compare(models, observations))
+    moved = shifts(run.observations("profile", plain=True), again, models, observations) if again else ()
+    run.put_json(
+        VERIFICATION, {"format": FORMAT, "errors": errors, "trials": len(observations), "shifts": moved}
+    )
+    return VerificationOutcome(
+        run, errors, len(observations), machine.judged(run, _RESUME), verdict.undecided(run), moved
+    )
+
+
+def stored(run: Run) -> VerificationOutcome | None:
+    """What :func:`score` found; None if ``run`` was not verified, or by a version that stored less."""
+    if not (errors := errors_of(run)):
+        return None
+    trials = run.get_json(VERIFICATION, lambda content: int(content["trials"]))
+    moved = run.get_json(VERIFICATION, lambda content: typed(tuple[Shift, ...], content.get("shifts", ())))
+    judged, why = machine.judged(run, _RESUME), verdict.undecided(run)
+    return VerificationOutcome(run, errors, trials, judged, why, moved)
+
+
+def errors_of(run: Run) -> tuple[ErrorRow, ...]:
+    """The errors kept with ``run``; empty if it was not verified, or by a version that stored less."""
+    return run.get_json(VERIFICATION, _errors) if run.has(VERIFICATION) else ()
+
+
+def _errors(content: Mapping[str, Any]) -> tuple[ErrorRow, ...]:
+    if content.get("format") != FORMAT:
+        return ()
+    return typed(tuple[ErrorRow, ...], content["errors"])
+
+
+def default(scenario: Scenario, seed: int = _SEED) -> HeldOut:
+    """What to measure by default: drawn positions and loads, all frame sizes of the profile.
+
+    The user's own device has no positions to choose from.
+    """
+    profiled = scenario.profile.positions
+    own = scenario.dut.file is not None
+    return HeldOut(
+        positions=profiled if own else measuring.drawn_positions(profiled, seed),
+        sizes=scenario.profile.sizes,
+        draws=_DRAWS,
+        overload_shares=_OVERLOAD_SHARES,
+        seed=seed,
+    )
+
+
+def _measure_anew(work: Work, models: Models, scenario: Scenario) -> VerificationOutcome:
+    """Measure the held-out settings in a new run, which stores the models too."""
+    lab, dut = scenario.lab, scenario.dut
+
+    def begun(bed: TestBed) -> RunWriter:
+        writer = begin(work.store, scenario, bed, work.command, kind="verify")
+        # Without them the run could not be resumed.
+        return prepared(writer, lambda new: modelling.keep(new.run, models))
+
+    with (
+        testbeds.open_bed(lab, dut, work.progress, flows(scenario), inputs=work.inputs) as bed,
+        kept(lambda: begun(bed), _RESUME) as writer,
+    ):
+        measure(bed, models, scenario, writer, work.progress)
+    return score(writer.run, models)
+
+
+def _with(scenario: Scenario, held_out: dict[str, Any]) -> Scenario:
+    """``scenario`` with other held-out settings."""
+    if not held_out:
+        return scenario
+    seed = held_out.get("seed", _SEED)
+    drawn = default(scenario, seed.value if isinstance(seed, Typed) else seed)
+    wanted = {**drawn.model_dump(mode="json"), **held_out}
+    return from_options({**scenario.model_dump(mode="json"), "verify": [wanted]})
+
+
+def _profile_of(models: Models) -> Profile:
+    """A profile over the range that ``models`` were fitted to; the default one if they do not record it."""
+    ranges = (getattr(model, "profiled", None) for model in models.values())
+    found = next((profiled for profiled in ranges if isinstance(profiled, Profiled)), None)
+    if found is None:
+        return Profile()
+    positions = np.linspace(found.position_min, found.position_max, _MODEL_POSITIONS).round().astype(int)
+    frames = np.linspace(found.frame_min_bytes, found.frame_max_bytes, 3)
+    sizes = np.clip(frames, MIN_FRAME_BYTES, MAX_FRAME_BYTES).round().astype(int)
+    return Profile(
+        positions=tuple(dict.fromkeys(positions.tolist())),
+        sizes=tuple(str(size) for size in dict.fromkeys(sizes.tolist())),
+    )
+
+
+def _measured(run: Run) -> bool:
+    """Whether every planned held-out trial has a valid attempt."""
+    if not run.has(measuring.VERIFY_PLAN):
+        return False
+    planned = run.get_json(measuring.VERIFY_PLAN, lambda content: len(content["specs"]))
+    trials = run.trials().filter((pl.col("role") == "verify") & pl.col("valid"))
+    return trials["index"].n_unique() >= planned
+
+
+def _sender_pps(writer: RunWriter) -> float:
+    """The most that the sender got out while scouting; infinite if that is not known."""
+    if not writer.has(SCOUTING):
+        return float("inf")
+    points = writer.run.get_json(SCOUTING, Scouting).points
+    return max((point.sender_pps for point in points), default=float("inf"))

@@ -1,0 +1,123 @@
+"""What models say, in a sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from weirlab.cli.quantities import duration, percent, plural, rate, rules, words
+from weirlab.cli.results.wording import MORE_TRIALS, of_device
+from weirlab.model.base import TOLD_LEVEL
+from weirlab.model.planning.requirements import NO_LOSS
+
+if TYPE_CHECKING:
+    from weirlab.devices.prediction.modelling import DevicesOutcome, FitOutcome, PredictionOutcome
+    from weirlab.devices.prediction.verification import VerificationOutcome
+    from weirlab.model.drift import Drift
+    from weirlab.model.shift import Shift
+
+
+def fit(outcome: FitOutcome) -> str:
+    """The model in words and where it is."""
+    model = outcome.queueing
+    said = " ".join(model.in_words()) if model else f"Fitted {words(list(outcome.models))}."
+    said += "".join(f" Too little evidence: {reason}." for reason in outcome.evidence.too_little)
+    said += "".join(f" {drift(each)}" for each in outcome.drifts)
+    return of_device(outcome.run.simulated, f"{said} The models are in {outcome.path}.")
+
+
+def drift(found: Drift) -> str:
+    """How the host changed during a profile."""
+    return (
+        f"The host changed during the profile: the {found.quantity} at unchanged settings moved by "
+        f"{percent(math.expm1(found.span))}."
+    )
+
+
+_SHIFTED: Final = {"threshold": "threshold", "delay_mean_below": "mean delay below it"}
+
+
+def shift(found: Shift) -> str:
+    """How the host has changed since the profile, and what that makes of the first model's error."""
+    what = _SHIFTED[found.quantity]
+    if not found.proven:
+        return f"Profiled settings measured again show no change of the {what} since the profile."
+    model, error = next(iter(found.error_percent.items()))
+    return (
+        f"The host has changed since the profile: profiled settings have a {what} "
+        f"{percent(abs(found.change))} {'higher' if found.change > 0 else 'lower'} "
+        f"({percent(found.low)} to {percent(found.high)}); without that, {model} would be off by "
+        f"{percent(found.without_percent[model] / 100)} instead of {percent(error / 100)}."
+    )
+
+
+def devices(outcome: DevicesOutcome) -> str:
+    """Which devices are in the file, and the command to run next."""
+    names = words([f"'{name}'" for name in outcome.names])
+    return f"{outcome.path} holds the models of {names}; next: weir plan {outcome.path} --rules 100"
+
+
+def prediction(outcome: PredictionOutcome) -> str:
+    """What to expect."""
+    name, found = next(iter(outcome.predictions.items()))
+    ends = {quantity: bands[TOLD_LEVEL] for quantity, bands in outcome.intervals.get(name, {}).items()}
+
+    def told(quantity: str, show: Callable[[float], str]) -> str:
+        between = f" ({' to '.join(map(show, ends[quantity]))})" if quantity in ends else ""
+        return f"{show(found[quantity])}{between}"
+
+    threshold = told("threshold_pps", rate)
+    lead = "Extrapolated: " if outcome.outside else ""
+    setting = (
+        f"{rate(outcome.rate_pps)} of {outcome.frame_bytes:.4g}-byte frames behind {rules(outcome.position)}"
+    )
+    delay = f"mean delay {told('delay_mean_ns', duration)}, p99 {told('delay_p99_ns', duration)}"
+    most_lost = ends.get("loss_ratio", (0.0, 0.0))[1]
+    over = outcome.rate_pps > found["threshold_pps"]
+    if found["loss_ratio"] > NO_LOSS:
+        where = f"exceed the threshold of {threshold}" if over else f"lose packets below {threshold}"
+        fate = f"{where}: {told('loss_ratio', percent)} lost, {delay}"
+    elif most_lost > NO_LOSS:
+        none = f"although none is predicted below the threshold of {threshold}"
+        fate = f"may lose up to {percent(most_lost)}, {none}: {delay}"
+    else:
+        fate = f"pass without loss, below the threshold of {threshold}: {delay}"
+    brackets = f"; in brackets {TOLD_LEVEL} % of trials" if ends else ""
+    said = f"{lead}{setting} {fate} ({name} model{brackets})."
+    if outcome.unsure:
+        said += f" The profile is too noisy to say more about {words(outcome.unsure)}. {MORE_TRIALS}."
+    return of_device(outcome.simulated, said)
+
+
+def verification(outcome: VerificationOutcome) -> str:
+    """How far the models are off and trials differ from each other, or why there is no verdict."""
+    if outcome.problem() is not None:
+        machine = f"the machine was {outcome.verdict.label}" if outcome.verdict is not None else ""
+        why = outcome.undecided or machine
+        return of_device(outcome.run.simulated, f"No verdict on the models: {why}.")
+    rows = [row for row in outcome.errors if row.per == "trial" and not row.extrapolated]
+    parts = []
+    for model, measured in dict.fromkeys((row.model, row.of_measurement) for row in rows):
+        errors = {row.quantity: row.mape_percent / 100 for row in rows if row.model == model}
+        told = [
+            f"{percent(errors[quantity])} {label}"
+            for quantity, label in (
+                ("threshold", "in the threshold"),
+                ("delay_mean_below", "in the mean delay below it"),
+            )
+            if quantity in errors
+        ]
+        if not measured:
+            parts.append(f"{model} is off by {words(told) or 'nothing comparable'}")
+        elif told:
+            parts.append(f"trials of one setting differ from each other by {words(told)}")
+    alarms = [
+        f"{row.model} in {plural(row.false_alarms, 'trial')}"
+        for row in rows
+        if row.false_alarms and not row.of_measurement
+    ]
+    warned = f" Loss was predicted where none was measured: by {words(alarms)}." if alarms else ""
+    said = f"On {plural(outcome.trials, 'held-out trial')}, {'; '.join(parts)}.{warned}"
+    said += "".join(f" {shift(each)}" for each in outcome.shifts)
+    return of_device(outcome.run.simulated, said)

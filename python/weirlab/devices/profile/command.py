@@ -1,0 +1,285 @@
+"""``weir calibrate``, ``weir trial`` and ``weir profile``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weirlab.cli.options import (
+    DeviceOptions,
+    JudgedOptions,
+    ResultOptions,
+    ResumeOption,
+    TrialsOptions,
+    given,
+    grouped,
+    listed,
+    only,
+    reading,
+    spelled,
+    typed,
+    without,
+    work_of,
+)
+from weirlab.devices.profile.options import ProfilePlan, ProfileTraffic, TrialPlan, TrialTraffic
+
+if TYPE_CHECKING:
+    from weirlab.scenario import Dut, Scenario
+    from weirlab.traffic.spec import Traffic
+
+CALIBRATE = """Measure the test bed's own error over a plain cable (a veth pair, no device).
+
+Reports pacing error, time-stamp error (p50, p99) and false loss. Later
+results name the calibration that was in force.
+
+Examples:
+  weir calibrate
+  weir calibrate --rates 100kpps --repetitions 200 --duration 1
+  weir calibrate --backend af_packet --json
+"""
+
+TRIAL = """Send one load through a device once, and show what came out.
+
+Trials that the host spoils (CPU stolen, sender late, receiver drops) are
+invalid. They are kept and repeated; if every attempt is invalid, the exit
+code is 5.
+
+--require sets a limit on loss, delay (mean, p50, p90, p99, p99.9, min, max),
+jitter or rate (the forwarding rate). A single trial is compared with the
+limit itself. With several (--repetitions), the 95 % interval of the mean must
+lie on one side of it.
+
+Examples:
+  weir trial --dut iptables --rules 1000 --rate 2Mpps --duration 2 --json
+  weir trial --ruleset firewall.rules --rate 300Mbit/s --sizes imix
+  weir trial --ruleset firewall.rules --match "web out" --rate 1Mpps
+  weir trial --rate 50kpps --step 1:200kpps --flows 1000
+  weir trial --rate 50kpps --rules 1 --position-step 1:2000
+  weir trial --rate 200kpps --places 1:50,99:50 --cross-traffic
+  weir trial --rate 200kpps --require 'p99<1ms' --require loss=0
+  weir trial --lab sim --rate 40%@10Gbit/s
+"""
+
+PROFILE = """Characterise a device: loads x frame sizes x rule counts, repeated, in shuffled order.
+
+The full profile takes about 13 minutes. Besides that grid, it measures the
+cost of connection tracking and of a management session on the device, traffic
+that matches at several positions at once, random arrivals, and steps of load
+and matching position. --quick takes less than four minutes; of these extras,
+it keeps only random arrivals.
+
+Short trials in overload first find the forwarding rate. Loads are shares of
+that rate, so every rule count is measured from idle to beyond its own
+threshold. --adaptive chooses each trial where the model is least certain, and
+reaches the accuracy of the whole grid with at most half the trials. Ctrl-C
+keeps the finished trials; --resume continues.
+
+Invalid trials are repeated later, every setting once before any twice, until
+--time-budget is used up (default: 1.5 times the expected time). If almost no
+trial is valid, the profile stops early with exit code 5; --resume continues.
+--machine noisy is for machines that are never quiet: it tolerates more
+disturbance and repeats trials twice as often, so intervals are wider. The
+result rates the machine: good, usable or not usable (exit code 5).
+
+Examples:
+  weir profile --quick
+  weir profile --quick --time-budget 6min
+  weir profile --adaptive --target 5% --budget 200
+  weir profile --dut nftables --rules 0,100,1000 --frame 64,512,1518
+  weir profile --ruleset firewall.rules --sizes imix
+  weir profile --resume last
+"""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    panel = "Measure"
+    app.command("calibrate", help=CALIBRATE, rich_help_panel=panel)(grouped(calibrate))
+    app.command("trial", help=TRIAL, rich_help_panel=panel)(grouped(trial))
+    app.command("profile", help=PROFILE, rich_help_panel=panel)(grouped(profile))
+
+
+def calibrate(
+    ctx: typer.Context,
+    *,
+    rates: Annotated[
+        str | None,
+        typer.Option(
+            "--rates",
+            help="Loads (default: 1kpps,10kpps,100kpps,1Mpps,max).",
+            metavar="RATE,...",
+            rich_help_panel="Plan",
+        ),
+    ] = None,
+    trials: Annotated[TrialsOptions, only("repetitions", "trial_s")],
+    device: Annotated[DeviceOptions, only("lab", "backend")],
+    result: ResultOptions,
+) -> None:
+    """Calibrate the test bed."""
+    from weirlab.devices.profile import tables, wording
+    from weirlab.jobs.calibrations import calibrate
+    from weirlab.scenario import Calibrate, section
+
+    with result.session(ctx) as session:
+        wanted = {} if rates is None else {"rates": listed(rates, str, "--rates", "1kpps,1Mpps")}
+        plan = section(Calibrate, {**typed(wanted, rates="--rates"), **typed(trials)})
+        outcome = calibrate(session.store, device.where(), plan, session.progress, command=session.command)
+        shown = [tables.calibration(map(vars, outcome.calibration.points))]
+        session.finish(outcome.document(), wording.calibration(outcome.calibration), shown)
+
+
+def trial(
+    ctx: typer.Context,
+    traffic: TrialTraffic,
+    device: Annotated[DeviceOptions, without("positions")],
+    plan: Annotated[TrialPlan, only("bin_ms", "trial_s", "warmup_s", "max_attempts", "repetitions")],
+    result: JudgedOptions,
+) -> None:
+    """Run one trial."""
+    from weirlab.cli.results import gates
+    from weirlab.devices.profile import tables, wording
+    from weirlab.jobs import requiring
+    from weirlab.jobs.trials import trial
+    from weirlab.records import TrialSpec
+
+    with result.session(ctx) as session:
+        demands = gates.demands(result.require, requiring.TRIAL)
+        dut = device.device()
+        sent = _traffic(traffic, plan)
+        outcome = trial(
+            work_of(session),
+            device.where(),
+            dut,
+            TrialSpec(sent, device.rule_setup(sent.steps), cross_traffic=device.cross_traffic),
+            attempts=plan.max_attempts or 3,
+            repetitions=plan.repetitions or 1,
+            any_size=traffic.sizes.unspecified,
+        )
+        gates.finish(
+            session,
+            outcome.document(),
+            wording.trial(outcome.row, len(outcome.records)),
+            tables.trial(outcome),
+            requiring.of_trial(demands, outcome),
+            outcome.problem(),
+        )
+
+
+def _traffic(options: TrialTraffic, plan: TrialPlan) -> Traffic:
+    from weirlab.traffic.load import parse_rate
+    from weirlab.traffic.spec import Traffic
+
+    flows = options.flows
+    steps = flows.steps()
+    return Traffic(
+        rate=parse_rate(options.rate),
+        sizes=options.sizes.mix(),
+        flows=flows.chosen(),
+        arrivals=flows.arrivals,
+        steps=steps,
+        warmup_s=0.5 if plan.warmup_s is None else plan.warmup_s,
+        duration_s=2.0 if plan.trial_s is None else plan.trial_s,
+        seed=flows.seed,
+        bin_ns=None if plan.bin_ms is None else round(plan.bin_ms * 1e6),
+    )
+
+
+def profile(
+    ctx: typer.Context,
+    *,
+    device: Annotated[DeviceOptions, without("rules", "places", "cross_traffic")],
+    traffic: ProfileTraffic,
+    plan: ProfilePlan,
+    resume: ResumeOption = None,
+    result: ResultOptions,
+) -> None:
+    """Measure a profile."""
+    from weirlab.cli.results.wording import machine as machine_in_words
+    from weirlab.devices.profile import tables, wording
+    from weirlab.files import HOST_FILES
+    from weirlab.jobs.profiles import profile, resume_profile
+
+    with result.session(ctx) as session:
+        time_budget = plan.choice.checked_time()
+        if resume is not None:
+            outcome = resume_profile(
+                session.store, resume, session.progress, time_budget=time_budget, inputs=HOST_FILES
+            )
+        else:
+            scenario = _scenario(device, traffic, plan, time_budget)
+            outcome = profile(
+                session.store,
+                scenario,
+                session.progress,
+                command=session.command,
+                unnamed=True,
+                inputs=HOST_FILES,
+            )
+        problem = outcome.problem()
+        session.finish(
+            outcome.document(),
+            wording.profile(outcome),
+            tables.profile(outcome),
+            problem,
+            remark=machine_in_words(outcome.verdict),
+        )
+        session.complain(problem)
+
+
+def _scenario(
+    device: DeviceOptions, traffic: ProfileTraffic, plan: ProfilePlan, time_budget: str | None
+) -> Scenario:
+    """The scenario that the options are."""
+    from weirlab.scenario import from_options
+
+    dut = device.device()
+    named = {name: f"--{name}" for name in ("ruleset", "include", "ipset", "image", "match", "stateful")}
+    return from_options(
+        {
+            "name": "profile",
+            "machine": plan.choice.machine,
+            **typed({"time_budget": time_budget}, time_budget="--time-budget"),
+            "lab": {"kind": device.lab, "backend": device.backend},
+            "dut": typed(dut.model_dump(), name="--dut", **named),
+            "traffic": traffic.flows.section(),
+            "profile": _profile_section(dut, device, traffic, plan),
+        }
+    )
+
+
+def _profile_section(
+    dut: Dut, device: DeviceOptions, traffic: ProfileTraffic, plan: ProfilePlan
+) -> dict[str, Any]:
+    """The section ``profile`` of a scenario."""
+    from weirlab.scenario import QUICK, Typed, full
+    from weirlab.scenario.conflicts import OWN_RULES
+
+    adaptive = plan.choice.section()
+    frames = reading.frames(traffic.sizes.frame) or ()
+    sizes = [Typed("--frame", str(each)) for each in frames]
+    sizes += [Typed("--sizes", each) for each in traffic.sizes.sizes or ()]
+    positions = device.listed_positions()
+    loads = reading.loads(plan.loads)
+    said = {
+        "positions": (0,) if dut.name in OWN_RULES else positions,
+        "sizes": sizes or None,
+        "load_shares": loads,
+        "seed": traffic.flows.seed,
+        "adaptive": adaptive,
+        **given(plan.trials),
+    }
+    # An adaptive profile chooses for itself.
+    usual = QUICK if plan.quick else {} if plan.choice.adaptive else full(dut.name, positions)
+    if loads is not None:
+        # Loads that someone names are all meant.
+        usual = {name: value for name, value in usual.items() if name != "load_stride"}
+    options = {
+        "positions": "--rules",
+        "sizes": "--frame",
+        "load_shares": "--loads",
+        "seed": "--seed",
+        **spelled(TrialsOptions),
+    }
+    defaults = {name: Typed(option, None) for name, option in options.items()}
+    return {**defaults, **typed({**usual, **given(said)}, **options)}

@@ -1,0 +1,196 @@
+"""The page in words and chapters: what a device does to packets, and how well models predict it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from weirlab.devices.profile.page import conditions, summary
+from weirlab.devices.profile.page.accuracy import tables as error_tables
+from weirlab.devices.profile.page.accuracy import words as accuracy
+from weirlab.devices.profile.page.drawing import draw
+from weirlab.devices.profile.page.source import Evidence
+from weirlab.model.regimes import OVERLOAD_LOSS
+from weirlab.report.figure import Figure
+from weirlab.report.story import Chapter, Story, place
+
+_TERMS: Final = (
+    (
+        "Frame size",
+        "The Ethernet frame from destination address to frame check sequence, FCS included (RFC 2544). "
+        "Preamble and gap are not part of it.",
+    ),
+    ("Offered load", "Packets per second that really left the sender, not what it was told to send."),
+    (
+        "Delay",
+        "One way, from departure at the sender to arrival at the receiver, on one clock. Lost packets have "
+        "none.",
+    ),
+    ("Loss ratio", "Packets that never arrived over packets sent, after waiting for stragglers."),
+    (
+        "Loss-free load",
+        "The highest load below overload at which at least half of the repetitions lost no packet at all.",
+    ),
+    (
+        "Threshold",
+        "The device's forwarding rate in overload, that is in trials that lost more than "
+        f"{OVERLOAD_LOSS * 100:g} % (left out are trials that lost packets to something else, which shows by "
+        "a forwarding rate far below that of the others): the median of these trials.",
+    ),
+    (
+        "Matching position",
+        "The place of the rule that accepts the test traffic; 0 means that there are no rules.",
+    ),
+    ("Jitter", "Mean difference in delay between successive packets (RFC 3550)."),
+    (
+        "Held out",
+        "Trials that check the models and were never shown to them. Predictions are for the load that was "
+        "really sent.",
+    ),
+    (
+        "Models",
+        "queueing: a server with a finite queue, whose service time grows with rules and size. piecewise: "
+        "separate curves fitted below and beyond the threshold.",
+    ),
+)
+_ERRORS: Final = (
+    "Errors are predicted minus {observed}, relative to the {observed} value (loss: in percentage points). "
+    "Below: without overload, up to 90 % of the {observed} threshold; near: without overload beyond that. "
+    "repeatability: each trial is predicted by the median of the other repetitions of its setting. 95 % CI: "
+    "confidence interval of the mean error, taking repetitions of one setting to be off together. In "
+    "50/90/99 %: the percentage of trials inside the model's prediction intervals of that level."
+)
+
+
+def tell(evidence: Evidence) -> Story:
+    """The page about ``evidence``."""
+    answer, *rest = summary.headline(evidence)
+    return Story(
+        subject=evidence.device,
+        manifest=evidence.manifest,
+        simulated=evidence.simulated,
+        answer=answer,
+        lede=tuple(rest),
+        caution=summary.caution(evidence),
+        place=place(evidence.manifest, "sim" if evidence.simulated else evidence.lab, evidence.device),
+        tiles=tuple(summary.tiles(evidence)),
+        chapters=tuple(_chapters(evidence, draw(evidence))),
+        terms=_TERMS,
+        where_note=summary.calls_note(),
+        assurance=evidence.judgement.machine if evidence.judgement.good else "",
+    )
+
+
+def _chapters(evidence: Evidence, figures: Sequence[Figure]) -> Iterator[Chapter]:
+    def drawn(section: str) -> tuple[Figure, ...]:
+        return tuple(figure for figure in figures if figure.section == section)
+
+    yield Chapter(
+        "delay",
+        "Delay",
+        figures=drawn("delay"),
+        missing="Not measured: this run has no valid trial with a delay.",
+    )
+    yield Chapter("loss", "Loss", figures=drawn("loss"), missing="Not measured: this run has no valid trial.")
+    yield Chapter(
+        "threshold",
+        "Threshold and rules",
+        "Threshold",
+        figures=drawn("threshold"),
+        missing="Not measured: no trial of this run drove the device into overload.",
+    )
+    undecided = evidence.judgement.undecided
+    yield Chapter(
+        "verification-curves",
+        "Were the predictions right?",
+        "Predictions",
+        figures=drawn("verification-curves"),
+        missing=f"No verdict on the models: {undecided}."
+        if undecided
+        else "Not measured: this run has no held-out trials, or no model was fitted. “weir fit” and “weir "
+        "verify” add both.",
+        parts=tuple(_verified(evidence, drawn("verification"), drawn("accuracy"))),
+    )
+    yield Chapter(
+        "distribution",
+        "Delay distribution",
+        "Distribution",
+        figures=drawn("distribution"),
+        missing="Not measured: this run has no delay histograms of its profile.",
+    )
+    if steps := drawn("transient"):
+        yield Chapter("transient", "When the load changes", "Steps", figures=steps)
+    yield Chapter(
+        "cpu",
+        "What the device's CPU does",
+        "CPU",
+        figures=drawn("cpu"),
+        missing="Not measured: there are no CPU states of the device's core (a simulated device has none).",
+    )
+    yield _models(evidence)
+    yield _setting(evidence)
+    told, tables = conditions.invalid(evidence)
+    yield Chapter(
+        "trials",
+        "Invalid trials",
+        intro=told,
+        tables=tuple(tables[:1]),
+        details=tuple(tables[1:]),
+        missing="",
+    )
+
+
+def _verified(evidence: Evidence, compared: tuple[Figure, ...], off: tuple[Figure, ...]) -> Iterator[Chapter]:
+    """Predictions and trials, and how far the predictions are off."""
+    if not compared:
+        return
+    yield Chapter("verification", f"Predicted against {evidence.observed}", figures=compared)
+    tables = error_tables.errors(evidence.errors)
+    said = (error_tables.alarms(evidence.errors), accuracy.coverage(evidence.deviations))
+    yield Chapter(
+        "accuracy",
+        "How far off, trial by trial",
+        said=tuple(filter(None, said)) if tables else (),
+        figures=off,
+        details=tuple(tables),
+        note=_ERRORS.format(observed=evidence.observed) if tables else "",
+        missing="The table of errors was not computed for this run.",
+    )
+
+
+def _setting(evidence: Evidence) -> Chapter:
+    exactness, points = conditions.calibration(evidence)
+    return Chapter(
+        "setting",
+        "What was tested, and where",
+        "Setting",
+        intro=str((evidence.manifest.get("scenario") or {}).get("question") or ""),
+        facts=conditions.setting(evidence),
+        parts=(
+            Chapter(
+                "calibration",
+                "How exact the test bed is",
+                facts=exactness,
+                details=(points,) if points else (),
+                missing="Not measured: a simulation has no test bed to calibrate."
+                if evidence.simulated
+                else "Not measured: no calibration was in force. “weir calibrate” measures pacing error, "
+                "time-stamp error and false loss.",
+            ),
+        ),
+    )
+
+
+def _models(evidence: Evidence) -> Chapter:
+    parameters = conditions.parameters(evidence)
+    return Chapter(
+        "models",
+        "What the models learned",
+        "Models",
+        details=(parameters,) if parameters else (),
+        missing="Not measured: no model was fitted to this run. “weir fit” does.",
+        parts=tuple(
+            Chapter(f"model-{name}", name.capitalize(), said=tuple(sentences))
+            for name, sentences in conditions.in_words(evidence)
+        ),
+    )

@@ -1,0 +1,119 @@
+"""Trials, calibrations and profiles as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from weirlab.cli.quantities import NOTHING, count, duration, percent, rate
+from weirlab.cli.results.tables import rules_met, thresholds
+from weirlab.devices.prediction.tables import fit, verification
+from weirlab.records import TrialRecord, device_in_words
+from weirlab.tables import Table
+
+if TYPE_CHECKING:
+    from weirlab.devices.profile.findings import ProfileFindings
+    from weirlab.jobs.profiles import ProfileOutcome
+    from weirlab.jobs.trials import TrialOutcome
+
+
+def trial(outcome: TrialOutcome) -> list[Table]:
+    """Load, delay, device and host of the attempt that counts."""
+    record = outcome.record
+    result = record.result
+    q = {name: duration(result.histogram.quantile_ns(name)) for name in (0.5, 0.9, 0.99, 0.999)}
+    extremes = (result.delay_min_ns, result.delay_mean_ns, result.delay_max_ns)
+    how = f"{record.lab}, {result.backend} {result.xdp_mode}".rstrip()
+    facts = [
+        ("run", outcome.run_id),
+        ("device", device_in_words(record.dut) if record.lab == result.backend else f"{record.dut} ({how})"),
+        ("valid", "yes" if record.valid else f"no: {'; '.join(record.invalid)}"),
+        ("attempts", str(len(outcome.records))),
+        *_left_out(record),
+        ("offered load", "max" if record.spec.traffic.rate.unit == "max" else rate(record.offered_pps)),
+        ("achieved load", rate(result.achieved_pps)),
+        ("forwarding rate", rate(result.forwarding_pps)),
+        ("frame loss ratio", f"{percent(result.loss_ratio)} ({count(result.lost)} of {count(result.sent)})"),
+        ("duplicated, reordered", f"{count(result.duplicated)}, {count(result.reordered)}"),
+        ("delay p50, p90, p99, p99.9", ", ".join(q.values())),
+        ("delay min, mean, max", ", ".join(map(duration, extremes))),
+        ("jitter (RFC 3550)", duration(result.jitter_ns)),
+        ("packets in the device", _known(outcome.queue_packets, _queued)),
+        *_dropped(record),
+        *rules_met(record),
+        ("calibration", outcome.calibration or "none"),
+    ]
+    tables = [Table("Trial", ("", ""), facts)]
+    cpu = record.host.cpu_s
+    states = list(dict.fromkeys(state for times in cpu.values() for state in times))
+    if states:
+        rows = [(role, *(f"{times.get(state, 0.0):.2f}" for state in states)) for role, times in cpu.items()]
+        columns = ("CPU", *states)
+        tables.append(Table("CPU time in s", columns, rows, details=True))
+    counters = [(name, count(value)) for name, value in record.dut_counters.items() if value]
+    if counters:
+        tables.append(Table("Counters of the device", ("", ""), counters, details=True))
+    return tables
+
+
+def _dropped(record: TrialRecord) -> list[tuple[str, str]]:
+    """The rate at which a rule dropped packets that they were to meet."""
+    return [] if record.dropped_pps is None else [("dropped at the rule", rate(record.dropped_pps))]
+
+
+def _left_out(record: TrialRecord) -> list[tuple[str, str]]:
+    """What is left out of a valid trial because the host disturbed it, and the results with it included."""
+    result, disturbed = record.result, record.disturbed
+    if disturbed is None:
+        return []
+    most = max(result.left_out, key=lambda span: span.end_ns - span.begin_ns)
+    return [
+        (
+            "left out",
+            f"{duration(result.left_out_s * 1e9)} that the host disturbed (longest: {most.why})",
+        ),
+        (
+            "with that included",
+            f"{percent(disturbed.loss_ratio)} lost, mean delay {duration(disturbed.delay_mean_ns)}, "
+            f"p99 {duration(disturbed.delay_p99_ns)}",
+        ),
+    ]
+
+
+def calibration(points: Iterable[Mapping[str, Any]]) -> Table:
+    """One row per load; ``points`` as a calibration keeps them."""
+    columns = (
+        "Load", "Achieved", "Pacing error", "Added delay, median", "Added delay, p99", "Lost", "Valid trials",
+        "Invalid",
+    )  # fmt: skip
+    rows = [
+        (
+            str(point["rate_text"]),
+            _known(point.get("achieved_pps"), rate),
+            _known(point.get("pacing_error_ratio"), percent),
+            *(_known(point.get(name), duration) for name in ("delay_p50_ns", "delay_p99_ns")),
+            *(_known(point.get(name), count) for name in ("lost", "valid", "invalid")),
+        )
+        for point in points
+    ]
+    return Table("Over a plain cable", columns, rows, spare=("Invalid", "Valid trials"))
+
+
+def _known(value: float | None, shown: Callable[[float], str]) -> str:
+    return NOTHING if value is None or math.isnan(value) else shown(value)
+
+
+def _queued(packets: float) -> str:
+    return f"{packets:.4g} (median delay x forwarding rate)"
+
+
+def profile(outcome: ProfileOutcome) -> list[Table]:
+    """Measured thresholds."""
+    return thresholds(outcome.thresholds())
+
+
+def scenario(found: ProfileFindings) -> list[Table]:
+    """Thresholds, parameters and errors."""
+    tables = [*profile(found.profile), *fit(found.fit, details=True)]
+    return tables if found.verification is None else [*tables, *verification(found.verification)]

@@ -1,0 +1,1 @@
+"""A link between two interfaces, emulated or monitored."""

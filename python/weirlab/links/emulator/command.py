@@ -1,0 +1,311 @@
+"""``weir link``."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeVar
+
+import typer
+
+from weirlab.cli.options import JsonOption, given, grouped
+from weirlab.cli.output import Session
+
+if TYPE_CHECKING:
+    from weirlab.emulation.reading import Asked
+    from weirlab.errors import WeirError
+    from weirlab.links.emulator.running import End, How, Tell
+    from weirlab.links.emulator.tables import Screen, Shown
+    from weirlab.tables import Table
+
+HELP = """Emulate a link between two interfaces: delay, rate, queue, loss and reordering.
+
+Frames that arrive on A leave by B, and the other way round, as over a real
+link. Options apply to both directions; --up (A to B) and --down (B to A)
+override them for one direction. No kernel module is needed. Where the kernel
+has netem, --by netem lets the kernel carry the frames, with fewer options.
+Ctrl-C ends the link and restores every interface.
+
+Weir's own emulator accounts for every frame and reports how late it was
+itself. Frames that the host could not carry are counted separately.
+
+Examples:
+  weir link eth1 eth2 --delay 25ms --rate 100Mbps --queue 50pkts --loss 1%
+  weir link eth1 eth2 --delay 20ms --up "rate 10Mbps" --down "rate 50Mbps"
+  weir link eth1 eth2 --delay 30ms --jitter 5ms,normal --reorder 1%,by=3ms
+  weir link eth1 eth2 --loss frames=5,17,/100 --for 60s --json
+  weir link eth1 eth2 --delay 25ms --rate 1Gbps --by netem
+  weir link eth1 eth2 --up "trace lte.up" --down "trace lte.down" --delay 20ms
+"""
+
+
+@dataclass(frozen=True)
+class PathOptions:
+    """What both directions do, in words; a field is called as in profiles and in ``--up``."""
+
+    PANEL: ClassVar = "Link"
+
+    delay: Annotated[str | None, typer.Option("--delay", help="One-way delay: 25ms.", metavar="TIME")] = None
+    jitter: Annotated[
+        str | None,
+        typer.Option(
+            "--jitter",
+            help="Variation of the delay: 5ms (uniform), 5ms,normal; with ,reorder frames may overtake.",
+            metavar="TIME",
+        ),
+    ] = None
+    rate: Annotated[
+        str | None, typer.Option("--rate", help="Rate, e.g. 100Mbps; frames without FCS.", metavar="RATE")
+    ] = None
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            "--trace",
+            help="Instead of a rate: delivery opportunities in Mahimahi's format.",
+            metavar="FILE",
+        ),
+    ] = None
+    overhead: Annotated[
+        str | None,
+        typer.Option(
+            "--overhead",
+            help="Bytes added to each frame for the rate (24: all of Ethernet's).",
+            metavar="BYTES",
+        ),
+    ] = None
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue",
+            help="Queue size: 50pkts, 64kB or 20ms (default: 1000pkts).",
+            metavar="SIZE",
+        ),
+    ] = None
+    aqm: Annotated[
+        str | None,
+        typer.Option("--aqm", help="Drop early: codel, or red,min=20pkts,max=60pkts,p=10%.", metavar="NAME"),
+    ] = None
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            "--loss",
+            help="1%; 1%,burst=3 (mean run); gemodel=P,R,1-H,1-K; frames=5,17,30-39,/100.",
+            metavar="WHICH",
+        ),
+    ] = None
+    reorder: Annotated[
+        str | None,
+        typer.Option(
+            "--reorder", help="As --loss, with the extra delay of these frames: 1%,by=3ms.", metavar="WHICH"
+        ),
+    ] = None
+    duplicate: Annotated[str | None, typer.Option("--duplicate", help="As --loss.", metavar="WHICH")] = None
+    seed: Annotated[
+        str | None,
+        typer.Option("--seed", help="Seed of all random choices (default: 1).", metavar="N"),
+    ] = None
+
+    def words(self) -> dict[str, str]:
+        """What was given, by name."""
+        return given(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkOptions:
+    """What the link does."""
+
+    PANEL: ClassVar = "Link"
+
+    both: PathOptions
+    up: Annotated[
+        str | None,
+        typer.Option("--up", help="Options for A to B: 'rate 10Mbps queue 20pkts'.", metavar="WORDS"),
+    ] = None
+    down: Annotated[str | None, typer.Option("--down", help="Options for B to A.", metavar="WORDS")] = None
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            "--profile", help="YAML file with these options as keys, and also up and down.", metavar="FILE"
+        ),
+    ] = None
+
+    def asked(self) -> Asked:
+        """Both directions, understood."""
+        from weirlab.emulation import reading
+
+        return reading.read_link(self.both.words(), self.up, self.down, self.profile)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where the emulator works, how long, and how."""
+
+    PANEL: ClassVar = "Run"
+
+    by: Annotated[
+        Literal["weir", "netem"],
+        typer.Option("--by", help="What emulates the link: Weir or the kernel's netem."),
+    ] = "weir"
+    netns: Annotated[
+        str | None, typer.Option("--netns", help="Network namespace of the interfaces.", metavar="NS")
+    ] = None
+    for_: Annotated[
+        str | None, typer.Option("--for", help="End after this time: 90s, 5min, 1h.", metavar="TIME")
+    ] = None
+    cpu: Annotated[int | None, typer.Option("--cpu", min=0, help="Run on this CPU.", metavar="N")] = None
+    busy: Annotated[bool, typer.Option("--busy", help="Never sleep: use a full CPU to be less late.")] = False
+    slack: Annotated[
+        str | None,
+        typer.Option(
+            "--slack", help="Let frames leave up to this much late, to save CPU: 50us, 1ms.", metavar="TIME"
+        ),
+    ] = None
+    real_time: Annotated[
+        bool,
+        typer.Option(
+            "--real-time/--no-real-time", help="Real-time priority for the thread that carries frames."
+        ),
+    ] = True
+
+    def how(self) -> How:
+        """The same for the emulator."""
+        from weirlab.amounts import parse_time
+        from weirlab.emulation.reading import read_time_ns
+        from weirlab.emulation.spec import MOST_SLACK_S
+        from weirlab.errors import InputError
+        from weirlab.links.emulator.running import How
+
+        if self.by == "netem":
+            of_weir = {
+                "--cpu": self.cpu is not None,
+                "--busy": self.busy,
+                "--slack": self.slack is not None,
+                "--no-real-time": not self.real_time,
+            }
+            for option in (option for option, is_given in of_weir.items() if is_given):
+                raise InputError(
+                    f"{option} is for Weir's own emulator: leave it out, or leave out --by netem"
+                )
+        for_s = None if self.for_ is None else parse_time(self.for_, "--for")
+        slack_s = 0.0 if self.slack is None else read_time_ns(self.slack, "--slack") / 1e9
+        if slack_s > MOST_SLACK_S:
+            raise InputError(
+                f"--slack {self.slack}: at most {MOST_SLACK_S * 1e3:g}ms; --delay makes frames late"
+            )
+        if self.busy and slack_s:
+            raise InputError("--slack saves CPU time and --busy spends it: leave one out")
+        return How(for_s, self.cpu, self.busy, slack_s, self.real_time)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("link", help=HELP, rich_help_panel="Link")(grouped(link))
+
+
+def link(
+    ctx: typer.Context,
+    *,
+    a: Annotated[str, typer.Argument(help="One end: an interface.", metavar="A", show_default=False)],
+    b: Annotated[str, typer.Argument(help="The other end.", metavar="B", show_default=False)],
+    options: LinkOptions,
+    running: RunOptions,
+    json: JsonOption = False,
+) -> None:
+    """Emulate a link."""
+    from weirlab.links.emulator import tables
+    from weirlab.links.emulator.running import End
+
+    carry = _by_netem if running.by == "netem" else _by_weir
+    with Session(ctx, as_json=json) as session:
+        asked = options.asked()
+        how = running.how()
+        notes: list[str] = []
+        with tables.screen(sys.stderr) as shown:
+
+            def tell(message: str) -> None:
+                notes.append(message)
+                shown.note(message)
+
+            done = carry((End(a, running.netns), End(b, running.netns)), asked, how, shown, tell)
+        document = {
+            "by": running.by,
+            "up": {"asked": dict(asked.up_words), **done.up},
+            "down": {"asked": dict(asked.down_words), **done.down},
+            **done.more,
+            "notes": notes,
+        }
+        session.finish(document, done.conclusion, done.tables, done.problem)
+        session.complain(done.problem)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What became of the frames of a link, for JSON and for people."""
+
+    up: dict[str, Any]
+    down: dict[str, Any]
+    more: dict[str, Any]
+    conclusion: str
+    tables: list[Table]
+    problem: WeirError | None = None
+
+
+A = TypeVar("A", bound="Shown", covariant=True)
+
+
+class _Carrying(Protocol[A]):
+    """A link that carries frames."""
+
+    def account(self) -> A: ...
+
+    def stop(self) -> A: ...
+
+
+def _by_weir(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell: Tell) -> _Done:
+    from weirlab.emulation import account
+    from weirlab.links.emulator import running, tables
+
+    link = running.emulated_link(*ends, asked.up, asked.down, how=how, tell=tell)
+    last = _watched(link, f"{ends[0]} and {ends[1]} are linked", how, shown, tell)
+    if last.real_time_refused:
+        tell(f"the emulator was not real time: {last.real_time_refused}")
+    complaints = account.complaints(last)
+    more = {
+        "elapsed_s": last.elapsed_s,
+        "cpu_s": last.cpu_s,
+        "kept": not complaints and not last.failure,
+        "complaints": complaints,
+    }
+    conclusion, problem = tables.conclusion(last, complaints), account.problem(last)
+    return _Done(last.up.document(), last.down.document(), more, conclusion, tables.of(last), problem)
+
+
+def _by_netem(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell: Tell) -> _Done:
+    from weirlab.links.emulator import kernel, netem, tables
+
+    for note in dict.fromkeys((*netem.notes(asked.up), *netem.notes(asked.down))):
+        tell(note)
+    a, b = (end.interface for end in ends)
+    link = kernel.netem_link((a, b), ends[0].netns, asked, tell, for_s=how.for_s)
+    last = _watched(link, f"{ends[0]} and {ends[1]} are linked by netem", how, shown, tell)
+    more, conclusion = {"elapsed_s": last.elapsed_s}, tables.netem_conclusion(last)
+    return _Done(last.up.document(), last.down.document(), more, conclusion, [tables.of_netem(last)])
+
+
+def _watched(link: AbstractContextManager[_Carrying[A]], what: str, how: How, shown: Screen, tell: Tell) -> A:
+    """Show what becomes of frames until Ctrl-C or the end of the time; the last account."""
+    from weirlab.link.stopping import Stop
+    from weirlab.links.emulator.tables import SHOW_EVERY_S
+
+    with Stop() as stop, link as carrying:
+        tell(f"{what}; Ctrl-C ends it")
+        while not stop.requested:
+            now = carrying.account()
+            if now.ended:
+                break
+            left_s = None if how.for_s is None else max(how.for_s - now.elapsed_s, 0.0)
+            shown.show(now, left_s)
+            stop.wait((), SHOW_EVERY_S if left_s is None else min(SHOW_EVERY_S, left_s + 0.05))
+        return carrying.stop()

@@ -1,0 +1,33 @@
+"""A link with a monitor on it: sender, bridge in the middle, receiver, and whoever records.
+
+``base`` names the methods and what is counted, ``wiring`` builds the namespaces, ``recording`` and
+``tcpdump`` are those who record, ``lab`` joins them.
+"""
+
+from weirlab.links.monitor.bed.base import (
+    BARE,
+    METHODS,
+    RECORDING,
+    WORDS,
+    Gap,
+    Method,
+    Recorded,
+    Settings,
+    Stages,
+    Stall,
+)
+from weirlab.links.monitor.bed.lab import LinkLab
+
+__all__ = [
+    "BARE",
+    "METHODS",
+    "RECORDING",
+    "WORDS",
+    "Gap",
+    "LinkLab",
+    "Method",
+    "Recorded",
+    "Settings",
+    "Stages",
+    "Stall",
+]

@@ -1,0 +1,158 @@
+"""Ways to monitor a link, and what is counted on the way of its frames. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, get_args
+
+Method = Literal["tap-bare", "plain-bridge", "tap-ring", "tap-mirror", "tcpdump-bridge", "tcpdump-receiver"]
+
+METHODS: Final[tuple[Method, ...]] = get_args(Method)
+
+BARE: Final[dict[Method, Method]] = {
+    "tap-ring": "tap-bare",
+    "tap-mirror": "tap-bare",
+    "tcpdump-bridge": "plain-bridge",
+    "tcpdump-receiver": "plain-bridge",
+}
+"""The same bridge when nobody records, by each method that does."""
+
+RECORDING: Final = tuple(BARE)
+
+WORDS: Final[dict[str, str]] = {
+    "tap-bare": "the tap without copies",
+    "plain-bridge": "the kernel's bridge",
+    "tap-ring": "the tap with a ring",
+    "tap-mirror": "the tap with a mirror",
+    "tcpdump-bridge": "tcpdump on the bridge",
+    "tcpdump-receiver": "tcpdump at the receiver",
+}
+"""Methods in sentences."""
+
+RING_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True)
+class Stall:
+    """The recorder stands still (SIGSTOP) from ``at_s`` after the trial began, for ``pause_s``."""
+
+    at_s: float
+    pause_s: float
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a link is monitored."""
+
+    method: Method
+    backend: Literal["auto", "xdp", "af_packet"] = "auto"
+    folder: Path | None = None
+    """Where records go; None for the system's folder of temporary files."""
+    keep: bool = False
+    """Leave the records there after counting."""
+    snap_bytes: int = 262_144
+    ring_bytes: int = RING_BYTES
+    link_first: bool = True
+    """While the bridge's CPU has no time left, the tap cuts copies to their first bytes, and leaves longer
+    frames out of the mirror."""
+    tcpdump_buffer_kib: int | None = None
+    """None: tcpdump's own choice."""
+    recorder: Literal["bound", "free"] = "bound"
+    """To a CPU, see :func:`weirlab.links.monitor.bed.lab.spare_cpu`, or wherever the scheduler puts it."""
+    stall: Stall | None = None
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Frames that are missing from a record; times in ns since 1970."""
+
+    from_ns: int
+    to_ns: int
+    frames: int
+    stage: str
+    """``ring`` or ``disk``."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a recorder says of itself; None where it does not tell.
+
+    ``logged`` is counted in its files afterwards.
+    """
+
+    logged: int
+    seen: int | None = None
+    """Frames that it was given."""
+    lost: int | None = None
+    """Frames that never came to it, as it was told."""
+    not_written: int | None = None
+    gaps: tuple[Gap, ...] = ()
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What became of the frames of one trial; None where there is no such stage.
+
+    Every number has a counter of its own. The link: ``sent = not_entered + entered``, ``entered =
+    forwarded + not_forwarded``; nobody counts what is lost behind the bridge, so that it is what remains
+    of ``forwarded`` less ``received``. The record, from where it is taken: ``entered = copied +
+    not_copied`` into the tap's ring, ``= mirrored + not_mirrored`` by its mirror; at the receiver it
+    begins with ``received``.
+    """
+
+    sent: int
+    """By the sender's own count."""
+    not_entered: int
+    """Refused by the bridge's interface, because the ring in front of it was full."""
+    entered: int
+    forwarded: int
+    """Given to the cable to the receiver, by the count of the bridge's interface there."""
+    not_forwarded: int
+    """Refused by that interface: by the tap's count, or by the interface's own on a bridge of the kernel."""
+    received: int
+    """At the far end."""
+    copied: int | None = None
+    """Put into the tap's ring."""
+    not_copied: int | None = None
+    cut: int | None = None
+    """Of which the tap copied the first bytes only, as the link needed the CPU."""
+    mirrored: int | None = None
+    """Copies sent to the logger."""
+    not_mirrored: int | None = None
+    """For want of room in the mirror's ring or on its interface."""
+    recorded: Recorded | None = None
+    """None where nobody recorded."""
+    at_receiver: bool = False
+    """The record is taken there."""
+
+
+class Recording(Protocol):
+    """Somebody who records from when it is made until :meth:`end`."""
+
+    @property
+    def pid(self) -> int:
+        """The process that records; this one's own where it is a thread."""
+
+    def end(self) -> Recorded:
+        """Write what is there, stop, and count what was written."""
+
+    def close(self) -> None:
+        """Stop in any case; may be called twice."""
+
+
+class TapLike(Protocol):
+    """What is used of ``weirlab._engine.Tap``."""
+
+    @property
+    def xdp_mode(self) -> str: ...
+
+    @property
+    def warnings(self) -> list[str]: ...
+
+    def counters(self) -> dict[str, Any]: ...
+
+    def ring_fds(self) -> list[int]: ...
+
+    def close(self) -> None: ...

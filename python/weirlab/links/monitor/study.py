@@ -1,0 +1,266 @@
+"""What a link monitor records and what it costs: from a scenario to a stored run with conclusions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from weirlab.documents import typed
+from weirlab.errors import InputError, TrialError
+from weirlab.interrupts import owned, shielded
+from weirlab.jobs import spoiled, testbeds
+from weirlab.jobs.progress import RESUME, Progress, passed_on
+from weirlab.jobs.work import Work
+from weirlab.links.monitor.asked import checked, common_settings, methods_of
+from weirlab.links.monitor.bed import Method, Settings
+from weirlab.links.monitor.section import Monitor, MonitorScenario
+from weirlab.links.monitor.trials import (
+    TRIALS,
+    Carrier,
+    Cost,
+    Found,
+    Goal,
+    Group,
+    MonitorRow,
+    OpenLab,
+    Planned,
+    StallEffect,
+    Tables,
+    compare,
+    conclusions,
+    costs,
+    estimate_s,
+    measure,
+    search,
+    stalls,
+)
+from weirlab.store import Run, RunWriter
+from weirlab.store.frames import completed, rows_of
+from weirlab.studies.contract import Ground
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+
+KIND: Final = "monitor"
+SEARCH: Final = "search"
+"""Name under which a run keeps what its searches found."""
+RESULT: Final = "result"
+
+_SEARCH_TRIALS: Final = 10
+"""About how many rates a search tries."""
+
+
+@dataclass(frozen=True)
+class MonitorFindings:
+    """Every trial of a run, and what they show."""
+
+    planned: int
+    rows: tuple[MonitorRow, ...]
+    """Every attempt."""
+    groups: tuple[Group, ...]
+    found: tuple[Found, ...]
+    costs: tuple[Cost, ...]
+    stalls: tuple[StallEffect, ...]
+    missing: tuple[str, ...]
+    """Trials without a valid attempt."""
+    elapsed_s: float
+
+    @property
+    def conclusions(self) -> tuple[str, ...]:
+        """What was found, a sentence each."""
+        return tuple(conclusions(self.groups, self.found, self.costs, self.stalls))
+
+    @property
+    def unbalanced(self) -> int:
+        """Attempts in which counters do not agree."""
+        return sum(bool(row.balance) for row in self.rows)
+
+    @property
+    def remainder(self) -> int:
+        """Frames that disappeared where losses are not counted."""
+        return sum(row.remainder for row in self.rows)
+
+    def kept(self) -> dict[str, Any]:
+        """What the run stores of it besides its tables."""
+        return {
+            "groups": self.groups,
+            "copy_cost": self.costs,
+            "stalls": self.stalls,
+            "conclusions": self.conclusions,
+            "missing": self.missing,
+        }
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "planned": self.planned,
+            "unbalanced": self.unbalanced,
+            "remainder": self.remainder,
+            "elapsed_s": self.elapsed_s,
+            "search": self.found,
+            **self.kept(),
+            "trials": self.rows,
+        }
+
+    def problem(self, run: Run) -> TrialError | None:
+        """The error to report if the host spoiled every attempt at a trial."""
+        return spoiled.without_valid(run, "trials", self.missing, self.planned, self.rows, TRIALS)
+
+
+@contextmanager
+@shielded
+def opened(asked: MonitorScenario, work: Work, open_lab: OpenLab | None) -> Iterator[Ground[OpenLab]]:
+    """What builds the links of ``asked``: ``open_lab``, or else a builder in network namespaces."""
+    opener = open_lab or _opener()
+    testbeds.tell_if_busy("netns", work.progress)
+    facts: dict[str, Any] = {}
+    if work.begun is None:
+        facts = {"lab": "netns", "dut": KIND}
+        for method in methods_of(asked.monitor):
+            # What cannot be built leaves no run behind.
+            with opener(replace(common_settings(asked), method=method)) as lab:
+                facts |= {"backend": lab.backend, **lab.facts}
+        facts.pop("records", None)
+    yield Ground(opener, facts)
+
+
+def measured(
+    ground: Ground[OpenLab],
+    asked: MonitorScenario,
+    writer: RunWriter,
+    progress: Progress,
+    clock: Callable[[], float],
+) -> MonitorFindings:
+    """Make every trial that the run does not have yet, then search."""
+    begun_s = clock()
+    trials, opener = checked(asked), ground.bed
+    common, what = common_settings(asked), asked.monitor
+    tables = Tables(writer)
+    carrier = Carrier(writer, tables, what.max_attempts)
+    expected_s = estimate_s(planned for planned in trials if planned.index not in writer.done)
+    expected_s += _search_s(what, writer)
+    progress.stage(
+        f"{len(trials):,} trials of {len(what.methods)} methods, about {expected_s / 60:.0f} min, run "
+        f"{writer.run_id}"
+    )
+    campaign = measure(opener, trials, common, carrier, passed_on(progress), clock=clock)
+    found = _searched(writer, what, common, carrier, opener, progress, len(trials))
+    rows = tuple(tables.rows)
+    findings = MonitorFindings(
+        planned=len(trials),
+        rows=rows,
+        groups=compare(rows),
+        found=found,
+        costs=costs(rows),
+        stalls=stalls(rows),
+        missing=tuple(one.text for one in campaign.missing),
+        elapsed_s=clock() - begun_s,
+    )
+    writer.put_json(RESULT, findings.kept())
+    if findings.unbalanced:
+        progress.note(
+            f"counters do not agree in {findings.unbalanced} attempts: see the column 'balance' of the table "
+            f"'{TRIALS}'"
+        )
+    return findings
+
+
+def page(run: Run) -> Story:
+    """The page about ``run``."""
+    from weirlab.links.monitor.page import Evidence, tell
+
+    if not run.has_table(TRIALS):
+        raise InputError(
+            f"run {run.run_id} was interrupted before its first trial: go on with {RESUME} {run.run_id}"
+        )
+    rows = _rows(run)
+    return tell(
+        Evidence(
+            manifest=vars(run.manifest),
+            rows=rows,
+            groups=compare(rows),
+            found=_found(run),
+            costs=costs(rows),
+            stalls=stalls(rows),
+        )
+    )
+
+
+def said(run: Run) -> list[str]:
+    """What ``run`` shows, a sentence each."""
+    rows = _rows(run)
+    return list(conclusions(compare(rows), _found(run), costs(rows), stalls(rows)))
+
+
+def _rows(run: Run) -> list[MonitorRow]:
+    return rows_of(MonitorRow, completed(MonitorRow, run.table(TRIALS))) if run.has_table(TRIALS) else []
+
+
+def _found(run: Run) -> tuple[Found, ...]:
+    return run.get_json(SEARCH, _searches) if run.has(SEARCH) else ()
+
+
+def _searched(
+    writer: RunWriter,
+    what: Monitor,
+    common: Settings,
+    carrier: Carrier,
+    opener: OpenLab,
+    progress: Progress,
+    planned: int,
+) -> tuple[Found, ...]:
+    """What the searches found, those of an earlier session included."""
+    known = [*_found(writer.run)]
+    if (wanted := what.search) is None:
+        return tuple(known)
+    goal = Goal(
+        wanted.min_pps,
+        wanted.max_pps,
+        wanted.precision,
+        wanted.trial_s,
+        wanted.repetitions,
+        what.ring_bytes,
+    )
+    todo: list[tuple[Method, int]] = [
+        (method, frame)
+        for method in wanted.methods
+        for frame in wanted.frames
+        if (method, frame) not in [(found.method, found.frame_bytes) for found in known]
+    ]
+    if todo:
+        progress.stage(f"searching for the greatest rate without loss, {len(todo)} times")
+    for number, (method, frame) in enumerate(todo):
+        with opener(replace(common, method=method)) as lab:
+
+            def attempt(one: Planned, lab: Any = lab, number: int = number) -> MonitorRow:
+                progress.advance(number, len(todo), one.text)
+                return carrier.carry(lab, one)[1]
+
+            # Trials of an interrupted search stay, so the new ones get other numbers.
+            first = max([planned - 1, *writer.attempts]) + 1
+            known.append(search(method, frame, goal, first, attempt))
+        writer.put_json(SEARCH, known)
+    return tuple(known)
+
+
+def _searches(kept: list[Any]) -> tuple[Found, ...]:
+    return typed(tuple[Found, ...], kept)
+
+
+def _search_s(what: Monitor, writer: RunWriter) -> float:
+    if (wanted := what.search) is None:
+        return 0.0
+    left = len(wanted.methods) * len(wanted.frames)
+    left -= len(_found(writer.run))
+    return max(left, 0) * _SEARCH_TRIALS * wanted.repetitions * (wanted.trial_s + 0.4)
+
+
+def _opener() -> OpenLab:
+    """Builds links in network namespaces; raises ``MissingCapability`` if that cannot work."""
+    from weirlab.lab.doctor import need_namespaces
+    from weirlab.links.monitor.bed import LinkLab
+
+    need_namespaces("a monitored link needs")
+    return lambda settings: owned(lambda: LinkLab(settings))

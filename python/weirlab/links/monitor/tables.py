@@ -1,0 +1,196 @@
+"""The tables: all groups, the published values, rates without loss, stalls, and what was left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from weirlab.links.monitor.page.source import METHODS, PLACES, PUBLISHED, Evidence
+from weirlab.links.monitor.trials import Group
+from weirlab.report.numbers import NOTHING, count, percent, rate, significant
+from weirlab.tables import Table
+
+
+def groups(found: Sequence[Group]) -> list[Table]:
+    """A table per load, with a row per method and payload."""
+    order = list(METHODS)
+    ordered = sorted(found, key=lambda group: (order.index(group.method), group.payload_bytes))
+    loads = sorted({group.load: None for group in found}, key=lambda load: load != "max")
+    return [_groups([one for one in ordered if one.load == load], load) for load in loads]
+
+
+def _groups(found: Sequence[Group], load: str) -> Table:
+    rows = [
+        (
+            METHODS[group.method],
+            count(group.payload_bytes),
+            count(group.runs),
+            count(group.sent_per_min),
+            count(group.received_per_min),
+            NOTHING if group.logged_per_min is None else count(group.logged_per_min),
+            share(group.link_loss_ratio),
+            share(group.logged_loss_ratio),
+            share(group.record_loss_ratio),
+            _worst_places(group),
+        )
+        for group in found
+    ]
+    what = "Sent as fast as possible" if load == "max" else f"Sent at {load}"
+    return Table(
+        f"{what}: medians of the runs, frames per minute",
+        (
+            "Method",
+            "Payload, B",
+            "Runs",
+            "Sent",
+            "Arrived",
+            "Logged",
+            "Lost on the link",
+            "Not logged",
+            "Missed by the record",
+            "Lost where",
+        ),
+        rows,
+        spare=("Lost where", "Runs", "Arrived", "Missed by the record"),
+    )
+
+
+def published() -> Table:
+    """What the original measurement found, on other hardware."""
+    return Table(
+        "Published: 100 Mbit/s Ethernet, other hardware; packets per minute, ten runs",
+        ("Payload, B", "Sent", "Logged", "Not logged"),
+        tuple(
+            (
+                count(one.payload_bytes),
+                f"{one.sent_per_min:,.1f}",
+                f"{one.logged_per_min:,.1f}",
+                share(one.loss_ratio),
+            )
+            for one in PUBLISHED
+        ),
+    )
+
+
+def found(evidence: Evidence) -> Table:
+    """Greatest rates at which nothing was lost."""
+    rows = [
+        (
+            METHODS[one.method],
+            count(one.frame_bytes),
+            NOTHING if one.greatest_pps is None else rate(one.greatest_pps),
+            NOTHING if one.greatest_pps is None else _bits(one.greatest_pps, one.frame_bytes),
+            _loss_at(one.greatest_pps, one.least_lossy_pps),
+            count(one.lost_link),
+            count(one.lost_record),
+            count(one.trials),
+        )
+        for one in evidence.found
+    ]
+    return Table(
+        "Greatest rate at which most trials forwarded and logged every frame",
+        (
+            "Method",
+            "Frame, B",
+            "Without loss up to",
+            "Bit rate",
+            "Loss at",
+            "Lost by the link there",
+            "By the record there",
+            "Trials",
+        ),
+        tuple(rows),
+    )
+
+
+def _loss_at(greatest_pps: float | None, lossy_pps: float | None) -> str:
+    if lossy_pps is None:
+        return NOTHING
+    # A sender at its limit is no faster when more is requested.
+    return rate(lossy_pps) if lossy_pps > (greatest_pps or 0) else "the sender's limit"
+
+
+def stalls(evidence: Evidence) -> Table:
+    """What a stalled recorder does to link and record."""
+    rows = [
+        (
+            METHODS[one.method],
+            count(one.runs),
+            rate(one.rate_pps),
+            f"{one.stalled_s:.2f} s",
+            count(one.sent),
+            count(one.link_lost),
+            _number(one.link_lost_bare),
+            count(one.missing),
+            count(one.named),
+            NOTHING if not _known(one.gap_s) else f"{one.gap_s:.2f} s",
+        )
+        for one in evidence.stalls
+    ]
+    return Table(
+        "The recorder stalls: medians of the runs, in frames",
+        (
+            "Method",
+            "Runs",
+            "Rate",
+            "Stalled for",
+            "Sent",
+            "Lost on the link",
+            "Without a recorder",
+            "Missing in the record",
+            "Reported as missing",
+            "From first to last gap",
+        ),
+        tuple(rows),
+    )
+
+
+def left_out(evidence: Evidence) -> Table | None:
+    """Attempts that the host spoiled, and those whose counters do not agree; None if there are none."""
+    rows = [
+        (
+            row.method,
+            row.part,
+            count(row.payload_bytes),
+            row.load,
+            str(row.run),
+            row.invalid or NOTHING,
+            row.balance or "agree",
+        )
+        for row in evidence.rows
+        if not row.valid or row.balance
+    ]
+    if not rows:
+        return None
+    return Table(
+        "Attempts that were left out, or whose counters do not agree",
+        ("Method", "Part", "Payload, B", "Load", "Run", "Left out because", "Counters"),
+        rows,
+        details=True,
+    )
+
+
+def share(ratio: float | None) -> str:
+    """A loss; ``0`` only for none at all."""
+    if not _known(ratio):
+        return NOTHING
+    assert ratio is not None
+    return "0" if ratio == 0 else percent(ratio)
+
+
+def _worst_places(group: Group) -> str:
+    lost = {place: value for place, value in group.lost_at.items() if value}
+    worst = sorted(lost, key=lambda place: -lost[place])[:2]
+    return ", ".join(f"{PLACES[place]} {percent(lost[place])}" for place in worst) or "nowhere"
+
+
+def _bits(pps: float, frame_bytes: int) -> str:
+    return f"{significant(pps * frame_bytes * 8 / 1e9)} Gbit/s"
+
+
+def _number(value: float | None) -> str:
+    return count(value) if _known(value) and value is not None else NOTHING
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)

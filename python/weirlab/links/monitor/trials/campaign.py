@@ -1,0 +1,163 @@
+"""Trial after trial, each kept as soon as it is over; trials of one run and method share a link."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, Protocol
+
+from weirlab.errors import LabError
+from weirlab.lab.base import TestBed
+from weirlab.links.monitor.bed import Settings, Stages
+from weirlab.links.monitor.trials.plan import LAB_S, OVERHEAD_S, Planned
+from weirlab.links.monitor.trials.rows import TRIALS, MonitorRow, row_of
+from weirlab.measure.progress import Meter, OnProgress
+from weirlab.measure.terms import SINGLE, Clocks
+from weirlab.measure.trial import Entry, Hooks, run_trial
+from weirlab.measure.validity import Limits, judge
+from weirlab.records import TrialRecord, TrialSpec
+from weirlab.store import RunWriter
+from weirlab.store.catalogue import utc_now
+from weirlab.store.frames import frame_of
+
+MAX_ATTEMPTS: Final = 3
+
+LIMITS: Final = Limits()
+
+
+class MonitorLab(TestBed, Protocol):
+    """What is used of :class:`weirlab.links.monitor.bed.LinkLab`."""
+
+    @property
+    def stages(self) -> Stages | None: ...
+
+    @property
+    def stalled_ns(self) -> tuple[int, int] | None: ...
+
+    @property
+    def facts(self) -> Mapping[str, object]: ...
+
+
+OpenLab = Callable[[Settings], AbstractContextManager[MonitorLab]]
+
+
+@dataclass(frozen=True)
+class MonitorResults:
+    """The results of all planned trials."""
+
+    rows: tuple[MonitorRow, ...]
+    missing: tuple[Planned, ...]
+    """Trials without a valid attempt."""
+    elapsed_s: float
+
+
+class Tables:
+    """The rows of a run's trials, kept together with them."""
+
+    def __init__(self, writer: RunWriter) -> None:
+        self._writer = writer
+        run = writer.run
+        self.rows = run.rows(MonitorRow, TRIALS)
+
+    def add(self, record: TrialRecord, row: MonitorRow) -> None:
+        """Keep one attempt."""
+        self._writer.add(replace(record, tables={TRIALS: frame_of(MonitorRow, [row])}))
+        self.rows.append(row)
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """Carries out one trial on a link that is there."""
+
+    writer: RunWriter
+    tables: Tables
+    max_attempts: int = MAX_ATTEMPTS
+    now: Callable[[], datetime] = utc_now
+
+    def carry(self, lab: MonitorLab, planned: Planned) -> tuple[TrialRecord, MonitorRow]:
+        """The last attempt: the first valid one, or the last allowed."""
+        kept: list[MonitorRow] = []
+
+        def keep(record: TrialRecord) -> None:
+            if lab.stages is None:
+                raise LabError(f"{planned.text}: the link did not say what became of its frames")
+            kept.append(row_of(planned, record, lab.stages, lab.stalled_ns))
+            self.tables.add(record, kept[-1])
+
+        records = run_trial(
+            lab,
+            TrialSpec(planned.traffic(), label=planned.text),
+            Entry(
+                self.writer.run_id,
+                planned.index,
+                "search" if planned.part == "search" else "single",
+                self.writer.attempts.get(planned.index, 0) + 1,
+            ),
+            terms=replace(SINGLE, max_attempts=self.max_attempts, clocks=Clocks(now=self.now)),
+            hooks=Hooks(completed=judged, on_record=keep),
+            set_rules=False,
+        )
+        return records[-1], kept[-1]
+
+
+def judged(record: TrialRecord) -> TrialRecord:
+    """``record`` judged as a trial of a link.
+
+    Who records may share the bridge's CPU, and losing frames in overload is what the trial is about:
+    waiting and drops are no disturbance here. A CPU that the host took away is, and a sender that
+    fell behind.
+    """
+    host = replace(record.host, dut_wait_s=None, softnet_dropped=0, handover_ns=None, handover_change=1.0)
+    return replace(record, host=host, invalid=judge(record.result, host, record.offered_pps, LIMITS))
+
+
+def measure(
+    open_lab: OpenLab,
+    trials: Sequence[Planned],
+    common: Settings,
+    carrier: Carrier,
+    on_progress: OnProgress | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> MonitorResults:
+    """Carry out ``trials`` in order, leaving out those with a valid attempt in the run.
+
+    Raises
+    ------
+    LabError
+        A link cannot be built, or its recorder failed; finished trials are kept.
+    FailedTrial
+        Nothing arrived.
+    """
+    done = carrier.writer.done
+    meter = Meter(_expected_s(trials), clock, on_progress)
+    start_s = clock()
+    for _, group in itertools.groupby(trials, key=lambda planned: planned.lab):
+        together = list(group)
+        left = [planned for planned in together if planned.index not in done]
+        for _ in range(len(together) - len(left)):
+            meter.skip()
+        if not left:
+            continue
+        meter.tell(left[0].text)
+        with open_lab(left[0].settings(common)) as lab:
+            for planned in left:
+                meter.tell(planned.text)
+                record, _ = carrier.carry(lab, planned)
+                meter.count(planned.text, record)
+    valid = carrier.writer.done
+    missing = tuple(planned for planned in trials if planned.index not in valid)
+    return MonitorResults(tuple(carrier.tables.rows), missing, clock() - start_s)
+
+
+def _expected_s(trials: Sequence[Planned]) -> list[float]:
+    found = []
+    last: object = None
+    for planned in trials:
+        found.append(planned.duration_s + OVERHEAD_S + (LAB_S if planned.lab != last else 0.0))
+        last = planned.lab
+    return found

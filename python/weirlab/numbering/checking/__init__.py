@@ -1,0 +1,71 @@
+"""Finds mistakes in a plan before anything runs, each with its place, a reason and a proposal.
+
+A check is a function from a network to findings, listed in :data:`CHECKS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from weirlab.numbering.checking import (
+    admission,
+    engines,
+    entries,
+    hosts,
+    limits,
+    numbering,
+    records,
+    routes,
+    ways,
+)
+from weirlab.numbering.checking.findings import Finding, Severity, limited
+from weirlab.numbering.routing import Network
+
+__all__ = ["CHECKS", "Finding", "Severity", "check"]
+
+CHECKS: Final[tuple[Callable[[Network], Iterator[Finding]], ...]] = (
+    numbering.too_long,
+    numbering.lengths,
+    numbering.owners,
+    numbering.foreign_entries,
+    numbering.unowned,
+    numbering.validity,
+    routes.duplicates,
+    routes.shadowed,
+    routes.redundant,
+    routes.trees_never_asked,
+    routes.misplaced,
+    routes.past_gatekeepers,
+    entries.duplicates,
+    entries.outside_zone,
+    entries.hidden_by_routes,
+    entries.holes,
+    records.expressions,
+    records.order,
+    engines.addresses,
+    engines.hand_over,
+    engines.homes,
+    engines.registrations,
+    engines.rewrites,
+    limits.rewrites,
+    limits.records,
+    limits.trees,
+    limits.changes,
+    limits.codecs,
+    limits.call_agents,
+    admission.unenforced,
+    hosts.zones,
+    hosts.name_servers,
+    hosts.service_points,
+    hosts.uris,
+    hosts.engine_names,
+    ways.ways,
+    ways.tests,
+)
+
+
+def check(network: Network) -> list[Finding]:
+    """All findings in the order of their places, with a limited number of each kind."""
+    found = [finding for each in CHECKS for finding in each(network)]
+    return sorted(limited(found), key=Finding.key)

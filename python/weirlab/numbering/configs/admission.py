@@ -1,0 +1,142 @@
+"""Admission rules at a gateway, which knows callers by their addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weirlab.numbering.configs import parts
+from weirlab.numbering.plan.model import Engine
+from weirlab.numbering.plan.values import Protocol
+from weirlab.numbering.routing import Network
+
+REFUSED = "refused"
+"""The dial-plan context of callers that are not admitted."""
+
+_NOWHERE, _REJECTED, _FULL = 1, 21, 34
+"""Causes (Q.850): unallocated number, call rejected, no circuit; 404, 403 and 503 in SIP."""
+
+_WAIT = " same => n,Wait(2)"
+"""chan_ooh323 sends cause 111 instead of any other before it has sent Call Proceeding."""
+
+
+def patterns(begin: str, arriving: Protocol) -> list[str]:
+    """Patterns of the dial plan for all numbers that begin with ``begin``, itself included.
+
+    An MGCP telephone dials digit by digit, and a number is complete when no further digit comes: only a ``.``
+    makes Asterisk wait for further digits, but it stands for one at least.
+    """
+    return [begin, f"{begin}."] if arriving == "mgcp" else [f"{begin}!"]
+
+
+def permissions(network: Network, name: str, caller: Engine) -> dict[str, bool]:
+    """May an endpoint call numbers, by prefix without +? Only its home asks; empty means yes."""
+    if caller.home != name or caller.organisation is None:
+        return {}
+    found = network.permissions[caller.organisation]
+    return {} if [*found] == [""] else {prefix: bool(found.get(prefix)) for prefix in found}
+
+
+def most_calls(network: Network, name: str, caller: Engine) -> int | None:
+    """Calls that an endpoint's organisation may have at once at the engine, if that is its home."""
+    return network.most_calls(caller.organisation) if caller.home == name else None
+
+
+def context(network: Network, name: str, other: str, protocol: Protocol) -> str:
+    """Where a call from ``other`` begins in the dial plan of the gateway ``name``."""
+    caller = network.plan.engines[other]
+    if caller.kind == "endpoint":
+        if not network.admits(network.plan.engines[name], caller.organisation):
+            return REFUSED
+        if permissions(network, name, caller) or most_calls(network, name, caller) is not None:
+            return f"from-{protocol}-of-{caller.organisation}"
+    return f"from-{protocol}"
+
+
+def direct(network: Network, name: str) -> list[str]:
+    """H.323 endpoints that a gateway must refuse, but whose calls a gatekeeper sends to it directly."""
+    engines = network.plan.engines
+    return [
+        other
+        for other, caller in engines.items()
+        if caller.kind == "endpoint"
+        and caller.address is not None
+        and "h323" in caller.speaks
+        and caller.home is not None
+        and engines[caller.home].kind == "gatekeeper"
+        and not network.admits(engines[name], caller.organisation)
+    ]
+
+
+MODULES = ("func_groupcount", "func_dialplan")
+"""Modules that the contexts of organisations need."""
+
+
+def has_rules(network: Network, name: str) -> bool:
+    """Are there contexts of organisations at the gateway?"""
+    callers = network.plan.engines.values()
+    return any(permissions(network, name, each) or most_calls(network, name, each) for each in callers)
+
+
+def contexts(
+    network: Network, name: str, arriving: Protocol, plus: str, rewriting: list[str]
+) -> Iterator[str]:
+    """The contexts of organisations with rules, for calls that arrive by a protocol.
+
+    ``plus`` is how numbers begin there; ``rewriting`` are the lines that make numbers international.
+    """
+    told = set()
+    for other, caller in network.plan.engines.items():
+        own = context(network, name, other, arriving)
+        if caller.home != name or arriving not in caller.speaks or own in (REFUSED, f"from-{arriving}"):
+            continue
+        if own in told:
+            continue
+        told.add(own)
+        yield f"; {parts.place(network, 'organisations', caller.organisation or '')}"
+        yield f"[{own}]"
+        yield from rewriting
+        rules = {"": False, **(permissions(network, name, caller) or {"": True})}
+        if rules[""] and most_calls(network, name, caller) is None:
+            # Extensions here take precedence over included ones.
+            yield f"include => from-{arriving}"
+            del rules[""]
+        for prefix, may in sorted(rules.items()):
+            waits = [_WAIT] if arriving == "h323" else []
+            for pattern in patterns(f"{plus}{prefix or 'X'}", arriving):
+                begin = f"exten => _{pattern},1,"
+                if may:
+                    yield from _passing(network, name, caller, begin, f"from-{arriving}", waits)
+                    continue
+                yield f"{begin}Log(NOTICE,REJECTED num=${{EXTEN}} barred for {caller.organisation})"
+                yield from waits
+                yield f" same => n,Hangup({_REJECTED})"
+
+
+def _passing(
+    network: Network, name: str, caller: Engine, pattern: str, onward: str, waits: list[str]
+) -> Iterator[str]:
+    """Lines for a call that is allowed unless there are too many."""
+    most, who = most_calls(network, name, caller), caller.organisation
+    goes = f"GotoIf(${{DIALPLAN_EXISTS({onward},${{EXTEN}},1)}}?{onward},${{EXTEN}},1)"
+    if most is None:
+        yield f"{pattern}{goes}"
+        yield from waits
+        yield f" same => n,Hangup({_NOWHERE})"
+        return
+    yield f"{pattern}Set(GROUP(calls)={who})"
+    yield f" same => n,GotoIf($[${{GROUP_COUNT({who}@calls)}} > {most}]?full)"
+    yield f" same => n,{goes}"
+    yield from waits
+    yield f" same => n,Hangup({_NOWHERE})"
+    yield f" same => n(full),Log(NOTICE,REJECTED num=${{EXTEN}} {who} has {most} calls)"
+    yield from waits
+    yield f" same => n,Hangup({_FULL})"
+
+
+def refusing() -> Iterator[str]:
+    """The context of those who are not admitted; numbers of H.323 have no +."""
+    yield f"[{REFUSED}]"
+    for pattern, waits in (("+X", []), ("X", [_WAIT])):
+        yield f"exten => _{pattern}!,1,Log(NOTICE,REJECTED num=${{EXTEN}} not admitted)"
+        yield from waits
+        yield f" same => n,Hangup({_REJECTED})"

@@ -1,0 +1,146 @@
+"""Gatekeepers: a table as JSON, and the same for GNU Gatekeeper, in direct mode."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from weirlab.numbering.configs import admission, parts
+from weirlab.numbering.routing import Network, profiles
+
+RAS_PORT: Final = 1719
+"""Port for requests to gatekeepers (H.225.0, Appendix IV)."""
+
+
+def files(network: Network, name: str, root: str) -> dict[str, str]:
+    """``gatekeeper.json`` and ``gnugk.ini``."""
+    engine = network.plan.engines[name]
+    for i, rule in enumerate(engine.rewrite):
+        if limit := profiles.rewrite_limit(engine, rule):
+            raise parts.refuse(network, ("engines", name, "rewrite", i), limit)
+    return {
+        "gatekeeper.json": json.dumps(_table(network, name), indent=2) + "\n",
+        "gnugk.ini": "\n".join(_gnugk(network, name)) + "\n",
+    }
+
+
+def _table(network: Network, name: str) -> dict[str, object]:
+    """Prefixes without +, each with its targets in the order of preference."""
+    plan = network.plan
+    engine = plan.engines[name]
+    return {
+        "gatekeeper": name,
+        "plan": plan.plan,
+        "address": parts.address(network, name),
+        "ras_port": RAS_PORT,
+        "trees": [{"tree": tree, "suffix": plan.trees[tree].suffix} for tree in engine.trees],
+        "hand_over": {protocol: _target(network, other) for protocol, other in engine.hand_over.items()},
+        "neighbours": {
+            parts.address(network, other): other
+            for other in parts.feeders(network, name)
+            if plan.engines[other].kind == "gatekeeper"
+        },
+        "prefixes": [
+            {
+                "prefix": route.prefix[1:],
+                "strip": route.strip,
+                "prepend": route.prepend.removeprefix("+"),
+                "targets": [_target(network, target) for target in route.to],
+                "place": parts.place(network, "routes", index),
+            }
+            for index, route in parts.routes(network, name, "h323")
+        ],
+        **({"callers": callers} if (callers := _callers(network, name)) else {}),
+    }
+
+
+def _callers(network: Network, name: str) -> dict[str, object]:
+    """Endpoints with admission rules, by address."""
+    found: dict[str, object] = {}
+    for other, caller in network.plan.engines.items():
+        if caller.kind != "endpoint" or "h323" not in caller.speaks or caller.address is None:
+            continue
+        admitted = network.admits(network.plan.engines[name], caller.organisation)
+        may_call = admission.permissions(network, name, caller)
+        most_calls = admission.most_calls(network, name, caller)
+        # One that calls here is known to neighbours by its name.
+        if not admitted or may_call or most_calls is not None or caller.home == name:
+            found[caller.address] = {
+                "engine": other,
+                "organisation": caller.organisation or "",
+                "admitted": admitted,
+                "may_call": may_call,
+                "most_calls": most_calls,
+                "place": parts.place(network, "organisations", caller.organisation or ""),
+            }
+    return found
+
+
+def _target(network: Network, name: str) -> dict[str, object]:
+    engine = network.plan.engines[name]
+    found: dict[str, object] = {"engine": name, "address": parts.address(network, name)}
+    if engine.kind == "gatekeeper":
+        return {**found, "port": RAS_PORT, "neighbour": True}
+    return {**found, "port": engine.port("h323")}
+
+
+def _gnugk(network: Network, name: str) -> Iterator[str]:
+    plan = network.plan
+    engine = plan.engines[name]
+    where = parts.place(network, "engines", name)
+    yield f"; Gatekeeper {name} of plan {plan.plan} ({where}), made by weir voice"
+    yield "; configs: change the plan instead."
+    yield f"[Gatekeeper::Main]\nName={name}\nHome={parts.address(network, name)}"
+    yield "[RoutedMode]\nGKRouted=0"
+    if _callers(network, name):
+        yield "; Rules of admission are not written here: Weir's own gatekeeper enforces them."
+    if engine.hand_over:
+        yield "; GNU Gatekeeper knows no gateways for other protocols: records for them are not followed."
+    if engine.trees:
+        yield f"ENUMservers={','.join(plan.trees[tree].suffix for tree in engine.trees)}"
+    near = [*parts.feeders(network, name), *parts.targets(network, name)]
+    neighbours = [
+        other for other in dict.fromkeys(near) if plan.engines[other].kind == "gatekeeper" and other != name
+    ]
+    policy = ["internal", *(["enum"] if engine.trees else []), *(["neighbor"] if neighbours else [])]
+    yield f"[RoutingPolicy]\ndefault={','.join(policy)}"
+    prefixes: dict[str, list[str]] = {}
+    rewrites: dict[str, list[str]] = {}
+    for index, route in parts.routes(network, name, "h323"):
+        for rank, target in enumerate(route.to, 1):
+            # The lowest priority comes first; 1 is the default.
+            listed = route.prefix[1:] + (f":={rank}" if len(route.to) > 1 else "")
+            prefixes.setdefault(target, []).append(listed)
+            if route.strip or route.prepend:
+                digits = route.prefix[1:]
+                if limit := profiles.strip_limit(engine, route):
+                    raise parts.refuse(network, ("routes", index), limit)
+                new = route.prepend.removeprefix("+") + digits[route.strip :]
+                rewrites.setdefault(target, []).append(f"out={digits}={new}")
+    yield from _neighbours(network, neighbours, prefixes)
+    yield "[RasSrv::PermanentEndpoints]"
+    for target, listed_prefixes in prefixes.items():
+        if target in neighbours:
+            continue
+        yield f"; {parts.place(network, 'engines', target)}"
+        port = plan.engines[target].port("h323")
+        yield f"{parts.address(network, target)}:{port}={target};{','.join(listed_prefixes)}"
+    if rewrites:
+        yield "[RasSrv::GWRewriteE164]"
+        for target, rules in rewrites.items():
+            yield f"{target}={';'.join(rules)}"
+
+
+def _neighbours(network: Network, names: list[str], prefixes: dict[str, list[str]]) -> Iterator[str]:
+    """The neighbours: gatekeepers that are asked for the numbers that routes send them, and may ask."""
+    if names:
+        yield "[RasSrv::Neighbors]"
+        yield from (f"{name}=GnuGK" for name in names)
+    for name in names:
+        yield f"; {parts.place(network, 'engines', name)}"
+        yield f"[Neighbor::{name}]\nGatekeeperIdentifier={name}"
+        yield f"Host={parts.address(network, name)}:{RAS_PORT}"
+        if name in prefixes:
+            yield f"SendPrefixes={','.join(prefixes[name])}"
+        yield "AcceptPrefixes=*"

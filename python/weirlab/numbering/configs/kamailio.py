@@ -1,0 +1,366 @@
+"""Kamailio 5.6: prefixes from a text table, then the trees of ENUM in their order, then 404."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weirlab.numbering.configs import counting, parts
+from weirlab.numbering.routing import Network, profiles
+
+MODULES = (
+    "tm", "tmx", "sl", "rr", "pv", "maxfwd", "textops", "siputils", "xlog", "enum", "ipops", "db_text",
+    "mtree", "jsonrpcs", "ctl",
+)  # fmt: skip
+
+FALL_BACK = "(404|408|482|483|488|5[0-9][0-9])"
+"""Answers after which the next target is tried; a busy or declining callee has answered."""
+
+BEGIN = """\
+request_route {
+  if (!mf_process_maxfwd_header("10")) { sl_send_reply("483", "Too Many Hops"); exit; }
+  if (is_method("CANCEL")) { if (t_check_trans()) t_relay(); exit; }
+  if (is_method("OPTIONS") && $rU == $null) { sl_send_reply("200", "OK"); exit; }
+  if (has_totag()) {
+    if (loose_route()) { t_relay(); }
+    else if (is_method("ACK")) { if (t_check_trans()) t_relay(); }
+    else { sl_send_reply("404", "Not Here"); }
+    exit;
+  }
+  t_check_trans();
+  if (!is_method("INVITE")) { sl_send_reply("405", "Method Not Allowed"); exit; }
+  record_route();
+  $var(num) = $rU;
+  route(ADMIT);
+  route(REWRITE);
+  if (!($rU =~ "^\\+[0-9]")) { sl_send_reply("484", "Address Incomplete"); exit; }
+  route(BARRED);
+"""
+
+END = """\
+  xlog("L_NOTICE", "ROUTE num=$var(num) via=none\\n");
+  sl_send_reply("404", "No route to number");
+  exit;
+}
+"""
+
+PREFIXES = """\
+# The longest prefix decides; the targets in its value are tried one after the other.
+route[PREFIXES] {
+  if (!mt_match("plan", "$rU", "0")) return;
+  $avp(targets) = $(var(found){s.select,2,,});
+  $var(from) = 1 + $(var(found){s.select,0,,}{s.int});
+  if ($var(from) > 1 || $(var(found){s.select,1,,}{s.len}) > 0) {
+    $rU = "+" + $(var(found){s.select,1,,}) + $(rU{s.substr,$var(from),0});
+  }
+  $avp(tried) = 0;
+  xlog("L_NOTICE", "ROUTE num=$var(num) via=static target=$avp(targets)\\n");
+  if ($rU == "+") { sl_send_reply("484", "Address Incomplete"); exit; }
+  route(NEXT);
+}
+
+route[NEXT] {
+  $var(rank) = $avp(tried);
+  $var(target) = $(avp(targets){s.select,$var(rank),|});
+  if ($var(target) == $null || $var(target) == "") return;
+  $avp(tried) = $var(rank) + 1;
+  $du = $var(target);
+  t_on_failure("NEXT");
+  route(RELAY);
+}
+
+failure_route[NEXT] {
+  if (t_is_canceled()) exit;
+FORWARDED  if (t_check_status("FALL_BACK")) route(NEXT);
+}
+
+""".replace("FALL_BACK", FALL_BACK)
+
+DIGITS = """\
+route[TREES] {
+  if (!($rU =~ "^\\+[0-9]{1,15}$")) return;
+  $var(digits) = "";
+  $var(i) = 1;
+  while ($var(i) < $(rU{s.len})) {
+    $var(digits) = $(rU{s.substr,$var(i),1}) + "." + $var(digits);
+    $var(i) = $var(i) + 1;
+  }
+"""
+
+TREE = """\
+route[TREE_NAME] {
+  if (naptr_query("$var(digits)SUFFIX", "n") != 1) return;
+  route(FIRST);
+REFERRED  if ($var(first) == "e2u+sip") {
+    $avp(number) = $rU;
+    $avp(gateway) = $var(second);
+    if (!enum_query("ASKED.")) return;
+    # One record after the other: by itself, enum_query makes them branches of one call.
+    t_load_contacts();
+    t_next_contacts();
+    xlog("L_NOTICE", "ROUTE num=$var(num) via=VIA target=$ru\\n");
+    t_on_failure("RECORD");
+    route(RELAY);
+  }
+  if ($var(first) == "e2u+h323") {
+    $du = "GATEWAY";
+    xlog("L_NOTICE", "ROUTE num=$var(num) via=VIA target=$du\\n");
+    route(RELAY);
+  }
+}
+
+"""
+
+REFERRED = """\
+  $var(suffix) = "SUFFIX";
+  if ($var(first) == "refer") route(REFER);
+KNOWN
+"""
+
+REFER = """\
+# A non-terminal record: its replacement is the name to ask instead, the number below another suffix.
+route[REFER] {
+  if (naptr_query("$var(refer)", "n") != 1) return;
+  $var(skip) = $(var(digits){s.len});
+  $var(suffix) = $(var(refer){s.substr,$var(skip),0});
+  route(FIRST);
+}
+
+"""
+
+FORWARDED = """\
+  if (t_check_status("302")) route(FORWARD);
+"""
+
+FORWARD = """\
+# An endpoint forwards: the number in its Contact is decided anew.
+route[FORWARD] {
+  $var(to) = $(T_rpl($ct){nameaddr.uri}{uri.user});
+  if (!($var(to) =~ "^\\+[0-9]+$")) return;
+  $avp(forwards) = $avp(forwards) + 1;
+  if ($avp(forwards) > 5) { t_reply("482", "Loop Detected"); exit; }
+  $ru = "sip:" + $var(to) + "@" + $Ri;
+  $var(num) = $var(to);
+DECIDE  xlog("L_NOTICE", "ROUTE num=$var(num) via=none\\n");
+  t_reply("404", "No route to number");
+  exit;
+}
+
+"""
+
+FIRST = """\
+# Of the services that are used here: which comes first in order and preference, and does H.323 come after it?
+route[FIRST] {
+  $var(first) = "";
+  $var(second) = "";
+  $var(order) = 65536;
+  $var(preference) = 65536;
+  $var(i) = 0;
+  while ($var(i) < $naptrquery(n=>count)) {
+    $var(service) = $(naptrquery(n=>services[$var(i)]){s.tolower});
+NONTERMINAL    $var(o) = $(naptrquery(n=>order[$var(i)]){s.int});
+    $var(p) = $(naptrquery(n=>pref[$var(i)]){s.int});
+    if (USED) {
+      if ($var(service) == "e2u+h323") $var(second) = "GATEWAY";
+      if ($var(o) < $var(order) || ($var(o) == $var(order) && $var(p) < $var(preference))) {
+        $var(first) = $var(service);
+        $var(order) = $var(o);
+        $var(preference) = $var(p);
+CHOSEN      }
+    }
+    $var(i) = $var(i) + 1;
+  }
+}
+
+# The record for SIP failed: the next one, then the number to the gateway, if there is a record for H.323.
+failure_route[RECORD] {
+  if (t_is_canceled()) exit;
+FORWARDED  if (!t_check_status("FALL_BACK")) exit;
+  if (t_next_contacts()) {
+    t_on_failure("RECORD");
+    route(RELAY);
+  }
+  if ($avp(gateway) != "") {
+    $ru = "sip:" + $avp(number) + "@" + $Ri;
+    $du = $avp(gateway);
+    route(RELAY);
+  }
+}
+
+""".replace("FALL_BACK", FALL_BACK)
+
+RELAY = """\
+route[RELAY] {
+  if (!t_relay()) sl_reply_error();
+  exit;
+}
+"""
+
+
+def files(network: Network, name: str, root: str) -> dict[str, str]:
+    """``kamailio.cfg`` and the tables of prefixes."""
+    found = {"kamailio.cfg": "\n".join(_lines(network, name, root)) + "\n"}
+    if [*parts.routes(network, name, "sip")]:
+        found["db/mtree_plan"] = "\n".join(_table(network, name)) + "\n"
+        found["db/version"] = "table_name(string) table_version(int)\nmtree_plan:1\nmtree:1\nmtrees:2\n"
+    return found
+
+
+def _table(network: Network, name: str) -> Iterator[str]:
+    """strip,prepend,targets by prefix. A colon separates columns, so those within are escaped."""
+    yield "id(int,auto) tprefix(string) tvalue(string)"
+    for count, (_, route) in enumerate(parts.routes(network, name, "sip"), 1):
+        uris = "|".join(parts.sip_uri(network, each) for each in route.to)
+        value = f"{route.strip},{route.prepend.removeprefix('+')},{uris}"
+        escaped = value.replace(":", "\\:")
+        yield f"{count}:{route.prefix}:{escaped}"
+
+
+def _lines(network: Network, name: str, root: str) -> Iterator[str]:
+    plan = network.plan
+    engine = plan.engines[name]
+    prefixes = bool([*parts.routes(network, name, "sip")])
+    yield "#!KAMAILIO"
+    where = parts.place(network, "engines", name)
+    yield f"# Proxy {name} of plan {plan.plan} ({where}), made by weir voice: change the plan instead."
+    yield "debug=2\nlog_stderror=yes\nfork=yes\nchildren=4"
+    host = parts.address(network, name)
+    socket = f"{f'[{host}]' if ':' in host else host}:{engine.port('sip')}"
+    yield f"listen=udp:{socket}"
+    if parts.uses_tcp(network):
+        yield f"listen=tcp:{socket}\ntcp_children=2"
+    yield "auto_aliases=no\ndns_cache_negative_ttl=5\ndns_use_search_list=no"
+    yield "# The next target of an SRV record if one does not answer.\nuse_dns_failover=on"
+    for module in MODULES:
+        if prefixes or module not in ("db_text", "mtree"):
+            yield f'loadmodule "{module}.so"'
+    counted = counting.counts(network, name)
+    if counted:
+        yield from counting.modules()
+    yield f'modparam("ctl", "binrpc", "unix:{root}/ctl")'
+    yield 'modparam("jsonrpcs", "transport", 6)'
+    yield f'modparam("jsonrpcs", "fifo_name", "{root}/fifo")'
+    if prefixes:
+        yield "# 1: no cache, so that mtree.reload reads the table again."
+        yield 'modparam("db_text", "db_mode", 1)'
+        yield f'modparam("mtree", "db_url", "text://{root}/db")'
+        yield 'modparam("mtree", "mtree", "name=plan;dbtable=mtree_plan;type=0")'
+        yield 'modparam("mtree", "char_list", "0123456789+")'
+        yield 'modparam("mtree", "pv_value", "$var(found)")'
+    yield 'modparam("tm", "contacts_avp", "$avp(contacts)")'
+    yield 'modparam("tm", "contact_flows_avp", "$avp(flows)")'
+    yield 'modparam("tm", "fr_timer", 3000)\n'
+    calls = "  route(PREFIXES);\n" if prefixes else ""
+    calls += "  route(TREES);\n" if engine.trees else ""
+    forwarded = FORWARDED if parts.forwards(network) else ""
+    begun = (counting.CALL if counted else "") + ("  $avp(forwards) = 0;\n" if forwarded else "")
+    yield BEGIN + begun + calls + END
+    yield from _admission(network, name)
+    yield from _rewriting(network, name)
+    yield from _permissions(network, name)
+    if counted:
+        yield from counting.route(network, name)
+    if prefixes:
+        yield PREFIXES.replace("FORWARDED", forwarded).rstrip("\n") + "\n"
+    if engine.trees:
+        yield from _trees(network, name, forwarded)
+    if forwarded:
+        yield FORWARD.replace("DECIDE", calls).rstrip("\n") + "\n"
+    yield RELAY.rstrip("\n")
+
+
+def _admission(network: Network, name: str) -> Iterator[str]:
+    plan = network.plan
+    engine = plan.engines[name]
+    yield "# Callers whose organisation is not admitted here."
+    yield "route[ADMIT] {"
+    for other, caller in plan.engines.items():
+        if caller.kind == "endpoint" and caller.address and not network.admits(engine, caller.organisation):
+            where = parts.place(network, "organisations", engine.organisation or "", "admits")
+            reply = 'sl_send_reply("403", "Not admitted"); exit;'
+            yield f'  if ($si == "{caller.address}") {{ {reply} }}  # {other}, {where}'
+    yield "  return;\n}\n"
+
+
+def _rewriting(network: Network, name: str) -> Iterator[str]:
+    yield "# Numbers as they are dialled to international ones; the first rule that matches."
+    yield "route[REWRITE] {"
+    # Invalid rules are refused with their place.
+    rules = zip(network.plan.engines[name].rewrite, network.rewrites[name], strict=True)
+    for i, (rule, _) in enumerate(rules):
+        location = ("engines", name, "rewrite", i)
+        if limit := profiles.rewrite_limit(network.plan.engines[name], rule):
+            raise parts.refuse(network, location, limit)
+        shape = profiles.simple(rule)
+        if shape is not None:
+            goes, comes = shape
+            pattern = goes.replace("+", "\\+")
+            change = f'$rU = "{comes}" + $(rU{{s.substr,{len(goes)},0}});'
+        else:
+            pattern = rule.match
+            change = f"$rU = $(rU{{re.subst,/{rule.match}/{rule.replace}/}});"
+        yield f"  # {parts.place(network, *location)}"
+        yield f'  if ($rU =~ "{"^" if shape else ""}{pattern}") {{ {change} return; }}'
+    yield "  return;\n}\n"
+
+
+def _permissions(network: Network, name: str) -> Iterator[str]:
+    yield "# What callers may not call; the longest prefix decides."
+    yield "route[BARRED] {"
+    for other, caller in network.plan.engines.items():
+        if caller.home != name or not caller.address or caller.organisation is None:
+            continue
+        permissions = network.permissions[caller.organisation]
+        if [*permissions] == [""]:
+            continue
+        where = parts.place(network, "organisations", caller.organisation)
+        yield f'  if ($si == "{caller.address}") {{  # {other} of {caller.organisation}, {where}'
+        for prefix in sorted(permissions, key=lambda each: (-len(each), each)):
+            action = "return;" if permissions.get(prefix) else 'sl_send_reply("403", "Barred"); exit;'
+            yield f'    if ($rU =~ "^\\+{prefix}") {{ {action} }}'
+        if "" not in permissions:
+            yield '    sl_send_reply("403", "Barred"); exit;'
+        yield "  }"
+    yield "  return;\n}\n"
+
+
+def _trees(network: Network, name: str, forwarded: str) -> Iterator[str]:
+    plan = network.plan
+    engine = plan.engines[name]
+    for i, entry in enumerate(plan.enum):
+        if name in network.askers[entry.tree]:
+            for j, record in enumerate(entry.naptr):
+                if limit := profiles.record_limit(engine, entry, record):
+                    raise parts.refuse(network, ("enum", i, "naptr", j), limit)
+    gateway = parts.sip_uri(network, engine.hand_over["h323"]) if "h323" in engine.hand_over else ""
+    yield "# Trees of ENUM, in the order in which they are asked."
+    asked = [
+        f"  route(TREE_{_upper(tree)});  # {parts.place(network, 'trees', tree)}" for tree in engine.trees
+    ]
+    yield DIGITS + "\n".join(asked) + "\n}\n"
+    refers = parts.refers(network)
+    known = (
+        f'  if ($var(suffix) == "{tree.suffix}") $var(via) = "{each}";' for each, tree in plan.trees.items()
+    )
+    referred = REFERRED.replace("KNOWN", "\n".join(known)) if refers else ""
+    for tree in engine.trees:
+        text = TREE.replace("REFERRED", referred).replace("TREE_NAME", f"TREE_{_upper(tree)}")
+        text = text.replace("ASKED", "$var(suffix)" if refers else "SUFFIX")
+        text = text.replace("VIA", "$var(via)" if refers else tree)
+        text = text.replace("SUFFIX", plan.trees[tree].suffix)
+        if not gateway:
+            text = text[: text.index('  if ($var(first) == "e2u+h323")')] + "}\n\n"
+        yield text.replace("GATEWAY", gateway).rstrip("\n") + "\n"
+    used = '$var(service) == "e2u+sip"' + (' || $var(service) == "e2u+h323"' if gateway else "")
+    nonterminal = chosen = ""
+    if refers:
+        used += ' || $var(service) == "refer"'
+        nonterminal = '    if ($(naptrquery(n=>replace[$var(i)]){s.len}) > 0) $var(service) = "refer";\n'
+        chosen = "        $var(refer) = $naptrquery(n=>replace[$var(i)]);\n"
+        yield REFER.rstrip("\n") + "\n"
+    first = FIRST.replace("NONTERMINAL", nonterminal).replace("CHOSEN", chosen).replace("USED", used)
+    yield first.replace("FORWARDED", forwarded).replace("GATEWAY", gateway).rstrip("\n") + "\n"
+
+
+def _upper(tree: str) -> str:
+    """A tree's name, as part of the name of its route block."""
+    return tree.upper().replace("-", "_")

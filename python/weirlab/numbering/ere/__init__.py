@@ -1,0 +1,13 @@
+"""POSIX extended regular expressions and the substitution expressions of RFC 3402 that ENUM is made of.
+
+``syntax`` reads an expression, ``patterns`` matches whole numbers and numbers of which only the beginning
+is known, ``substitution`` rewrites.
+"""
+
+from __future__ import annotations
+
+from weirlab.numbering.ere.patterns import TAIL, NeedsDigits, Pattern
+from weirlab.numbering.ere.substitution import Substitution, replacement_problem
+from weirlab.numbering.ere.syntax import BadExpression
+
+__all__ = ["TAIL", "BadExpression", "NeedsDigits", "Pattern", "Substitution", "replacement_problem"]

@@ -1,0 +1,139 @@
+"""Runs a gatekeeper: ``python -m weirlab.numbering.gatekeeper gatekeeper.json``.
+
+Its decisions go to standard output, one line each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Final, cast
+
+from weirlab import files, limits
+from weirlab.errors import InputError, WeirError
+from weirlab.numbering.gatekeeper import ras
+from weirlab.numbering.gatekeeper.answering import Gatekeeper
+from weirlab.numbering.gatekeeper.enum import Resolver
+from weirlab.numbering.gatekeeper.ras import Address
+from weirlab.numbering.gatekeeper.registrations import same_host
+from weirlab.numbering.gatekeeper.table import Table
+
+_PATIENCE_S: Final = 1.0
+"""Time limit for a neighbour's answer; after that, it is asked once more."""
+_ATTEMPTS: Final = 2
+MOST_REQUESTS: Final = 1000
+MOST_OF_HOST: Final = 100
+"""Requests that are answered at once, of all hosts and of one; a gateway has one per call that begins."""
+
+
+class Service(asyncio.DatagramProtocol):
+    """The gatekeeper's socket: requests, answers, and requests to neighbours."""
+
+    def __init__(self, table: Table) -> None:
+        resolver = Resolver()
+        self.gatekeeper = Gatekeeper(table, resolver.records, resolver.places, self.ask, _tell)
+        self._numbers = itertools.cycle(range(1, 65536))
+        self._asked: dict[tuple[str, int], asyncio.Future[Address | str | None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._busy: Counter[str] = Counter()
+        """Requests that are being answered, by the host that asks."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # It is one of datagrams, and no instance of their class.
+        self._transport = cast(asyncio.DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        source = Address(*addr[:2])
+        try:
+            message = ras.read(data)
+        except ras.NoMessage as error:
+            _tell(f"{source.host}: {error}")
+            return
+        if isinstance(message, (ras.LocationConfirm, ras.LocationReject)):
+            waiting = self._asked.get((source.host, message.number))
+            if waiting is not None and not waiting.done():
+                told = message.signalling if isinstance(message, ras.LocationConfirm) else message.reason
+                waiting.set_result(told)
+            return
+        if self._busy[source.host] >= MOST_OF_HOST or len(self._tasks) >= MOST_REQUESTS:
+            # It asks again (H.225.0, 7.8); by then there may be room.
+            return
+        self._busy[source.host] += 1
+        task = asyncio.get_running_loop().create_task(self._answer(message, source))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._done(done, source.host))
+
+    async def _answer(self, message: ras.Message, source: Address) -> None:
+        answer = await self.gatekeeper.answer(message, source.host, time.monotonic())
+        if answer is None:
+            return
+        self._transport.sendto(ras.written(answer), reply_place(message, source))
+
+    def _done(self, task: asyncio.Task[None], host: str) -> None:
+        self._tasks.discard(task)
+        self._busy[host] -= 1
+        if not self._busy[host]:
+            del self._busy[host]
+
+    async def ask(
+        self, neighbour: Address, digits: str, hops: int, callers: tuple[str, ...]
+    ) -> Address | str | None:
+        """The location of a number by ``neighbour``, or why it rejects; None if it does not answer."""
+        number = next(self._numbers)
+        request = ras.written(ras.LocationRequest(number, digits, self.gatekeeper.table.ras, hops, callers))
+        waiting: asyncio.Future[Address | str | None] = asyncio.get_running_loop().create_future()
+        self._asked[neighbour.host, number] = waiting
+        try:
+            for _ in range(_ATTEMPTS):
+                self._transport.sendto(request, neighbour)
+                done, _ = await asyncio.wait({waiting}, timeout=_PATIENCE_S)
+                if done:
+                    return waiting.result()
+        finally:
+            del self._asked[neighbour.host, number]
+        _tell(f"neighbour {neighbour.host} does not answer")
+        return None
+
+
+def reply_place(message: ras.Message, source: Address) -> Address:
+    """Where the answer to a message from ``source`` goes: another port of the same host, if it says so.
+
+    To no other host: it may not have asked.
+    """
+    if isinstance(message, ras.LocationRequest) and same_host(message.reply.host, source.host):
+        return message.reply
+    return source
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+async def _serve(table: Table) -> None:
+    loop = asyncio.get_running_loop()
+    await loop.create_datagram_endpoint(lambda: Service(table), local_addr=(table.address, table.ras_port))
+    _tell(f"gatekeeper {table.gatekeeper} of plan {table.plan} at {table.address}, port {table.ras_port}")
+    await loop.create_future()
+
+
+def main(path: Path) -> int:
+    """Run until a signal ends it; returns 1 if it cannot run."""
+    try:
+        text = files.read_text(path, "a gatekeeper's table", limits.MOST_PLAN_BYTES)
+        try:
+            table = Table.of(json.loads(text))
+        except ValueError as error:
+            raise InputError(f"{files.shown(path)}: not the table of a gatekeeper: {error}") from None
+        asyncio.run(_serve(table))
+    except (WeirError, OSError) as error:
+        print(f"gatekeeper: {error}", file=sys.stderr, flush=True)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,127 @@
+"""``weir voice load``: how many calls per second the engines of a plan set up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import typer
+
+from weirlab.cli.options import ReportOptions, ResultOptions, grouped, only
+from weirlab.numbering.options import PlanOptions, ThroughOptions, day_of
+
+LOAD = """Find how many calls per second the engines of a plan set up.
+
+SIPp calls a test number through the engines of the plan. A search (RFC 9971)
+chooses the rates, and ends where too many calls fail or are slow. A few calls
+with speech run beside them. By default, the numbers are one that a route
+decides, one that ENUM decides, and one for each translation between SIP and
+H.323; --number names others. An MGCP line carries one call at a time, so
+translations to such a line have no rate. With --dut, all signalling and
+speech of the caller pass a device under test.
+
+The result holds only for this machine, because callers, callees and engines
+share its CPUs. The table shows how much of a core each engine used. Needs
+root and Debian's packages bind9, kamailio and sip-tester. Gateways need weir
+voice install.
+
+Examples:
+  weir voice load --plan campus
+  weir voice load --plan translations --highest 300
+  weir voice load --plan mine.yaml --number +420111222001 --out load.html
+  weir voice load --plan campus --setup-limit 100 --bad 0.1 --trial 10 --json
+  weir voice load --plan campus --dut nftables --rules 1000
+"""
+
+
+@dataclass(frozen=True)
+class RateOptions:
+    """Which rates are tried, and when one is too high."""
+
+    PANEL: ClassVar = "Rates"
+
+    number: Annotated[
+        list[str] | None,
+        typer.Option("--number", help="Test number to call; may be repeated.", metavar="NUMBER"),
+    ] = None
+    lowest: Annotated[int, typer.Option("--lowest", min=1, help="Lowest rate to try.", metavar="CALLS/S")] = (
+        10
+    )
+    highest: Annotated[
+        int, typer.Option("--highest", min=2, help="Highest rate to try.", metavar="CALLS/S")
+    ] = 2000
+    setup_limit: Annotated[
+        int, typer.Option("--setup-limit", min=1, help="Longest set-up of a good call.", metavar="MS")
+    ] = 500
+    bad: Annotated[
+        float,
+        typer.Option(
+            "--bad", min=0.001, max=99, help="Share of bad calls that a trial may have.", metavar="PERCENT"
+        ),
+    ] = 1.0
+    trial: Annotated[
+        float, typer.Option("--trial", min=1, help="Seconds per trial in which calls begin.", metavar="S")
+    ] = 5.0
+    trials: Annotated[
+        int,
+        typer.Option(
+            "--trials", min=1, max=99, help="Maximum trials at a rate; fewer if they agree.", metavar="COUNT"
+        ),
+    ] = 3
+    width: Annotated[
+        float,
+        typer.Option(
+            "--width",
+            min=0.1,
+            max=50,
+            help="Distance of the bounds at which the search ends.",
+            metavar="PERCENT",
+        ),
+    ] = 5.0
+    media_calls: Annotated[
+        int,
+        typer.Option(
+            "--media-calls", min=0, max=50, help="Calls with speech during each trial.", metavar="COUNT"
+        ),
+    ] = 4
+
+
+def add_to(voice: typer.Typer) -> None:
+    """Add the command to the group ``voice``."""
+    voice.command("load", help=LOAD)(grouped(load))
+
+
+def load(
+    ctx: typer.Context,
+    *,
+    asked: PlanOptions,
+    rates: RateOptions,
+    device: Annotated[ThroughOptions, only("dut", "rules", "stateful", "ruleset")],
+    report: ReportOptions,
+    result: ResultOptions,
+) -> None:
+    """Find the limit of a plan's engines."""
+    from weirlab.numbering.section import LoadScenario
+    from weirlab.scenario import Typed
+    from weirlab.studies.commands.scenarios import carry_out
+
+    with result.session(ctx) as session:
+        report.check()
+        content = {
+            "name": f"load of {asked.plan.stem}",
+            "voice_load": {
+                "plan": str(asked.plan),
+                "date": None if asked.day is None else day_of(asked.day).isoformat(),
+                "numbers": Typed("--number", rates.number or []),
+                "setup_limit_ms": Typed("--setup-limit", rates.setup_limit),
+                "bad_share": Typed("--bad", rates.bad / 100),
+                "trial_s": Typed("--trial", rates.trial),
+                "trials": Typed("--trials", rates.trials),
+                "lowest": Typed("--lowest", rates.lowest),
+                "highest": Typed("--highest", rates.highest),
+                "width": Typed("--width", rates.width / 100),
+                "media_calls": Typed("--media-calls", rates.media_calls),
+                "through": device.through(),
+            },
+        }
+        carry_out(session, content, LoadScenario, report)

@@ -1,0 +1,240 @@
+"""A load test of a numbering plan: from a scenario to a kept run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from weirlab.errors import InputError, LabError
+from weirlab.files import Inputs
+from weirlab.interrupts import owned, shielded
+from weirlab.jobs.progress import Progress
+from weirlab.jobs.work import Work
+from weirlab.numbering.configs.parts import address
+from weirlab.numbering.kept import PLAN, keep_plan
+from weirlab.numbering.lab.engines import Daemon
+from weirlab.numbering.lab.loading import Loaded, LoadingLab, Offered
+from weirlab.numbering.lab.seen import Frame
+from weirlab.numbering.load import targets
+from weirlab.numbering.load.counted import Counted, counted, edges
+from weirlab.numbering.load.findings import LoadFindings, said
+from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LimitRow, TrialRow, WorkRow
+from weirlab.numbering.load.targets import Target
+from weirlab.numbering.load.trials import left_out, searched
+from weirlab.numbering.plan import of_scenario
+from weirlab.numbering.proof.planned import NO_TESTS, Planned, planned
+from weirlab.numbering.proof.study import check_namespaces
+from weirlab.numbering.proof.wire import heard, silence
+from weirlab.numbering.routing import Network
+from weirlab.numbering.section import Load, LoadScenario
+from weirlab.numbering.through.asked import Device, device
+from weirlab.numbering.through.passage import Between
+from weirlab.numbering.through.rows import DEVICE, DeviceRow, bypassing
+from weirlab.store import Run, RunWriter
+from weirlab.store.frames import frame_of
+from weirlab.studies.contract import Ground
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+
+
+_LEAD_S: Final = 1.0
+"""Calls with speech end this long before the trial does."""
+_MS: Final = 1e6
+
+
+class LoadLab(Protocol):
+    """The part of :class:`weirlab.numbering.lab.VoiceLab` that is used here."""
+
+    lab: str
+    network: Network
+    folder: Path
+    daemons: list[Daemon]
+    way: Between
+
+    @property
+    def facts(self) -> Mapping[str, object]: ...
+
+    def load(self, offered: Offered) -> Loaded: ...
+
+
+OpenLoadLab = Callable[[Network, float], AbstractContextManager[LoadLab]]
+
+
+@dataclass(frozen=True)
+class LoadBed:
+    """The lab, and the numbers to call in it."""
+
+    lab: LoadLab
+    numbers: tuple[Target, ...]
+
+
+def checked(asked: LoadScenario, inputs: Inputs) -> tuple[Network, tuple[Target, ...]]:
+    """The plan, and the numbers to call.
+
+    Raises
+    ------
+    InputError
+        The plan cannot be read, or a number is not a test number or cannot be called many times.
+    """
+    what = asked.voice_load
+    if what.highest <= what.lowest:
+        raise InputError(
+            f"a search from {what.lowest} to {what.highest} calls/s is empty: highest must be above lowest"
+        )
+    network = Network(of_scenario(what.plan, inputs), what.date or date.today())
+    device(what.through, network, inputs)
+    calls = planned(network, fall_back=False)
+    if not calls:
+        raise InputError(f"{network.book.name}: {NO_TESTS}")
+    if not what.numbers:
+        return network, targets.chosen(network, calls)
+    # A number that is named twice is called once.
+    return network, tuple(targets.named(network, calls, number) for number in dict.fromkeys(what.numbers))
+
+
+def _in_namespaces(network: Network, talk_s: float, device: Device | None) -> LoadingLab:
+    check_namespaces()
+    return LoadingLab(network, talk_s, device)
+
+
+@contextmanager
+@shielded
+def opened(asked: LoadScenario, work: Work, opener: OpenLoadLab | None) -> Iterator[Ground[LoadBed]]:
+    """Open the lab for ``asked``: by ``opener``, or else in network namespaces."""
+    network, numbers = checked(asked, work.inputs)
+    talk_s = max(asked.voice_load.trial_s - _LEAD_S, asked.voice_load.trial_s / 2)
+    begin = opener or partial(_in_namespaces, device=device(asked.voice_load.through, network, work.inputs))
+    with owned(lambda: begin(network, talk_s)) as lab:
+        facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
+        yield Ground(LoadBed(lab, numbers), facts)
+
+
+def measured(
+    ground: Ground[LoadBed], asked: LoadScenario, writer: RunWriter, progress: Progress
+) -> LoadFindings:
+    """Search every number; each trial is stored before the next one."""
+    lab, what = ground.bed.lab, asked.voice_load
+    plan = lab.network.plan.plan
+    begun = stored(writer.run)
+    # A trial that was not stored is made again, with its work.
+    kept = {row.index for row in begun.trials}
+    trials, work, limits = [*begun.trials], [row for row in begun.work if row.index in kept], [*begun.limits]
+    through = [row for row in begun.passed if row.index in kept]
+    keep_plan(writer, lab.network)
+    writer.finished_beside = len(trials)
+    found = {limit.number for limit in limits}
+    for each in ground.bed.numbers:
+        number = each.number
+        if number in found:
+            continue
+        if each.no_load:
+            limits.append(left_out(each))
+            writer.put_table(LIMITS, frame_of(LimitRow, limits))
+            progress.note(said(limits[-1]))
+            continue
+        progress.stage(f"calls to {number}, run {writer.run_id}")
+
+        def measure(rate: int, each: Target = each, number: str = number) -> TrialRow:
+            done = sum(row.number == number for row in trials)
+            progress.advance(done, done + 1, f"{number} at {rate} calls/s")
+            row, more, passed = trial(lab, each.planned, what, len(trials), rate)
+            trials.append(row)
+            work.extend(more)
+            through.extend(passed)
+            if lab.way.title:
+                writer.put_table(DEVICE, frame_of(DeviceRow, through))
+            writer.put_table(WORK, frame_of(WorkRow, work))
+            writer.put_table(TRIALS, frame_of(TrialRow, trials))
+            writer.finished_beside = len(trials)
+            return row
+
+        known = [row for row in begun.trials if row.number == number]
+        limit = searched(what, each, measure, known)
+        limits.append(limit)
+        writer.put_table(LIMITS, frame_of(LimitRow, limits))
+        progress.note(said(limit))
+    return LoadFindings(plan, tuple(trials), tuple(work), tuple(limits), lab.way.title, tuple(through))
+
+
+def _passed(lab: LoadLab, index: int, frames: Sequence[Frame], caller: str) -> list[DeviceRow]:
+    """What passed the device in the last trial; raises ``LabError`` if calls bypassed it."""
+    rows = lab.way.passed(index)
+    if missed := bypassing(rows, lab.way.title):
+        raise LabError(f"the trial says nothing about {lab.way.title}: {'; '.join(missed)}")
+    return silence.beside(rows, frames, address(lab.network, caller))
+
+
+def trial(
+    lab: LoadLab, planned: Planned, asked: Load, index: int, rate: int
+) -> tuple[TrialRow, list[WorkRow], list[DeviceRow]]:
+    """Make a trial."""
+    caller, callee, number = planned.caller, planned.way.end.engine, planned.test.number
+    seconds, limit_ms = asked.trial_s, asked.setup_limit_ms
+    left = lab.load(Offered(caller, callee, number, rate, seconds, asked.media_calls, edges(limit_ms)))
+    try:
+        counts = counted(left.statistics, rate, round(rate * seconds), limit_ms)
+    except (ValueError, KeyError) as error:
+        raise LabError(f"sipp loading from {caller} left no statistics: {error}") from None
+    streams = heard.streams(left.frames, lab.folder / "load.pcap")
+    places = {address(lab.network, name) for name in (caller, callee)}
+    row = _row(index, number, rate, counts, [each for each in streams if each.target in places])
+    programs = {daemon.name: daemon.program for daemon in lab.daemons}
+    work = [
+        WorkRow(index, name, programs.get(name, name), share)
+        for name, share in sorted(left.cpu_share.items())
+    ]
+    return row, work, _passed(lab, index, left.frames, caller)
+
+
+def _row(index: int, number: str, rate: int, counts: Counted, streams: Sequence[heard.Heard]) -> TrialRow:
+    expected = sum(each.expected for each in streams)
+    opinions = [each.mos for each in streams if not math.isnan(each.mos)]
+    jitters = [each.jitter_ns / _MS for each in streams if not math.isnan(each.jitter_ns)]
+    return TrialRow(
+        index=index,
+        number=number,
+        rate_per_s=rate,
+        calls=counts.calls,
+        unsent=counts.unsent,
+        failed=counts.failed,
+        slow=counts.slow,
+        retransmissions=counts.retransmissions,
+        setup_p50_ms=counts.percentile_ms(0.5),
+        setup_p99_ms=counts.percentile_ms(0.99),
+        media_calls=len(streams) // 2,
+        media_lost_ratio=sum(each.lost for each in streams) / expected if expected else math.nan,
+        media_mos=min(opinions, default=math.nan),
+        media_jitter_ms=max(jitters, default=math.nan),
+    )
+
+
+def stored(run: Run) -> LoadFindings:
+    """The findings of a stored run."""
+    kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
+    return LoadFindings(
+        str(kept.get("plan", "the plan")),
+        tuple(run.rows(TrialRow, TRIALS)),
+        tuple(run.rows(WorkRow, WORK)),
+        tuple(run.rows(LimitRow, LIMITS)),
+        str(run.manifest.facts.get("device", "")),
+        tuple(run.rows(DeviceRow, DEVICE)),
+    )
+
+
+def page(run: Run) -> Story:
+    """The report page of ``run``."""
+    from weirlab.numbering.load.page import tell
+
+    found = stored(run)
+    if not found.limits:
+        raise InputError(
+            f"run {run.run_id} was interrupted before its first result: weir run --resume continues it"
+        )
+    return tell(found, vars(run.manifest))

@@ -1,0 +1,80 @@
+"""Searches for the highest rate of calls that the engines set up (RFC 9971)."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from weirlab.errors import TrialError
+from weirlab.measure.search import Goal, mlr
+from weirlab.numbering.load.rows import LimitRow, TrialRow
+from weirlab.numbering.load.targets import Target
+from weirlab.numbering.proof.calling import decisions
+from weirlab.numbering.section import Load
+
+_NAME: Final = "set-up"
+
+
+def searched(
+    asked: Load, target: Target, measure: Callable[[int], TrialRow], known: Iterable[TrialRow] = ()
+) -> LimitRow:
+    """Search the highest rate for one number.
+
+    Parameters
+    ----------
+    measure:
+        Makes a trial at a rate, in calls/s, and stores it.
+    known:
+        Trials of this number that an interrupted run already has; each is used once.
+    """
+    waiting: defaultdict[int, list[TrialRow]] = defaultdict(list)
+    for row in known:
+        waiting[row.rate_per_s].append(row)
+
+    def one(_: float, load: float) -> mlr.Measured:
+        rate = round(load)
+        row = waiting[rate].pop(0) if waiting[rate] else measure(rate)
+        return mlr.Measured(row.calls, min(row.bad, row.calls), row.unsent)
+
+    goal = Goal(
+        _NAME,
+        loss_ratio=asked.bad_share,
+        trial_s=asked.trial_s,
+        duration_sum_s=asked.trials * asked.trial_s,
+        relative_width=asked.width,
+    )
+    carried = too_many = math.nan
+    at_least, problem = False, ""
+    try:
+        (found,) = mlr.search(one, [goal], min_load=asked.lowest, max_load=asked.highest, unit="calls/s")
+    except TrialError as error:
+        problem = str(error)
+    else:
+        carried = math.nan if found.lower_pps is None else round(found.lower_pps)
+        too_many = math.nan if found.upper_pps is None else round(found.upper_pps)
+        at_least = found.at_least
+    return _row(target, carried, too_many, at_least=at_least, problem=problem)
+
+
+def left_out(target: Target) -> LimitRow:
+    """The row of a number that cannot be called many times."""
+    return _row(target, math.nan, math.nan)
+
+
+def _row(
+    target: Target, carried: float, too_many: float, *, at_least: bool = False, problem: str = ""
+) -> LimitRow:
+    planned = target.planned
+    return LimitRow(
+        number=target.number,
+        way=" > ".join(planned.way.engines),
+        decided=decisions(planned.decisions),
+        carried_per_s=carried,
+        too_many_per_s=too_many,
+        at_least=at_least,
+        problem=problem,
+        translation=target.translation,
+        no_load=target.no_load,
+    )

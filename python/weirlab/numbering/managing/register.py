@@ -1,0 +1,397 @@
+"""Changes of a managed plan: checked, recorded with author and time, and undone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from weirlab.errors import InputError
+from weirlab.numbering.managing.database import Database
+from weirlab.numbering.managing.parts import GENERAL, PARTS, Content, Item, pieces
+from weirlab.numbering.managing.rights import refusal
+from weirlab.numbering.managing.state import SMALL, Problem, Refused, State, form
+from weirlab.numbering.managing.transaction import (
+    Account,
+    Changed,
+    Event,
+    Publication,
+    Transaction,
+)
+from weirlab.numbering.managing.whole import with_serial
+from weirlab.numbering.plan.model import NumberingPlan
+from weirlab.quoting import quoted
+
+NAME: Final = "plan.yaml"
+"""Name of the plan in messages and in the comments of zones, under which it is exported."""
+
+_MOST_TRIES: Final = 5
+"""How often a change is checked again because another process was faster."""
+
+Clock = Callable[[], datetime]
+
+
+class Gone(InputError):
+    """There is no such piece, or no such event."""
+
+
+def utc() -> datetime:
+    """The time, in UTC."""
+    return datetime.now(UTC)
+
+
+def instant(now: datetime) -> str:
+    """A time as it is stored: in UTC, and such that text order is time order."""
+    return now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True)
+class Done:
+    """A change that was made."""
+
+    event: Event
+    problems: tuple[Problem, ...]
+    """Findings of the checks about the piece now."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A piece before and after a change; None if it is added or removed."""
+
+    before: Item | None
+    after: Item | None
+
+    @property
+    def item(self) -> Item:
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+    @property
+    def action(self) -> str:
+        if self.before is None:
+            return "added"
+        return "removed" if self.after is None else "changed"
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """A change that a user wants; ``undoes`` is the event that it undoes."""
+
+    change: _Change
+    undoes: Event | None = None
+
+
+class Register:
+    """The plan of a database, and all operations on it.
+
+    Parameters
+    ----------
+    large:
+        Called with every partly checked state of a plan of more than ``small`` pieces.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        now: Clock = utc,
+        *,
+        small: int = SMALL,
+        large: Callable[[State], None] = lambda state: None,
+    ) -> None:
+        self.database = database
+        self.now = now
+        self._small, self._large = small, large
+        self._last: tuple[tuple[int, str], State] | None = None
+        self._lock = threading.Lock()
+        self._one_change = threading.Lock()
+
+    def state(self) -> State:
+        """The current plan.
+
+        Raises
+        ------
+        InputError
+            The database has no plan yet.
+        """
+        with self.database.reading() as on:
+            return self.state_in(on)
+
+    def state_in(self, on: Transaction) -> State:
+        """The current plan in a transaction; checked once for every change and day."""
+        today = self.now().date()
+        key = (on.changed(), today.isoformat())
+        with self._lock:
+            if self._last is not None and self._last[0] == key:
+                return self._last[1]
+        items = on.items()
+        if not items:
+            raise InputError(f"{self.database.shown}: it has no plan yet; weir voice manage import adds one")
+        state = State(items, NAME, today, small=self._small)
+        self._remember(key, state)
+        return state
+
+    def _remember(self, key: tuple[int, str], state: State) -> None:
+        with self._lock:
+            self._last = (key, state)
+        if not state.is_checked:
+            self._large(state)
+
+    def begin(self, who: str, plan: NumberingPlan, name: str) -> int:
+        """Import a plan from a document; returns the number of its pieces.
+
+        Raises
+        ------
+        InputError
+            There is already a plan.
+        Refused
+            The pieces do not make a valid plan.
+        """
+        # Before the transaction, as anything that takes long.
+        listed = [*pieces(plan)]
+        State([Item(rank, *each, 0) for rank, each in enumerate(listed)], NAME, self.now().date())
+        with self.database.writing() as on:
+            if on.items():
+                raise InputError(
+                    f"{self.database.shown} already has a plan; import into another database, or change that "
+                    "plan in weir web"
+                )
+            number = on.record(instant(self.now()), who, "imported", f"plan {plan.plan} from {name}")
+            first = on.next_item()
+            on.put_all([Item(first + rank, *each, number) for rank, each in enumerate(listed)])
+            return len(listed)
+
+    def add(self, who: Account, part: str, content: Content, *, accept: bool = False) -> Done:
+        """Add a piece.
+
+        Parameters
+        ----------
+        accept
+            Add it despite mistakes that the checks find; publishing needs them corrected.
+
+        Raises
+        ------
+        Refused
+            The piece is not added; has the reasons.
+        """
+        if part not in PARTS or part == GENERAL:
+            raise Gone(f"a plan has no {quoted(part)} to add to")
+        content = _normal(part, None, content)
+
+        def wish(on: Transaction) -> _Wish:
+            return _Wish(_Change(None, Item(on.next_item(), part, content, 0)))
+
+        return self._change(who, wish, accept=accept)
+
+    def change(
+        self, who: Account, number: int, revision: int, content: Content, *, accept: bool = False
+    ) -> Done:
+        """Change a piece that was read at ``revision``; see :meth:`add`."""
+
+        def wish(on: Transaction) -> _Wish:
+            before = self._current(on, number, revision)
+            # Only publishing raises the serial.
+            serial = {"serial": before.content.get("serial", 1)} if before.part == GENERAL else {}
+            new = _normal(before.part, number, {**content, **serial})
+            return _Wish(_Change(before, Item(number, before.part, new, 0)))
+
+        return self._change(who, wish, accept=accept)
+
+    def remove(self, who: Account, number: int, revision: int, *, accept: bool = False) -> Done:
+        """Remove a piece that was read at ``revision``; see :meth:`add`."""
+
+        def wish(on: Transaction) -> _Wish:
+            before = self._current(on, number, revision)
+            if before.part == GENERAL:
+                raise InputError("the plan itself cannot be removed")
+            return _Wish(_Change(before, None))
+
+        return self._change(who, wish, accept=accept)
+
+    def undo(self, who: Account, number: int, *, accept: bool = False) -> Done:
+        """Make the inverse of a change, which is itself a change that can be undone.
+
+        Raises
+        ------
+        Refused
+            The piece has changed since, or the inverse change is not allowed.
+        """
+
+        def wish(on: Transaction) -> _Wish:
+            event = on.event(number)
+            if event is None or not event.is_change or event.part is None or event.item is None:
+                raise Gone(f"event {number} is not a change that can be undone")
+            now = self.state_in(on).item(event.item)
+            if event.part == GENERAL and now is not None and event.before is not None:
+                serial = now.content.get("serial", 1)
+                event_after = {**(event.after or {}), "serial": serial}
+                back: Content | None = {**event.before, "serial": serial}
+            else:
+                event_after, back = event.after or {}, event.before
+            if (now.content if now else {}) != event_after:
+                label = PARTS[event.part].label(event.after or event.before or {})
+                later = on.events(most=1, item=event.item)[0]
+                raise Refused(
+                    [
+                        Problem(
+                            "error",
+                            "conflict",
+                            event.part,
+                            event.item,
+                            "",
+                            label,
+                            f"it has changed since, by {later.who} in event {later.id}",
+                            f"undo event {later.id} first",
+                        )
+                    ]
+                )
+            after = None if back is None else Item(event.item, event.part, back, 0)
+            return _Wish(_Change(now, after), event)
+
+        return self._change(who, wish, accept=accept)
+
+    def with_serial(self, state: State, serial: int) -> State:
+        """``state`` with another serial."""
+        return State(with_serial(state.items, serial), NAME, state.day, small=self._small)
+
+    def store_publication(self, who: str, head: int, published: State, told: str) -> None:
+        """Store that ``published``, made of the plan as it was at ``head``, is published, and its serial.
+
+        Raises
+        ------
+        Refused
+            The plan has changed since, or has been published.
+        """
+        serial = published.plan.serial
+        text = published.text
+        with self.database.writing() as on:
+            if on.changed() != head:
+                raise Refused([conflict("the plan has changed meanwhile", "look at the changes again")])
+            event = on.record(instant(self.now()), who, "published", told)
+            for item in with_serial((each for each in on.items() if each.part == GENERAL), serial):
+                on.put(replace(item, revision=event))
+            on.put_publication(Publication(event, serial, text))
+
+    def record(self, who: str, action: str, told: str) -> None:
+        """Record an action that is not a change."""
+        with self.database.writing() as on:
+            on.record(instant(self.now()), who, action, told)
+
+    def _current(self, on: Transaction, number: int, revision: int) -> Item:
+        item = self.state_in(on).item(number)
+        if item is None:
+            raise Gone("it has been removed meanwhile; see the history")
+        if item.revision != revision:
+            event = on.event(item.revision)
+            by = f" by {event.who}" if event is not None else ""
+            raise Refused(
+                [
+                    Problem(
+                        "error", "conflict", item.part, number, "", item.label,
+                        f"it has been changed meanwhile{by}", "load it again and repeat your change",
+                    )
+                ]
+            )  # fmt: skip
+        return item
+
+    def _change(self, who: Account, wish: Callable[[Transaction], _Wish], *, accept: bool) -> Done:
+        """Check what a user wishes, and make the change.
+
+        The checks depend on what users have entered, and take their time outside of transactions: meanwhile
+        others read, and sign in. If another process changes the plan meanwhile, they are repeated.
+        """
+        with self._one_change:
+            for _ in range(_MOST_TRIES):
+                with self.database.reading() as on:
+                    before, changed, number = self.state_in(on), on.changed(), on.head() + 1
+                    wanted = wish(on)
+                after = _checked(before, who, wanted.change, number, accept=accept)
+                with self.database.writing() as on:
+                    if on.changed() != changed:
+                        continue
+                    done = self._store(on, who, wanted, after)
+                # Of another number if somebody signed in meanwhile: then the plan is read again.
+                if done.event.id == number:
+                    self._remember((number, after.day.isoformat()), after)
+                return done
+        raise Refused([conflict("the plan is being changed by others", "try again")])
+
+    def _store(self, on: Transaction, who: Account, wanted: _Wish, after: State) -> Done:
+        change, undoes = wanted.change, wanted.undoes
+        item = change.item
+        was, becomes = (each.content if each else None for each in (change.before, change.after))
+        number = on.record(
+            instant(self.now()),
+            who.name,
+            change.action if undoes is None else "undone",
+            item.label if undoes is None else f"event {undoes.id}: {undoes.action} {undoes.told}",
+            Changed(item.part, item.id, was, becomes, None if undoes is None else undoes.id),
+        )
+        if change.after is None:
+            on.drop(item.id)
+        else:
+            on.put(replace(change.after, revision=number))
+        made = on.event(number)
+        assert made is not None
+        return Done(made, tuple(each for each in after.problems if each.item == item.id))
+
+
+def _checked(before: State, who: Account, change: _Change, number: int, *, accept: bool) -> State:
+    """The plan after ``change``, which is event ``number``; raises ``Refused``."""
+    item = change.item
+    was, becomes = (each.content if each else None for each in (change.before, change.after))
+    refused = refusal(who.organisation, before.plan, item.part, was, becomes, before.owners)
+    stored = None if change.before is None else item.id
+    if refused is not None:
+        label, field = item.label, refused.field
+        place = f"{label}, {field}" if field else label
+        raise Refused(
+            [Problem("error", "rights", item.part, stored, field, place, refused.reason, refused.proposal)]
+        )
+    _check_names(before, change)
+    kept = None if change.after is None else replace(change.after, revision=number)
+    try:
+        after = before.after(item.part, item.id, kept)
+        if (new := after.new_errors(before)) and not accept:
+            raise Refused(new)
+    except Refused as wrong:
+        # A new piece has no number yet.
+        raise Refused(
+            [replace(each, item=stored) if each.item == item.id else each for each in wrong.problems]
+        ) from None
+    return after
+
+
+def conflict(reason: str, proposal: str) -> Problem:
+    """The problem that somebody else was faster."""
+    return Problem("error", "conflict", GENERAL, None, "", "plan", reason, proposal)
+
+
+def _normal(part: str, number: int | None, content: Content) -> Content:
+    """``content`` as in a plan's document; raises ``Refused`` if it is not a valid piece."""
+    if found := form(part, number, content):
+        raise Refused(found)
+    read = PARTS[part].model.model_validate(content)
+    return PARTS[part].in_order(read.model_dump(mode="json", exclude_defaults=True))
+
+
+def _check_names(before: State, change: _Change) -> None:
+    """Raise ``Refused`` if another piece of a mapping has the same name."""
+    part = PARTS[change.item.part]
+    if change.after is None or not part.named:
+        return
+    name = change.after.content["name"]
+    for other in before.of(part.key):
+        if other.id != change.item.id and other.content["name"] == name:
+            raise Refused(
+                [
+                    Problem(
+                        "error", "name", part.key, None, "name", f"{part.one} {name}, name",
+                        f"there is already an {part.one} {name}" if part.one[0] in "aeiou"
+                        else f"there is already a {part.one} {name}",
+                        "choose another name",
+                    )
+                ]
+            )  # fmt: skip

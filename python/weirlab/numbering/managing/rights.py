@@ -1,0 +1,219 @@
+"""Decides who may change which piece of a plan. Pure.
+
+Administrators may change everything. Users of an organisation may change its own contacts, engines and
+their routes, ranges inside its own ranges, entries and test numbers for its own numbers, but not the limits
+of its calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final
+
+from weirlab.numbering.plan.model import NumberingPlan
+from weirlab.numbering.plan.numbers import is_number
+from weirlab.quantities import words
+
+LIMITS: Final = ("may_call", "barred", "most_calls")
+"""Fields of an organisation by which the operator limits its calls."""
+_MOST_NAMED: Final = 8
+_ASK: Final = "ask an administrator"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a user may not make a change."""
+
+    field: str
+    reason: str
+    proposal: str
+
+
+class Owners:
+    """The owners of numbers of ``plan``, now or later, without ranges that have expired by ``day``."""
+
+    def __init__(self, plan: NumberingPlan, day: date) -> None:
+        self.ranges = [each for each in plan.ranges if not each.expired(day)]
+        self._by_prefix: dict[str, set[str]] = {}
+        for each in self.ranges:
+            self._by_prefix.setdefault(each.prefix[1:], set()).add(each.owner)
+
+    def of(self, digits: str, *, around: bool = False) -> set[str]:
+        """The owners of the numbers that begin with ``digits``, by the longest range.
+
+        With ``around``, by the longest range that is shorter than ``digits``.
+        """
+        for length in range(len(digits) - around, -1, -1):
+            if found := self._by_prefix.get(digits[:length]):
+                return found
+        return set()
+
+
+def refusal(
+    organisation: str | None,
+    plan: NumberingPlan,
+    part: str,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+    owners: Owners,
+) -> Refusal | None:
+    """Why users of ``organisation`` may not change a piece from ``before`` to ``after``; None if they may.
+
+    Parameters
+    ----------
+    organisation
+        None for an administrator.
+    plan
+        The plan before the change.
+    before, after
+        The piece; None if it is added or removed.
+    owners
+        The owners of numbers in the plan.
+    """
+    if organisation is None:
+        return None
+    if part == "organisations" and (before is None or after is None):
+        what = "added" if before is None else "removed"
+        return Refusal("name", f"organisations are {what} only by administrators", _ASK)
+    renamed = before is not None and after is not None and before.get("name") != after.get("name")
+    if part == "organisations" and renamed:
+        return Refusal("name", "other parts of the plan refer to this name", f"keep it, or {_ASK}")
+    if part == "organisations" and before is not None and after is not None:
+        for field in LIMITS:
+            if (before.get(field) or None) != (after.get(field) or None):
+                return Refusal(field, "this limit is set by administrators", f"leave it as it is, or {_ASK}")
+    rule = _RULES.get(part)
+    if rule is None:
+        return Refusal("", "only administrators may change this part of the plan", _ASK)
+    for content in (before, after):
+        if content is not None and (found := rule(organisation, plan, owners, content)) is not None:
+            return found
+    if part == "engines" and after is not None:
+        return _new_name(plan, None if before is None else before.get("host"), after.get("host"))
+    return None
+
+
+def _new_name(plan: NumberingPlan, before: str | None, after: str | None) -> Refusal | None:
+    """Refuse new host names in domains, which belong to administrators."""
+    if after is None or after == before:
+        return None
+    for domain in plan.domains:
+        if after == domain or after.endswith(f".{domain}"):
+            return Refusal(
+                "host",
+                f"only administrators may give names in {domain}",
+                f"leave this name out, or {_ASK}",
+            )
+    return None
+
+
+def _own_organisation(
+    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
+) -> Refusal | None:
+    return _owned_by(organisation, str(content["name"]), "name", "this organisation")
+
+
+def _own_contact(
+    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
+) -> Refusal | None:
+    return _owned_by(organisation, str(content["organisation"]), "organisation", "this contact")
+
+
+def _own_engine(
+    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
+) -> Refusal | None:
+    return _owned_by(organisation, content.get("organisation"), "organisation", f"engine {content['name']}")
+
+
+def _own_route(
+    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
+) -> Refusal | None:
+    engine = plan.engines.get(content["at"])
+    owner = None if engine is None else engine.organisation
+    return _owned_by(organisation, owner, "at", f"engine {content['at']}")
+
+
+def _own_range(
+    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
+) -> Refusal | None:
+    found = owners.of(content["prefix"][1:], around=True)
+    if organisation in found:
+        return None
+    if found:
+        return _foreign(organisation, owners, content["prefix"], "prefix", found)
+    return Refusal(
+        "prefix",
+        f"{content['prefix']} lies in no other range, and only administrators may add such ranges",
+        f"{_own(organisation, owners)}, or {_ASK}",
+    )
+
+
+def _own_entry(
+    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
+) -> Refusal | None:
+    field = "number" if content.get("number") else "prefix"
+    number = content[field]
+    found = owners.of(number[1:])
+    if organisation not in found:
+        return _foreign(organisation, owners, number, field, found)
+    if content.get("owner") not in (None, organisation):
+        return Refusal(
+            "owner", f"you act for {organisation}, not for {content['owner']}", f"enter {organisation} here"
+        )
+    return None
+
+
+def _own_test(
+    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
+) -> Refusal | None:
+    number = content["number"]
+    found = owners.of(number[1:]) if is_number(number) else set()
+    caller = plan.engines.get(content.get("caller") or plan.caller)
+    if organisation in found or (caller is not None and caller.organisation == organisation):
+        return None
+    if found:
+        return _foreign(organisation, owners, number, "number", found)
+    return Refusal(
+        "caller",
+        f"neither {number} nor the engine that calls belongs to {organisation}",
+        f"name one of {organisation}'s own engines as the caller, or {_ASK}",
+    )
+
+
+def _owned_by(organisation: str, owner: str | None, field: str, what: str) -> Refusal | None:
+    if owner == organisation:
+        return None
+    belongs = f"belongs to {owner}" if owner else "belongs to no organisation"
+    return Refusal(field, f"{what} {belongs}, but you act for {organisation}", f"enter your own, or {_ASK}")
+
+
+def _foreign(organisation: str, owners: Owners, number: str, field: str, found: Iterable[str]) -> Refusal:
+    names = words(sorted(found))
+    belongs = f"belongs to {names}" if names else "lies in no range: nobody owns it"
+    return Refusal(
+        field,
+        f"{number} {belongs}, but you act for {organisation}",
+        f"{_own(organisation, owners)}, or {_ASK}",
+    )
+
+
+def _own(organisation: str, owners: Owners) -> str:
+    """A proposal that names the organisation's own numbers."""
+    prefixes = list(dict.fromkeys(each.prefix for each in owners.ranges if each.owner == organisation))
+    if not prefixes:
+        return f"have numbers given to {organisation} first"
+    more = f" and {len(prefixes) - _MOST_NAMED} more" if len(prefixes) > _MOST_NAMED else ""
+    return f"enter numbers of {organisation}: {', '.join(prefixes[:_MOST_NAMED])}{more}"
+
+
+_RULES: Final[Mapping[str, Callable[[str, NumberingPlan, Owners, Mapping[str, Any]], Refusal | None]]] = {
+    "organisations": _own_organisation,
+    "contacts": _own_contact,
+    "ranges": _own_range,
+    "engines": _own_engine,
+    "enum": _own_entry,
+    "routes": _own_route,
+    "tests": _own_test,
+}

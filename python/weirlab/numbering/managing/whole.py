@@ -1,0 +1,200 @@
+"""The plan made of pieces: built once from all of them, then updated with every change. Pure.
+
+Four parts of a plan are lists and can have very many pieces: of these, a change reads only the changed
+piece. All other parts together are small and are read as a whole.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from weirlab.numbering.managing.parts import GENERAL, PARTS, Content, Item
+from weirlab.numbering.plan.model import Entry, NumberingPlan, Range, Route, Test
+from weirlab.scenario import load as scenario
+from weirlab.scenario.document import Location
+
+LISTS: Final[Mapping[str, type[BaseModel]]] = {"ranges": Range, "enum": Entry, "routes": Route, "tests": Test}
+"""Parts that are lists in the plan, and the model of their pieces."""
+
+_ORDER: Final = ("organisations", "ranges", "engines", "trees", "enum", "routes", "domains", "tests")
+"""The order in which parts are written."""
+
+_NUMBER: Final = attrgetter("id")
+
+T = TypeVar("T")
+
+
+class NoPlan(Exception):
+    """Pieces do not make a valid plan; ``problems`` say where and why."""
+
+    def __init__(self, problems: list[tuple[Location, str]]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The plan made of pieces, and where each piece is in it."""
+
+    items: tuple[Item, ...]
+    """All pieces in the order of their numbers."""
+    parts: Mapping[str, tuple[Item, ...]]
+    """The same, by part."""
+
+    @cached_property
+    def plan(self) -> NumberingPlan:
+        """The plan.
+
+        Raises
+        ------
+        NoPlan
+            There is none.
+        """
+        return _validated(self.value)
+
+    def item(self, number: int) -> Item | None:
+        """The piece with this number."""
+        rank = _rank(self.items, number)
+        return self.items[rank] if rank < len(self.items) and self.items[rank].id == number else None
+
+    def changed(self, part: str, number: int, after: Item | None) -> Whole:
+        """The same with the piece ``number`` of ``part`` added, replaced, or, with None, removed.
+
+        Raises
+        ------
+        NoPlan
+            The result is not a valid plan.
+        """
+        listed = _with(self.parts[part], number, after)
+        made = Whole(_with(self.items, number, after), {**self.parts, part: listed})
+        made.__dict__["plan"] = self._plan_with(part, number, after, made)
+        return made
+
+    def _plan_with(self, part: str, number: int, after: Item | None, made: Whole) -> NumberingPlan:
+        """The plan of ``made``, which differs from this one in one piece."""
+        if part not in LISTS:
+            lists = {name: getattr(self.plan, name) for name in LISTS}
+            return _validated(made._of(part for part in PARTS if part not in LISTS)).model_copy(update=lists)
+        try:
+            read = None if after is None else LISTS[part].model_validate(PARTS[part].in_order(after.content))
+        except ValidationError:
+            # Reported with its place in the plan.
+            return _validated(made.value)
+        rank = _rank(self.parts[part], number)
+        there = rank < len(self.parts[part]) and self.parts[part][rank].id == number
+        pieces = getattr(self.plan, part)
+        new = (*pieces[:rank], *(() if read is None else (read,)), *pieces[rank + there :])
+        return self.plan.model_copy(update={part: new})
+
+    @cached_property
+    def value(self) -> Content:
+        """The plan as plain values, in the order in which it is written."""
+        return self._of(PARTS)
+
+    def _of(self, parts: Iterable[str]) -> Content:
+        wanted = {*parts}
+        value: Content = {}
+        for item in self.parts[GENERAL]:
+            value.update(PARTS[GENERAL].in_order(item.content))
+        external = value.pop("external", None)
+        for key in _ORDER:
+            if not self.parts[key] or key not in wanted:
+                continue
+            part = PARTS[key]
+            contents = [part.in_order(item.content) for item in self.parts[key]]
+            value[key] = {each.pop("name"): each for each in contents} if part.named else contents
+        value.setdefault("engines", {})
+        for item in self.parts["contacts"]:
+            content = PARTS["contacts"].in_order(item.content)
+            name = content.pop("organisation")
+            # The organisation may be missing: removing one is refused because of its contacts.
+            around = value.setdefault("organisations", {}).setdefault(name, {})
+            around.setdefault("contacts", []).append(content)
+        if external:
+            value["external"] = external
+        return value
+
+    def find(self, location: Location) -> tuple[Item | None, str]:
+        """The piece at ``location``, and the field in it, as in ``naptr.0.uri``."""
+        item, rest = self._piece(location)
+        return item, "" if item is None else _field(item, rest)
+
+    def rank(self, location: Location) -> tuple[int, int, str]:
+        """A sort key: the position of ``location`` in the plan."""
+        section = _ORDER.index(str(location[0])) + 1 if location and location[0] in _ORDER else 0
+        item, rest = self._piece(location)
+        return section, 0 if item is None else item.id, ".".join(map(str, rest))
+
+    def _piece(self, location: Location) -> tuple[Item | None, Location]:
+        """The piece at ``location``, and where in it."""
+        match location:
+            case (str(part), int(index), *rest) if part in LISTS and index < len(self.parts[part]):
+                return self.parts[part][index], tuple(rest)
+            case ("organisations", name, "contacts", int(index), *rest):
+                own = [each for each in self.parts["contacts"] if each.content["organisation"] == name]
+                if index < len(own):
+                    return own[index], tuple(rest)
+            case (str(part), str(name), *rest) if part in PARTS and PARTS[part].named:
+                for item in self.parts[part]:
+                    if item.content["name"] == name:
+                        return item, tuple(rest)
+        general = self.parts[GENERAL]
+        return (general[0] if general else None), location
+
+
+def whole(items: Iterable[Item]) -> Whole:
+    """The plan made of ``items``."""
+    listed = tuple(sorted(items, key=_NUMBER))
+    parts: dict[str, list[Item]] = {key: [] for key in PARTS}
+    for item in listed:
+        parts[item.part].append(item)
+    return Whole(listed, {key: tuple(each) for key, each in parts.items()})
+
+
+def _validated(value: Content) -> NumberingPlan:
+    try:
+        return NumberingPlan.model_validate(value)
+    except ValidationError:
+        raise NoPlan(scenario.problems(value, NumberingPlan)) from None
+
+
+def _rank(items: Sequence[Item], number: int) -> int:
+    return bisect_left(items, number, key=_NUMBER)
+
+
+def _with(items: tuple[Item, ...], number: int, after: Item | None) -> tuple[Item, ...]:
+    rank = _rank(items, number)
+    there = rank < len(items) and items[rank].id == number
+    return (*items[:rank], *(() if after is None else (after,)), *items[rank + there :])
+
+
+def _field(item: Item, rest: Location) -> str:
+    """The field at ``rest`` in a piece; the first one if it has its own fields."""
+    part = PARTS[item.part]
+    if not rest:
+        return next((name for name in part.first if item.content.get(name)), part.first[0])
+    value: Any = item.content
+    for key in rest:
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            value = None
+    more = [next(iter(value))] if isinstance(value, Mapping) and value and isinstance(rest[-1], int) else []
+    return ".".join(map(str, (*rest, *more)))
+
+
+def with_serial(items: Iterable[Item], serial: int) -> list[Item]:
+    """``items`` with another serial of the plan."""
+    return [
+        Item(item.id, item.part, {**item.content, "serial": serial}, item.revision)
+        if item.part == GENERAL
+        else item
+        for item in items
+    ]

@@ -1,0 +1,8 @@
+"""The numbering plan: what a document may say, and how it is read."""
+
+from __future__ import annotations
+
+from weirlab.numbering.plan.load import Book, json_schema, load, loads, of_scenario
+from weirlab.numbering.plan.model import NumberingPlan
+
+__all__ = ["Book", "NumberingPlan", "json_schema", "load", "loads", "of_scenario"]

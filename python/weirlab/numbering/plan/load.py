@@ -1,0 +1,167 @@
+"""Reads a plan from its file and tables, with the place of everything in it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from weirlab import limits
+from weirlab.errors import InputError
+from weirlab.files import HOST_FILES, NO_FILES, Inputs
+from weirlab.numbering.plan import ready, tables
+from weirlab.numbering.plan.model import NumberingPlan
+from weirlab.quoting import quoted
+from weirlab.scenario.document import Document, Location, parse
+from weirlab.scenario.load import refuse, validated
+from weirlab.studies.scenarios import SCHEMA_ID
+
+Scope = Mapping[str, Sequence[int]]
+"""Indices of pieces by part, such as ``routes``: the part of a plan that is examined."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Book:
+    """A plan and the places of its parts."""
+
+    plan: NumberingPlan
+    document: Document
+    rows: Mapping[Location, str] = field(default_factory=dict)
+    """Places of what came from tables: ``file:line``, for example of ``("routes", 17)``."""
+
+    @property
+    def name(self) -> str:
+        """The plan's file."""
+        return self.document.name
+
+    def at(self, *location: int | str) -> str:
+        """``file:line`` of the part at ``location``, else of the nearest thing around it."""
+        for depth in range(len(location), 0, -1):
+            if (row := self.rows.get(location[:depth])) is not None:
+                return row
+        key = bool(location) and isinstance(location[-1], str)
+        return f"{self.name}:{self.document.where(location, key=key).line}"
+
+
+def of_scenario(wanted: Path, inputs: Inputs) -> Book:
+    """The plan that a scenario names, a file or one that comes with Weir; ``inputs`` opens the file.
+
+    Raises
+    ------
+    InputError
+        As :func:`load`, or the file may not be opened.
+    """
+    if not inputs.refusal:
+        return load(ready.find(wanted))
+    # Whether there is such a file, too, is nobody's business.
+    return load(ready.FOLDER / f"{wanted}.yaml") if str(wanted) in ready.names() else load(wanted, inputs)
+
+
+def load(path: Path, inputs: Inputs = HOST_FILES) -> Book:
+    """Read the plan at ``path`` and its tables.
+
+    Raises
+    ------
+    InputError
+        With one line per problem, each beginning with ``file:line``.
+    """
+    text = inputs.read_text(path, "a numbering plan", limits.MOST_PLAN_BYTES)
+    return loads(text, str(path), path.parent, inputs)
+
+
+def loads(text: str, name: str = "<text>", folder: Path = Path(), inputs: Inputs = NO_FILES) -> Book:
+    """As :func:`load`, from text; ``inputs`` opens its tables, which are in ``folder``."""
+    document = parse(text, name, limits.MOST_PLAN_VALUES)
+    if not isinstance(document.value, dict):
+        raise InputError(f"{name}:1: a numbering plan consists of keys such as 'engines:' and 'routes:'")
+    plan = validated(document, NumberingPlan)
+    book = Book(plan, document)
+    if plan.tables:
+        book = _with_tables(book, folder, inputs)
+    if problems := [*unknown_names(book)]:
+        if book.rows:
+            raise InputError("\n".join(f"{book.at(*where)}: {what}" for where, what in problems[:20]))
+        refuse(document, [(document.where(where), what) for where, what in problems])
+    return book
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a plan, for editors and other programs."""
+    return {"$schema": SCHEMA_ID, **NumberingPlan.model_json_schema(), "title": "Weir numbering plan"}
+
+
+def _with_tables(book: Book, folder: Path, inputs: Inputs) -> Book:
+    plan = book.plan
+    added: dict[str, list[Any]] = {"ranges": [*plan.ranges], "routes": [*plan.routes], "enum": [*plan.enum]}
+    rows: dict[Location, str] = {}
+    for i, name in enumerate(plan.tables):
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise InputError(f"{book.at('tables', i)}: tables[{i}]: must lie beside the plan or below it")
+        tables.read(folder / name, added, rows, inputs)
+    return Book(plan.model_copy(update={k: tuple(v) for k, v in added.items()}), book.document, rows)
+
+
+def unknown_names(book: Book, scope: Scope | None = None) -> Iterator[tuple[Location, str]]:
+    """References to undefined names: where, and what is wrong.
+
+    With a ``scope``, only the ranges, entries, routes and tests in it are examined.
+    """
+    plan = book.plan
+    known = {
+        "organisation": plan.organisations.keys(),
+        "engine": plan.engines.keys(),
+        "tree": plan.trees.keys(),
+    }
+    for kind, name, location in _references(plan, scope):
+        if name is not None and name not in known[kind]:
+            dotted = "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in location).lstrip(".")
+            what = f"{dotted}: there is no {kind} {quoted(name)}{_advice(name, known[kind])}"
+            yield location, what
+
+
+def _advice(name: str, known: Iterable[str]) -> str:
+    names = [*known]
+    if close := difflib.get_close_matches(name, names, n=1):
+        return f"; did you mean {quoted(close[0])}?"
+    return f"; there are {', '.join(names[:10])}" if names else ""
+
+
+def _references(plan: NumberingPlan, scope: Scope | None) -> Iterator[tuple[str, str | None, Location]]:
+    def each(part: str, pieces: Sequence[T]) -> Iterator[tuple[int, T]]:
+        if scope is None:
+            return iter(enumerate(pieces))
+        return ((index, pieces[index]) for index in scope.get(part, ()))
+
+    yield "engine", plan.caller, ("caller",)
+    for name, organisation in plan.organisations.items():
+        for i, other in enumerate(organisation.admits or ()):
+            yield "organisation", other, ("organisations", name, "admits", i)
+    for i, numbers in each("ranges", plan.ranges):
+        yield "organisation", numbers.owner, ("ranges", i, "owner")
+        yield "organisation", numbers.delegated_by, ("ranges", i, "delegated_by")
+    for name, engine in plan.engines.items():
+        here = ("engines", name)
+        yield "organisation", engine.organisation, (*here, "organisation")
+        yield "engine", engine.home, (*here, "home")
+        for i, tree in enumerate(engine.trees):
+            yield "tree", tree, (*here, "trees", i)
+        for protocol, other in engine.hand_over.items():
+            yield "engine", other, (*here, "hand_over", protocol)
+    for i, entry in each("enum", plan.enum):
+        yield "tree", entry.tree, ("enum", i, "tree")
+        yield "organisation", entry.owner, ("enum", i, "owner")
+        for j, record in enumerate(entry.naptr):
+            yield "tree", record.refer, ("enum", i, "naptr", j, "refer")
+    for i, route in each("routes", plan.routes):
+        yield "engine", route.at, ("routes", i, "at")
+        for j, target in enumerate(route.to):
+            yield "engine", target, ("routes", i, "to", j)
+    for i, test in each("tests", plan.tests):
+        yield "engine", test.caller, ("tests", i, "caller")
+        yield "engine", test.ends_at, ("tests", i, "ends_at")
+        if test.via != "static":
+            yield "tree", test.via, ("tests", i, "via")

@@ -1,0 +1,147 @@
+"""Values of a numbering plan that are text of a certain form, and what is said of other text."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from weirlab.numbering.plan import numbers
+
+Protocol = Literal["sip", "h323", "mgcp"]
+Kind = Literal["proxy", "gateway", "gatekeeper", "endpoint"]
+Visibility = Literal["public", "private"]
+Transport = Literal["udp", "tcp"]
+
+_LONGEST = 40
+"""Characters of a number; those that are too long but for a slip of the pen are for the checks."""
+
+_LONGEST_LINE = 1000
+_LONGEST_EMAIL = 254
+"""RFC 5321, 4.5.3.1.3."""
+_LONGEST_WORD = 64
+
+_LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
+_HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_EMAIL = re.compile(rf"[^@\s]+@{_LABEL}(\.{_LABEL})+")
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_MGCP_LINE = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
+_CODEC = re.compile(r"[a-z0-9]+")
+
+
+def _in_quotes(value: object) -> object:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        raise ValueError('YAML read it as a number and lost its "+" or its zeros; write it in quotes')
+    return value
+
+
+def _number(text: str) -> str:
+    if len(text) > _LONGEST or not numbers.is_number(text):
+        raise ValueError('must be an international number, such as "+420224355289"')
+    return text
+
+
+def _prefix(text: str) -> str:
+    if len(text) > _LONGEST or not numbers.PREFIX.fullmatch(text):
+        raise ValueError('must be the beginning of international numbers, such as "+420950"')
+    return text
+
+
+def _dialled(text: str) -> str:
+    if len(text) > _LONGEST or not numbers.DIALLED.fullmatch(text):
+        raise ValueError('must be digits as they are dialled, such as "+420224355289" or "00420224355289"')
+    return text
+
+
+def _digits(text: str) -> str:
+    if len(text) > _LONGEST or not re.fullmatch(r"\+?[0-9]*", text):
+        raise ValueError(f"must be up to {_LONGEST} digits, with a + in front or without")
+    return text
+
+
+def _host(text: str) -> str:
+    name = text.lower().rstrip(".")
+    if len(name) > 253 or not _HOST.fullmatch(name) or is_address(name):
+        raise ValueError("must be a host or domain name, such as gw.example.net")
+    return name
+
+
+def _address(text: str) -> str:
+    try:
+        # The zone of an IPv6 address may hold anything, line ends included.
+        if "%" in text:
+            raise ValueError
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise ValueError("must be an IPv4 or IPv6 address, such as 192.0.2.10") from None
+
+
+def is_address(text: str) -> bool:
+    """Is ``text`` an IP address?"""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _email(text: str) -> str:
+    if len(text) > _LONGEST_EMAIL or not _EMAIL.fullmatch(text):
+        raise ValueError("must be an e-mail address, such as hostmaster@example.net")
+    return text
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError("must be a name of small letters, digits and hyphens, at most 32 of them")
+    return text
+
+
+def _codec(text: str) -> str:
+    if len(text) > _LONGEST_WORD or not _CODEC.fullmatch(text):
+        raise ValueError("must be the name of a codec as Asterisk has it, such as alaw, ulaw, g722 or opus")
+    return text
+
+
+def _line(text: str) -> str:
+    if len(text) > _LONGEST_LINE:
+        raise ValueError(f"has {len(text):,} characters; at most {_LONGEST_LINE:,} are allowed")
+    if re.search(r"[\x00-\x1f\x7f]", text):
+        raise ValueError("must be a single line without control characters")
+    if re.search("[\ud800-\udfff]", text):
+        raise ValueError("has half of a surrogate pair, which is no character")
+    return text
+
+
+def _mgcp_line(text: str) -> str:
+    if len(text) > _LONGEST_WORD or not _MGCP_LINE.fullmatch(text):
+        raise ValueError("must be a local endpoint name of MGCP, such as aaln/1")
+    return text
+
+
+def as_list(value: object) -> object:
+    """A single word as a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+Number = Annotated[str, BeforeValidator(_in_quotes), AfterValidator(_number)]
+Prefix = Annotated[str, BeforeValidator(_in_quotes), AfterValidator(_prefix)]
+Dialled = Annotated[str, BeforeValidator(_in_quotes), AfterValidator(_dialled)]
+Digits = Annotated[str, BeforeValidator(_in_quotes), AfterValidator(_digits)]
+Host = Annotated[str, AfterValidator(_host)]
+Address = Annotated[str, AfterValidator(_address)]
+Email = Annotated[str, AfterValidator(_email)]
+Name = Annotated[str, AfterValidator(_name)]
+Codec = Annotated[str, AfterValidator(_codec)]
+MgcpLine = Annotated[str, AfterValidator(_mgcp_line)]
+Line = Annotated[str, AfterValidator(_line)]
+Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
+Short = Annotated[int, Field(strict=True, ge=0, le=65535)]
+Serial = Annotated[int, Field(strict=True, ge=1, le=4294967295)]
+Length = Annotated[int, Field(strict=True, ge=1, le=_LONGEST)]
+Calls = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+Seconds = Annotated[int, Field(strict=True, ge=1, le=2147483647)]
+Day = Annotated[date, BeforeValidator(_in_quotes)]

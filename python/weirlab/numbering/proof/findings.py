@@ -1,0 +1,87 @@
+"""What the calls of a run prove about their plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from weirlab.errors import NotMet
+from weirlab.numbering.proof import kinds
+from weirlab.numbering.proof.rows import NOT_AS_PLANNED, NOT_TRIED, CallRow, titled
+from weirlab.numbering.through.rows import DeviceRow, silent
+from weirlab.quantities import plural
+
+if TYPE_CHECKING:
+    from weirlab.store import Run
+
+
+@dataclass(frozen=True)
+class ProofFindings:
+    """Every call of a run."""
+
+    plan: str
+    rows: tuple[CallRow, ...]
+    partly: bool
+    """Do calls that could not be tried not count?"""
+    device: str = ""
+    """The device that the calls passed; empty for none."""
+    passed: tuple[DeviceRow, ...] = ()
+    """Packets that passed the device."""
+
+    @property
+    def failed(self) -> list[CallRow]:
+        """Calls that did not go as planned."""
+        return [row for row in self.rows if row.verdict == NOT_AS_PLANNED]
+
+    @property
+    def left_out(self) -> list[CallRow]:
+        """Calls that were not tried."""
+        return [row for row in self.rows if row.verdict == NOT_TRIED]
+
+    @property
+    def proved(self) -> list[CallRow]:
+        """Calls that went as planned."""
+        return [row for row in self.rows if row.proved]
+
+    @property
+    def kinds(self) -> list[kinds.Kind]:
+        """Kinds of routes that the calls are examples of; those of calls left out do not count."""
+        return kinds.listed([row for row in self.rows if not (self.partly and row.verdict == NOT_TRIED)])
+
+    @property
+    def sentence(self) -> str:
+        """The conclusion of the proof."""
+        tried = len(self.rows) - len(self.left_out)
+        said = f"{len(self.proved)} of {plural(tried, 'call')} went as the plan {self.plan} says"
+        if self.device:
+            said += f", through {self.device}{silent(self.passed, 'call')}"
+        if listed := self.kinds:
+            good = sum(kind.good for kind in listed)
+            said += f"; {good} of {plural(len(listed), 'kind')} of routes are proved"
+        if self.left_out:
+            said += f"; {plural(len(self.left_out), 'call')} could not be tried"
+        return f"{said}."
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "plan": self.plan,
+            "proved": self.problem(None) is None,
+            "kinds": [
+                {"kind": each.name, "good": each.good, "proved": each.proved, "failed": each.failed}
+                for each in self.kinds
+            ],
+            "calls": self.rows,
+            **({"device": {"name": self.device, "packets": self.passed}} if self.device else {}),
+        }
+
+    def problem(self, run: Run | None) -> NotMet | None:
+        """The error to raise if the plan is not proved."""
+        if self.failed:
+            listed = "; ".join(f"{titled(row)}: {row.why}" for row in self.failed)
+            return NotMet(f"{plural(len(self.failed), 'call')} did not go as planned: {listed}")
+        if self.left_out and not self.partly:
+            reasons = "; ".join(dict.fromkeys(row.why for row in self.left_out))
+            count = plural(len(self.left_out), "call")
+            return NotMet(f"{count} could not be tried: {reasons}; --partly leaves such calls out")
+        return None

@@ -1,0 +1,245 @@
+"""The kinds of routes of which calls are examples, by the plan. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from itertools import pairwise
+from typing import Final
+
+from weirlab.numbering.plan.model import Entry, Naptr, Route
+from weirlab.numbering.proof.planned import Planned
+from weirlab.numbering.proof.rows import CallRow, titled
+from weirlab.numbering.routing import Network, Step
+from weirlab.numbering.routing.enum import EnumTree
+from weirlab.numbering.routing.names import serves
+from weirlab.numbering.routing.words import PROTOCOLS
+
+EMERGENCY: Final = ("112", "911")
+"""ITU-T E.161.1."""
+
+_SHORT: Final = 6
+"""Most digits of a short number; a longer one is a whole number as dialled in its country."""
+
+_GROUP: Final = re.compile(r"\\[1-9]")
+
+_ENDS: Final = {
+    "not admitted": "organisation not admitted (403)",
+    "barred": "barred number (403)",
+    "no route": "number that leads nowhere (404)",
+    "no number": "no international number (484)",
+    "no digits": "no digits left (484)",
+    "no codec": "no common codec (488)",
+    "loop": "loop (482)",
+    "too many calls": "call limit (503)",
+}
+
+_RULES: Final = ("not admitted", "barred", "too many calls")
+"""Ends by admission rules, which each kind of engine enforces in its own way."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of route, and its calls."""
+
+    name: str
+    proved: tuple[str, ...]
+    """Calls that went as planned."""
+    failed: tuple[str, ...]
+    """Calls that did not go as planned, or were not tried."""
+
+    @property
+    def good(self) -> bool:
+        return bool(self.proved) and not self.failed
+
+
+def kinds(network: Network, planned: Planned, others: Sequence[Planned] = ()) -> tuple[str, ...]:
+    """The kinds of which a call is an example; ``others`` are all calls of the proof."""
+    return tuple(dict.fromkeys(_all(network, planned, others)))
+
+
+def listed(rows: Sequence[CallRow]) -> list[Kind]:
+    """The kinds of ``rows`` in the order in which they appear."""
+    names = dict.fromkeys(name for row in rows for name in row.kinds.split("; ") if name)
+    of = {name: [row for row in rows if name in row.kinds.split("; ")] for name in names}
+    return [
+        Kind(
+            name,
+            tuple(titled(row) for row in of[name] if row.proved),
+            tuple(titled(row) for row in of[name] if not row.proved),
+        )
+        for name in names
+    ]
+
+
+def _all(network: Network, planned: Planned, others: Sequence[Planned]) -> Iterator[str]:
+    if planned.down is not None:
+        yield from _failing(network, planned)
+        return
+    for step in planned.way.steps:
+        yield from _of_step(network, step)
+    end = planned.way.end
+    if end.kind in _ENDS:
+        by = network.plan.engines[end.engine].kind
+        yield _ENDS[end.kind] + (f" by a {by}" if end.kind in _RULES and by != "proxy" else "")
+    elif end.kind == "answered":
+        yield from _of_ends(network, planned)
+        back = [each for each in others if each.down is None and each.way.end.kind == "answered"]
+        if any((each.caller, each.way.end.engine) == (end.engine, planned.caller) for each in back):
+            yield "both directions"
+    kinds_of = [network.plan.engines[name].kind for name in planned.way.engines]
+    if kinds_of.count("proxy") > 1:
+        yield "two proxies"
+    if end.kind == "answered":
+        yield from _of_gateways(network, planned)
+        if kinds_of.count("gatekeeper") > 1:
+            yield "two gatekeepers (LRQ)"
+        elif "gatekeeper" in kinds_of:
+            yield "gatekeeper in direct mode"
+
+
+def _of_gateways(network: Network, planned: Planned) -> Iterator[str]:
+    """What gateways do to the call: translate it, or pass it on."""
+    legs = [step for step in planned.way.steps if step.what == "leg"]
+    for before, after in pairwise(legs):
+        if network.plan.engines[after.engine].kind == "gateway":
+            come, goes = (PROTOCOLS[step.facts["protocol"]] for step in (before, after))
+            yield f"{come} to {goes} through a gateway"
+
+
+def _failing(network: Network, planned: Planned) -> Iterator[str]:
+    """The kinds of a call with a failure; the call without one shows all others."""
+    assert planned.down is not None
+    if planned.down not in network.plan.engines:
+        yield "primary name server off: the secondary answers"
+        return
+    if planned.fault == "486":
+        yield "busy: no fall-back (486)"
+        return
+    by = next((step for step in reversed(planned.way.steps) if step.what in ("prefix", "record")), None)
+    target = "target of a route"
+    if by is not None and by.what == "record":
+        target = "SRV target" if by.facts["first"] else "NAPTR record"
+    yield f"fall-back to the next {target}: " + ("503" if planned.fault == "503" else "no answer")
+
+
+def _of_step(network: Network, step: Step) -> Iterator[str]:
+    match step.what:
+        case "rewritten":
+            yield _dialled(str(step.facts["before"]))
+        case "prefix":
+            yield from _of_route(network, network.plan.routes[int(step.place[1])], step)
+        case "no entry":
+            yield "tree without an entry: the next one is asked"
+        case "tree":
+            yield from _of_tree(network, step)
+        case "unusable record":
+            yield "record that cannot be used is passed over"
+        case "referred":
+            yield "non-terminal NAPTR"
+        case "record":
+            entry = network.plan.enum[int(step.place[1])]
+            yield from _of_record(network, entry, entry.naptr[int(step.place[3])])
+        case "resolved":
+            yield from _of_name(network, step)
+        case "forwarded":
+            yield "forwarding (302)"
+        case "handed over":
+            yield f"record for {PROTOCOLS[step.facts['protocol']]}, handed over to a gateway"
+
+
+def _dialled(number: str) -> str:
+    if number in EMERGENCY:
+        return "emergency number"
+    if len(number.removeprefix("+")) <= _SHORT:
+        return "short number"
+    if number.startswith("00"):
+        return "international number dialled with 00"
+    return "national number"
+
+
+def _of_route(network: Network, route: Route, step: Step) -> Iterator[str]:
+    yield "route by prefix"
+    digits = step.number[1:]
+    also = [
+        each for each in network.plan.routes if each.at == route.at and digits.startswith(each.prefix[1:])
+    ]
+    if any(len(each.prefix) < len(route.prefix) and each.holds(network.day) for each in also):
+        yield "longest prefix"
+    if any(not each.holds(network.day) for each in also):
+        yield "validity dates"
+    if route.strip:
+        yield "digits stripped"
+    if route.prepend:
+        yield "digits put in front"
+
+
+def _of_tree(network: Network, step: Step) -> Iterator[str]:
+    plan, name = network.plan, str(step.facts["tree"])
+    digits = step.number[1:]
+    yield f"{plan.trees[name].visibility} ENUM tree"
+    trees = plan.engines[step.engine].trees
+    if any(network.trees[other].lookup(digits) is not None for other in trees[trees.index(name) + 1 :]):
+        yield "order of trees"
+    index = network.trees[name].lookup(digits)
+    assert index is not None
+    entry = plan.enum[index]
+    if entry.number is not None:
+        yield "single number in ENUM"
+        return
+    yield "wildcard in ENUM"
+    held = ((i, each) for i, each in enumerate(plan.enum) if each.tree == name and each.holds(network.day))
+    by_hand = EnumTree(plan.trees[name].model_copy(update={"fill_holes": False}), held)
+    if by_hand.lookup(digits) is None:
+        yield "hole below a wildcard, closed (RFC 4592)"
+
+
+def _of_record(network: Network, entry: Entry, record: Naptr) -> Iterator[str]:
+    others = [each for each in entry.naptr if each is not record]
+    if any(each.order > record.order for each in others):
+        yield "NAPTR order"
+    if any(each.order == record.order and each.preference > record.preference for each in others):
+        yield "NAPTR preference"
+    # The replacement is between the second delimiter and the third.
+    replacement = record.expression.split(record.expression[0])[2]
+    yield f"regexp {'with' if _GROUP.search(replacement) else 'without'} back-reference"
+
+
+def _of_name(network: Network, step: Step) -> Iterator[str]:
+    by = step.facts["by"]
+    if by == "SRV":
+        _, host, _, index = step.place
+        services = [each for each in network.plan.domains[str(host)].services if serves(each, "sip")]
+        taken = network.plan.domains[str(host)].services[int(index)]
+        yield "SRV record"
+        if any(each.priority > taken.priority for each in services):
+            yield "SRV priority"
+        if any(each.priority == taken.priority and each.weight < taken.weight for each in services):
+            yield "SRV weight"
+    elif by == "A":
+        yield "host name without SRV record"
+    else:
+        yield "address in a URI"
+
+
+def _of_ends(network: Network, planned: Planned) -> Iterator[str]:
+    engines = network.plan.engines
+    caller, callee = engines[planned.caller], engines[planned.way.end.engine]
+    codec = next(iter(planned.codecs[-1:]), None)
+    if codec and callee.codecs and caller.codecs and caller.codecs != callee.codecs:
+        yield "codec preference"
+    if "tcp" in (caller.transport, callee.transport):
+        yield "SIP over TCP"
+    if "h323" in caller.speaks[:1]:
+        yield "H.323 telephone calls"
+    if "h323" in callee.speaks[:1]:
+        yield "H.323 telephone answers"
+        between = {engines[name].kind for name in planned.way.engines[1:-1]}
+        if "h323" in caller.speaks[:1] and between == {"gatekeeper"}:
+            yield "H.323 telephone to H.323 telephone, directly"
+    if callee.early_media:
+        yield "early media (183)"
+    if callee.address is not None and ip_address(callee.address).version == 6:
+        yield "IPv6"

@@ -1,0 +1,164 @@
+"""The proof of a numbering plan by calls: from a scenario to a stored run with a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from weirlab.errors import InputError
+from weirlab.files import Inputs
+from weirlab.interrupts import owned, shielded
+from weirlab.jobs.progress import Progress
+from weirlab.jobs.work import Work
+from weirlab.numbering.kept import PLAN, keep_plan
+from weirlab.numbering.lab import VoiceLab
+from weirlab.numbering.plan import of_scenario
+from weirlab.numbering.proof.calling import CallLab, OpenLab, carried, not_tried
+from weirlab.numbering.proof.findings import ProofFindings
+from weirlab.numbering.proof.map.chart import MAP, Chart, charted
+from weirlab.numbering.proof.planned import NO_TESTS, Planned, planned
+from weirlab.numbering.proof.rows import (
+    CALLS,
+    LOGS,
+    MESSAGES,
+    CallRow,
+    LogRow,
+    MessageRow,
+    titled,
+)
+from weirlab.numbering.routing import Network
+from weirlab.numbering.section import VoiceScenario
+from weirlab.numbering.through.asked import Device, device
+from weirlab.numbering.through.rows import DEVICE, DeviceRow
+from weirlab.quantities import plural
+from weirlab.store import Run, RunWriter
+from weirlab.store.frames import frame_of, rows_of
+from weirlab.studies.contract import Ground
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+
+
+@dataclass(frozen=True)
+class Bed:
+    """The lab, and the calls to make in it."""
+
+    lab: CallLab
+    calls: tuple[Planned, ...]
+
+
+def checked(asked: VoiceScenario, inputs: Inputs) -> tuple[Network, tuple[Planned, ...]]:
+    """The plan and its calls.
+
+    Raises
+    ------
+    InputError
+        The plan cannot be read, or has no call that the lab and the device can carry.
+    """
+    what = asked.voice
+    network = Network(of_scenario(what.plan, inputs), what.date or date.today())
+    calls = tuple(planned(network, fall_back=what.fall_back))
+    if not calls:
+        raise InputError(f"{network.book.name}: {NO_TESTS}")
+    device(what.through, network, inputs)
+    if all(call.impossible for call in calls):
+        reasons = "; ".join(dict.fromkeys(call.impossible for call in calls))
+        raise InputError(f"{network.book.name}: none of its calls can be tried: {reasons}")
+    return network, calls
+
+
+def open_lab(network: Network, talk_s: float, device: Device | None = None) -> VoiceLab:
+    """The lab of a plan; raises ``MissingCapability`` with what is missing."""
+    check_namespaces()
+    return VoiceLab(network, talk_s, device)
+
+
+def check_namespaces() -> None:
+    """Raise ``MissingCapability`` if there can be no lab."""
+    from weirlab.lab.doctor import need_namespaces
+
+    need_namespaces("the voice lab needs")
+
+
+@contextmanager
+@shielded
+def opened(asked: VoiceScenario, work: Work, opener: OpenLab | None) -> Iterator[Ground[Bed]]:
+    """Open the lab for ``asked``: by ``opener``, or else in network namespaces."""
+    network, calls = checked(asked, work.inputs)
+    begin = opener or partial(open_lab, device=device(asked.voice.through, network, work.inputs))
+    with owned(lambda: begin(network, asked.voice.talk_s)) as lab:
+        facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
+        yield Ground(Bed(lab, calls), facts)
+
+
+def measured(
+    ground: Ground[Bed], asked: VoiceScenario, writer: RunWriter, progress: Progress
+) -> ProofFindings:
+    """Make every call that the run does not have yet; each is stored before the next one."""
+    lab, calls = ground.bed.lab, ground.bed.calls
+    run = writer.run
+    rows = run.rows(CallRow, CALLS)
+    messages = run.rows(MessageRow, MESSAGES)
+    through = run.rows(DeviceRow, DEVICE)
+    keep_plan(writer, lab.network)
+    writer.put_json(MAP, charted(lab.network, calls, lab.way.title).document())
+    progress.stage(f"{plural(len(calls), 'call')}, run {writer.run_id}")
+    done = {row.index for row in rows}
+    writer.finished_beside = len(rows)
+    # A call that was not stored is made again, with its messages.
+    messages = [row for row in messages if row.index in done]
+    through = [each for each in through if each.index in done]
+    try:
+        for call in calls:
+            if call.index in done:
+                continue
+            row = not_tried(lab.network, call, calls)
+            progress.advance(len(rows), len(calls), titled(row))
+            if not call.impossible:
+                row, listed, passed = carried(lab, call, calls)
+                messages += listed
+                through += passed
+            rows.append(row)
+            writer.put_table(MESSAGES, frame_of(MessageRow, messages))
+            if lab.way.title:
+                writer.put_table(DEVICE, frame_of(DeviceRow, through))
+            writer.put_table(CALLS, frame_of(CallRow, rows))
+            writer.finished_beside = len(rows)
+    finally:
+        writer.put_table(LOGS, frame_of(LogRow, _said(lab)))
+    plan = lab.network.plan.plan
+    return ProofFindings(plan, tuple(rows), asked.voice.partly, lab.way.title, tuple(through))
+
+
+def _said(lab: CallLab) -> Iterable[LogRow]:
+    for daemon in lab.daemons:
+        for line in lab.said(daemon.name).splitlines():
+            yield LogRow(daemon.name, line)
+
+
+def stored(run: Run) -> ProofFindings:
+    """The findings of a stored run."""
+    from weirlab.jobs.inventory import scenario_of
+
+    rows = run.rows(CallRow, CALLS)
+    kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
+    partly = scenario_of(run, VoiceScenario).voice.partly
+    title = str(run.manifest.facts.get("device", ""))
+    through = run.rows(DeviceRow, DEVICE)
+    return ProofFindings(str(kept.get("plan", "the plan")), tuple(rows), partly, title, tuple(through))
+
+
+def page(run: Run) -> Story:
+    """The report page of ``run``."""
+    from weirlab.numbering.proof.page import tell
+
+    found = stored(run)
+    if not found.rows:
+        raise InputError(f"run {run.run_id} was interrupted before its first call: start a new run")
+    messages: Sequence[MessageRow] = rows_of(MessageRow, run.table(MESSAGES))
+    chart = Chart.of(run.get_json(MAP, dict)) if run.has(MAP) else None
+    return tell(found, messages, vars(run.manifest), chart)

@@ -1,0 +1,107 @@
+"""The calls of a proof as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from weirlab.numbering.proof.kinds import Kind
+from weirlab.numbering.proof.rows import CallRow, failing, titled
+from weirlab.numbering.through import tables
+from weirlab.numbering.through.rows import DeviceRow
+from weirlab.quantities import NOTHING, duration
+from weirlab.tables import Table
+
+_COLUMNS: Final = (
+    "Number", "Failing", "Way taken", "Decided", "Answer", "Set-up", "Codec", "There", "Back", "DNS",
+    "Verdict",
+)  # fmt: skip
+_SPARE: Final = ("DNS", "Codec", "Decided", "Back", "There", "Set-up")
+_MEDIA: Final = ("Number", "Direction", "Packets", "Lost", "Jitter", "MOS")
+
+
+def acceptance(rows: Sequence[CallRow]) -> Table:
+    """A row per call."""
+    cells = [
+        (
+            row.number,
+            failing(row) or NOTHING,
+            row.way or f"planned: {row.way_planned}",
+            row.decided or NOTHING,
+            str(row.answer) if row.answer else NOTHING,
+            duration(row.setup_ms * 1e6),
+            row.codec or NOTHING,
+            _opinion(row.there_packets, row.there_mos),
+            _opinion(row.back_packets, row.back_mos),
+            duration(row.dns_ms * 1e6),
+            row.verdict,
+        )
+        for row in rows
+    ]
+    return Table("Calls; There and Back: MOS at callee and caller", _COLUMNS, cells, _SPARE)
+
+
+def kinds(listed: Sequence[Kind]) -> Table:
+    """A row per kind of route."""
+    cells = [
+        (
+            each.name,
+            f"{len(each.proved)} of {len(each.proved) + len(each.failed)}",
+            _some(each.failed or each.proved),
+            "proved" if each.good else "not proved",
+        )
+        for each in listed
+    ]
+    return Table("Kinds of routes", ("Kind", "Calls", "For example", "Verdict"), cells, ("For example",))
+
+
+def _some(titles: Sequence[str]) -> str:
+    return f"{titles[0]}, ..." if len(titles) > 1 else titles[0]
+
+
+def media(rows: Sequence[CallRow]) -> Table:
+    """Two rows per answered call: what arrived at the callee and at the caller."""
+    cells = []
+    for row in rows:
+        for direction, packets, lost, jitter_ms, mos in (
+            ("to callee", row.there_packets, row.there_lost, row.there_jitter_ms, row.there_mos),
+            ("to caller", row.back_packets, row.back_lost, row.back_jitter_ms, row.back_mos),
+        ):
+            if row.answer == 200:
+                cells.append(
+                    (
+                        titled(row),
+                        direction,
+                        f"{packets:,}",
+                        f"{lost:,}",
+                        duration(jitter_ms * 1e6),
+                        decimals(mos),
+                    )
+                )
+    return Table("Speech", _MEDIA, cells, details=True)
+
+
+def through(rows: Sequence[CallRow], passed: Sequence[DeviceRow], device: str) -> Table | None:
+    """Two rows per call: the packets that passed the device; None if there is none."""
+    return tables.packets(passed, "Call", {row.index: titled(row) for row in rows}, device)
+
+
+def differing(rows: Sequence[CallRow]) -> Table | None:
+    """Calls that did not go as planned or were not tried, with the reason; None if there are none."""
+    cells = [
+        (row.number, failing(row) or NOTHING, row.verdict, row.why, row.tried or NOTHING)
+        for row in rows
+        if not row.proved
+    ]
+    columns = ("Number", "Failing", "Verdict", "Why", "Tried before")
+    return Table("Not as planned", columns, cells, spare=("Tried before",)) if cells else None
+
+
+def _opinion(packets: int, mos: float) -> str:
+    return decimals(mos) if packets else NOTHING
+
+
+def decimals(value: float) -> str:
+    """``4.41``."""
+    return NOTHING if math.isnan(value) else f"{value:.2f}"

@@ -1,0 +1,183 @@
+"""The way that a call took, from signalling on the wire and decisions in the engines' logs. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from weirlab.numbering.proof.planned import Planned
+from weirlab.numbering.proof.wire import mgcp
+from weirlab.numbering.proof.wire.packets import Place
+from weirlab.numbering.proof.wire.signalling import Leg
+from weirlab.numbering.routing import Network
+
+_ROUTE: Final = re.compile(r"\bROUTE num=(?P<number>\S*) via=(?P<via>\S+)(?: target=(?P<target>\S+))?")
+
+
+_REJECTED: Final = re.compile(r"\bREJECTED num=\S+ (?:barred|not admitted)\b")
+_FORBIDDEN: Final = 403
+
+
+@dataclass(frozen=True)
+class Taken:
+    """How a call went."""
+
+    engines: tuple[str, ...]
+    """Engines on the way that was answered, otherwise on the last one tried."""
+    tried: tuple[str, ...]
+    """Legs that did not lead to the answer: ``core > cyrus: 408``."""
+    decisions: Mapping[str, str]
+    """What each engine decided by, from its log: ``static`` for a route, otherwise a tree."""
+    answer: int
+    """The answer to the caller; 0 for none."""
+    setup_ns: int | None
+    """From the caller's INVITE, or its last digit, to the answer."""
+    codec: str | None
+    """The first codec of the offer that the answer to the caller accepts."""
+    accepted: tuple[str, ...] = ()
+    """All codecs that the answer accepts."""
+    by_tone: bool = False
+    """Did the caller only hear a tone? It is the same one for every refusal (RFC 3660), busy excepted."""
+
+    @property
+    def end(self) -> str | None:
+        """The engine that answered; None if none did."""
+        return self.engines[-1] if self.answer == 200 else None
+
+
+class Nothing(ValueError):
+    """The caller made no call."""
+
+
+def taken(network: Network, planned: Planned, found: Sequence[Leg], logs: Mapping[str, str]) -> Taken:
+    """How a call went, by the legs ``found`` on the wire and the ``logs`` of engines.
+
+    Raises
+    ------
+    Nothing
+        The caller sent nothing.
+    """
+    names = {leg: (named(network, leg.source), named(network, leg.target)) for leg in found}
+    begun = next((leg for leg in found if names[leg][0] == planned.caller), None)
+    if begun is None:
+        raise Nothing
+    chain = [begun]
+    while True:
+        further = _onward(found, names, chain[-1])
+        if not further:
+            break
+        good = [leg for leg in further if 200 <= leg.answer < 300]
+        # Without an answer, the last one tried.
+        chain.append(min(good, key=lambda leg: leg.answered_ns) if good else further[-1])
+    engines = (planned.caller, *(names[leg][1] for leg in chain))
+    tried = [leg for leg in found if leg not in chain]
+    by_tone = begun.call_id.startswith(mgcp.CALL) and begun.answer == mgcp.NO_REASON
+    return Taken(
+        engines=engines,
+        tried=tuple(f"{' > '.join(names[leg])}: {leg.answer or 'no answer'}" for leg in tried),
+        # Logs also have the other calls, and do not say which line belongs to which call.
+        decisions={} if planned.test.meanwhile else _decisions(logs, engines),
+        answer=_FORBIDDEN if by_tone and _says_forbidden(logs.get(engines[1], "")) else begun.answer,
+        by_tone=by_tone,
+        setup_ns=begun.answered_ns - begun.at_ns if begun.answer == 200 else None,
+        codec=begun.codec if begun.answer == 200 else None,
+        accepted=begun.codecs if begun.answer == 200 else (),
+    )
+
+
+def _says_forbidden(log: str) -> bool:
+    """Does the log of an engine say that it refused the call by a rule?"""
+    return _REJECTED.search(log) is not None
+
+
+def _onward(found: Sequence[Leg], names: Mapping[Leg, tuple[str, str]], arrived: Leg) -> list[Leg]:
+    """The legs by which the call went on from where ``arrived`` brought it.
+
+    It may have come there several times, with other numbers (a spiral, RFC 3261, 16.3). A leg belongs to the
+    last arrival before it that had not been answered.
+    """
+    here = names[arrived][1]
+    arrivals = [leg for leg in found if names[leg][1] == here]
+    onward = []
+    for leg in found:
+        if names[leg][0] != here or leg.at_ns < arrived.at_ns or leg is arrived:
+            continue
+        open_ones = [
+            each
+            for each in arrivals
+            if each.at_ns <= leg.at_ns and (not each.answer or each.answered_ns >= leg.at_ns)
+        ]
+        if len(arrivals) == 1 or (open_ones and max(open_ones, key=lambda each: each.at_ns) is arrived):
+            onward.append(leg)
+    return onward
+
+
+def named(network: Network, place: Place) -> str:
+    """The engine at a place, or the address if there is none."""
+    here = [name for name, engine in network.plan.engines.items() if engine.address == place.address]
+    listening = [name for name in here if network.plan.engines[name].port("sip") == place.port]
+    return next(iter((*listening, *here)), place.address)
+
+
+def decided_by(log: str) -> str | None:
+    """What an engine decided by first, from its log; None for nothing."""
+    for line in _ROUTE.finditer(log):
+        return None if line["via"] == "none" else line["via"]
+    return None
+
+
+def _decisions(logs: Mapping[str, str], engines: Sequence[str]) -> dict[str, str]:
+    """Decisions by engine: first the engines on the way, in its order, then others."""
+    names = [*(name for name in dict.fromkeys(engines) if name in logs), *logs]
+    found = ((name, decided_by(logs[name])) for name in dict.fromkeys(names))
+    return {name: by for name, by in found if by is not None}
+
+
+def differences(planned: Planned, found: Taken) -> list[str]:
+    """The differences between a call and the plan, as phrases."""
+    test, way = planned.test, planned.way
+    differs = []
+    if found.answer != planned.answer and not (
+        found.by_tone
+        and found.answer == mgcp.NO_REASON
+        and planned.answer >= 400
+        and planned.answer != mgcp.BUSY
+    ):
+        differs.append(f"answer {found.answer or 'none'} instead of {planned.answer}")
+    if found.engines != way.engines:
+        differs.append(f"way {' > '.join(found.engines)} instead of {' > '.join(way.engines)}")
+    decided = {} if test.meanwhile else planned.decisions
+    for name in dict.fromkeys((*decided, *found.decisions)):
+        by, wanted = found.decisions.get(name), decided.get(name)
+        if by != wanted:
+            differs.append(f"{name} went by {by or 'nothing'} instead of {wanted or 'nothing'}")
+    codec = next((codec for codec in planned.codecs if codec), None)
+    if planned.answered and codec and found.accepted and found.codec != codec:
+        differs.append(f"codec {found.codec or named_codecs(found.accepted)} instead of {codec}")
+    differs += _not_tried(planned, found)
+    # The expectations of the test itself apply while nothing fails.
+    if planned.down is None:
+        if way.answer != test.answer:
+            differs.append(f"the plan gives {way.answer}, but the test requires {test.answer}")
+        if test.ends_at is not None and found.end != test.ends_at:
+            differs.append(f"the test requires that {test.ends_at} answers")
+        first = found.decisions.get(way.engines[1]) if len(way.engines) > 1 else None
+        if test.via is not None and first != test.via:
+            differs.append(f"the test requires a decision by {test.via}")
+    return differs
+
+
+def named_codecs(accepted: Sequence[str]) -> str:
+    """Accepted codecs of which none was offered, as a phrase."""
+    return f"{', '.join(accepted)}, which was not offered,"
+
+
+def _not_tried(planned: Planned, found: Taken) -> list[str]:
+    """Engines that should have been tried before the one that answered."""
+    return [
+        f"{name} was not tried before (expected: {answer})"
+        for name, answer in planned.tried
+        if not any(leg.endswith(f"> {name}: {answer}") for leg in found.tried)
+    ]

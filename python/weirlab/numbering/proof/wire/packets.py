@@ -1,0 +1,187 @@
+"""The content of frames: datagrams from fragments, and messages from TCP connections. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+
+from weirlab.numbering.lab.seen import Frame
+from weirlab.numbering.proof.wire.fragments import Datagram, Fragment, Reassembly
+
+_UDP: Final = 17
+_TCP: Final = 6
+_SYN: Final = 0x02
+_LENGTH: Final = re.compile(rb"^(?:content-length|l)[ \t]*:[ \t]*(\d+)", re.IGNORECASE | re.MULTILINE)
+_WINDOW: Final = 1 << 31
+_MORE: Final = 0x2000
+_OFFSET: Final = 0x1FFF
+"""Of a fragment of IPv4: others follow; where it belongs, in units of 8 bytes (RFC 791, 3.1)."""
+_OPTIONS: Final = (0, 43, 60)
+_FRAGMENT: Final = 44
+"""Extension headers of IPv6: hop by hop, routing, options for the destination; and that of a fragment."""
+_TPKT: Final = b"\x03\x00"
+"""How a message of H.225.0 or H.245 begins on a connection (RFC 1006, 6); its length follows."""
+_TPKT_BYTES: Final = 4
+
+
+class Place(NamedTuple):
+    """Where a packet comes from or goes to."""
+
+    address: str
+    port: int
+
+
+class Payload(NamedTuple):
+    """A datagram's content, or a whole message of SIP, H.225.0 or H.245 from a connection."""
+
+    at_ns: int
+    source: Place
+    target: Place
+    content: bytes
+
+
+class _Packet(NamedTuple):
+    source: Place
+    target: Place
+    protocol: int
+    content: bytes
+    """From the header of UDP or TCP on."""
+
+
+def as_it_reached(frames: Iterable[Frame], caller: str) -> list[Frame]:
+    """``frames``, with those to the caller's address taken where they arrive, not where they are sent.
+
+    Packets that a device drops have then never reached the caller, and delayed packets come later.
+    """
+    wanted = ip_address(caller)
+    length = wanted.max_prefixlen // 8
+    begin, kind = (30, b"\x08\x00") if length == 4 else (38, b"\x86\xdd")
+    found = []
+    for frame in frames:
+        is_for_it = frame.content[12:14] == kind and frame.content[begin : begin + length] == wanted.packed
+        if is_for_it == frame.delivered:
+            found.append(frame._replace(delivered=False))
+    return found
+
+
+def datagrams(frames: Iterable[Frame]) -> Iterator[Payload]:
+    """Every datagram that came to the switch."""
+    for at_ns, packet in _packets(frames):
+        if packet.protocol == _UDP:
+            yield _datagram(at_ns, packet)
+
+
+def payloads(frames: Iterable[Frame]) -> Iterator[Payload]:
+    """Every datagram that came to the switch, and every message of a TCP connection, by time."""
+    streams: dict[tuple[Place, Place], _Stream] = {}
+    for at_ns, packet in _packets(frames):
+        if packet.protocol == _UDP:
+            yield _datagram(at_ns, packet)
+            continue
+        source, target, _, content = packet
+        for message in streams.setdefault((source, target), _Stream()).take(content):
+            yield Payload(at_ns, source, target, message)
+
+
+def _datagram(at_ns: int, packet: _Packet) -> Payload:
+    size = int.from_bytes(packet.content[4:6])
+    return Payload(at_ns, packet.source, packet.target, packet.content[8:size])
+
+
+class _Stream:
+    """One direction of a connection."""
+
+    def __init__(self) -> None:
+        self._next: int | None = None
+        self._early: dict[int, bytes] = {}
+        """Segments that arrived before their predecessors."""
+        self._bytes = b""
+
+    def take(self, segment: bytes) -> Iterator[bytes]:
+        """Messages that this segment completes."""
+        sequence, flags = int.from_bytes(segment[4:8]), segment[13]
+        content = segment[(segment[12] >> 4) * 4 :]
+        if flags & _SYN:
+            self._next, self._early, self._bytes = (sequence + 1) % (1 << 32), {}, b""
+            return
+        if not content:
+            return
+        self._next = sequence if self._next is None else self._next
+        self._early[sequence] = content
+        while (ready := self._ready(self._next)) is not None:
+            sequence, content = ready
+            known = (self._next - sequence) % (1 << 32)
+            self._bytes += content[known:]
+            self._next = (sequence + max(known, len(content))) % (1 << 32)
+        yield from self._whole()
+
+    def _ready(self, wanted: int) -> tuple[int, bytes] | None:
+        """An early segment that begins at the end of the stream, or before it."""
+        for sequence in self._early:
+            if (wanted - sequence) % (1 << 32) < _WINDOW:
+                return sequence, self._early.pop(sequence)
+        return None
+
+    def _whole(self) -> Iterator[bytes]:
+        while True:
+            if self._bytes[:2] == _TPKT:
+                size = int.from_bytes(self._bytes[2:_TPKT_BYTES])
+                if len(self._bytes) < max(size, _TPKT_BYTES):
+                    return
+                yield self._bytes[_TPKT_BYTES:size]
+                self._bytes = self._bytes[max(size, _TPKT_BYTES) :]
+                continue
+            # Line breaks between messages keep connections alive (RFC 5626, 3.5.1).
+            self._bytes = self._bytes.lstrip(b"\r\n")
+            head, end, rest = self._bytes.partition(b"\r\n\r\n")
+            length = _LENGTH.search(head)
+            size = int(length[1]) if length else 0
+            if not end or len(rest) < size:
+                return
+            yield head + end + rest[:size]
+            self._bytes = rest[size:]
+
+
+def _packets(frames: Iterable[Frame]) -> Iterator[tuple[int, _Packet]]:
+    """UDP and TCP packets that came to the switch, each at the time of its last fragment."""
+    reassembly = Reassembly()
+    for frame in frames:
+        part = None if frame.delivered else _part(frame.content)
+        whole = None if part is None else reassembly.take(frame.at_ns, part)
+        if part is None or whole is None:
+            continue
+        protocol, content = whole
+        if len(content) < {_UDP: 8, _TCP: 20}.get(protocol, len(content) + 1):
+            continue
+        here = Place(str(ip_address(part.datagram.source)), int.from_bytes(content[:2]))
+        there = Place(str(ip_address(part.datagram.target)), int.from_bytes(content[2:4]))
+        yield frame.at_ns, _Packet(here, there, protocol, content)
+
+
+def _part(frame: bytes) -> Fragment | None:
+    """The IP packet in an Ethernet frame; None for other frames, and truncated ones."""
+    kind, ip = frame[12:14], frame[14:]
+    if kind == b"\x08\x00" and len(ip) >= 20:
+        size, protocol, place = int.from_bytes(ip[2:4]), ip[9], int.from_bytes(ip[6:8])
+        content = ip[(ip[0] & 15) * 4 : size]
+        key = Datagram(ip[12:16], ip[16:20], int.from_bytes(ip[4:6]), protocol)
+        found = Fragment(key, protocol, (place & _OFFSET) * 8, bool(place & _MORE), content)
+    elif kind == b"\x86\xdd" and len(ip) >= 40:
+        size = 40 + int.from_bytes(ip[4:6])
+        found = _behind_options(ip[8:24], ip[24:40], ip[6], ip[40:size])
+    else:
+        return None
+    return found if len(ip) >= size else None
+
+
+def _behind_options(source: bytes, target: bytes, protocol: int, content: bytes) -> Fragment:
+    """What follows the extension headers of IPv6 (RFC 8200, 4)."""
+    while protocol in _OPTIONS and len(content) >= 8:
+        protocol, content = content[0], content[(content[1] + 1) * 8 :]
+    if protocol != _FRAGMENT or len(content) < 8:
+        return Fragment(Datagram(source, target, 0, 0), protocol, 0, False, content)
+    place = int.from_bytes(content[2:4])
+    key = Datagram(source, target, int.from_bytes(content[4:8]), 0)
+    return Fragment(key, content[0], place & 0xFFF8, bool(place & 1), content[8:])

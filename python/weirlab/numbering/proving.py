@@ -1,0 +1,217 @@
+"""The commands of ``weir voice`` that use real engines: the lab, and the proof of a plan by calls."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+
+import typer
+
+from weirlab import limits
+from weirlab.cli.options import JsonOption, ReportOptions, ResultOptions, grouped, only
+from weirlab.cli.output import Session
+from weirlab.numbering.options import (
+    DEFAULT_PLAN,
+    DateOption,
+    PlanArgument,
+    PlanOption,
+    PlanOptions,
+    ThroughOptions,
+    chosen,
+    day_of,
+    network_of,
+    plural,
+)
+from weirlab.quantities import NOTHING
+from weirlab.tables import Table
+
+if TYPE_CHECKING:
+    from weirlab.numbering.lab import VoiceLab
+
+LAB = """Run the engines of a numbering plan in namespaces, until Ctrl-C.
+
+BIND serves the zones, Kamailio and gatekeepers route, Asterisk translates.
+Each engine runs at its address in the plan, with the files that weir voice
+zones and configs write. Every endpoint has a namespace in which your own
+programs can make calls; the table names the namespaces and the logs.
+
+Needs root and Debian's packages bind9, kamailio and sip-tester. Gateways need
+weir voice install, gatekeepers need the voice extra of weirlab. Engines whose
+program is missing are left out.
+
+Examples:
+  weir voice lab --plan campus
+  weir voice lab --plan mine.yaml --for 10min
+  weir voice lab --plan campus --for 1s --json
+  ip netns exec NAMESPACE sipp -sf caller.xml 10.93.0.10 -s +420111222001
+"""
+
+PROVE = """Prove a numbering plan by a call to each of its test numbers.
+
+The calls pass real engines in namespaces: BIND, Kamailio, Asterisk and
+gatekeepers. SIPp, MGCP lines and H.323 telephones call and answer, and both
+ends talk. Each call is compared with the plan: the engines on its route, what
+each engine based its decision on, what the name servers answered, and how the
+call was answered. A number with a fall-back is called again while the
+preferred engine is off, answers 503, or is busy. The second table lists the
+kinds of routes that the calls prove. With --dut, all signalling and speech of
+the caller pass a device under test. The run is kept, with every message. The
+exit code is 9 if a call did not go as planned.
+
+Needs root and Debian's packages bind9, kamailio and sip-tester. Gateways need
+weir voice install; gatekeepers and H.323 telephones need the voice extra of
+weirlab.
+
+Examples:
+  weir voice prove --plan campus
+  weir voice prove --plan carriers            all kinds of routes
+  weir voice prove --plan mine.yaml --out proof.html
+  weir voice prove --plan translations        SIP, H.323 and MGCP by gateways
+  weir voice prove --plan federation --partly        without missing programs
+  weir voice prove --plan mine.yaml --talk 10 --no-fall-back --json
+  weir voice prove --plan campus --dut nftables --rules 50
+  weir voice prove --plan campus --dut esp:outage=1s+500ms --talk 5
+  weir voice prove --plan campus --dut keepalived:advert=100ms:hard=2s --talk 5
+"""
+
+_LOOK_S: Final = 0.5
+"""Interval between checks that all engines of the lab are alive."""
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """Which calls are made."""
+
+    PANEL: ClassVar = "Calls"
+
+    fall_back: Annotated[
+        bool,
+        typer.Option("--fall-back/--no-fall-back", help="Call again while the preferred engine fails."),
+    ] = True
+    talk: Annotated[
+        float,
+        typer.Option(
+            "--talk", min=0.1, max=limits.LONGEST_S, help="How long caller and callee talk.", metavar="S"
+        ),
+    ] = 2.0
+    partly: Annotated[
+        bool,
+        typer.Option("--partly", help="Leave out calls through engines that the lab has no program for."),
+    ] = False
+
+
+def add_to(voice: typer.Typer) -> None:
+    """Add the commands to the group ``voice``."""
+    voice.command("lab", help=LAB)(lab)
+    voice.command("prove", help=PROVE)(grouped(prove))
+
+
+def lab(
+    ctx: typer.Context,
+    argument: PlanArgument = None,
+    plan: PlanOption = DEFAULT_PLAN,
+    day: DateOption = None,
+    for_: Annotated[
+        str | None, typer.Option("--for", help="End after this time, e.g. 10min.", metavar="TIME")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run the engines."""
+    from weirlab.amounts import parse_time
+    from weirlab.interrupts import owned
+    from weirlab.link.stopping import Stop
+    from weirlab.numbering.proof.study import open_lab
+    from weirlab.quantities import duration
+
+    with Session(ctx, as_json=json) as session:
+        for_s = None if for_ is None else parse_time(for_, "--for")
+        network = network_of(chosen(plan, argument), day)
+        session.progress.stage(f"starting the engines of {network.plan.plan}")
+        with owned(lambda: open_lab(network, talk_s=1.0)) as running, Stop() as stop:
+            listed = _listed(running)
+            document = {
+                "kind": "voice lab",
+                "plan": network.plan.plan,
+                "folder": running.folder,
+                "engines": listed,
+                "left_out": running.left_out,
+            }
+            until = "Ctrl-C ends it" if for_s is None else f"it ends after {duration(for_s * 1e9)}"
+            conclusion = f"{plural(len(running.daemons), 'engine')} running; {until}."
+            session.finish(document, conclusion, [_table(listed)], remark=_remark(running))
+            end_s = None if for_s is None else time.monotonic() + for_s
+            while not stop.requested and (end_s is None or time.monotonic() < end_s):
+                running.check()
+                stop.wait((), _LOOK_S if end_s is None else min(_LOOK_S, end_s - time.monotonic()))
+
+
+def _listed(running: VoiceLab) -> list[dict[str, object]]:
+    """Every engine that has a program, then the endpoints, each with its address and namespace."""
+    rows: list[dict[str, object]] = [
+        {
+            "engine": daemon.name,
+            "program": daemon.program,
+            "address": f"{daemon.address}:{daemon.port}",
+            "namespace": running.hosts[daemon.address],
+            "log": running.log(daemon.name),
+        }
+        for daemon in running.daemons
+    ]
+    listed = {daemon.name for daemon in running.daemons}
+    for name in running.endpoints:
+        if name in listed:
+            continue
+        namespace = running.at(name).name
+        address = running.network.plan.engines[name].address
+        rows.append(
+            {"engine": name, "program": None, "address": address, "namespace": namespace, "log": None}
+        )
+    return rows
+
+
+def _table(listed: list[dict[str, object]]) -> Table:
+    columns = ("Engine", "Program", "Address", "Namespace", "Log")
+    rows = [
+        tuple(NOTHING if row[name.lower()] is None else str(row[name.lower()]) for name in columns)
+        for row in listed
+    ]
+    return Table("Engines and endpoints", columns, rows, spare=("Log",))
+
+
+def _remark(running: VoiceLab) -> str:
+    if not running.left_out:
+        return ""
+    return f"Left out, because the lab has no program for them: {', '.join(running.left_out)}."
+
+
+def prove(
+    ctx: typer.Context,
+    *,
+    argument: PlanArgument = None,
+    asked: PlanOptions,
+    calls: CallOptions,
+    device: Annotated[ThroughOptions, only("dut", "rules", "stateful", "ruleset")],
+    report: ReportOptions,
+    result: ResultOptions,
+) -> None:
+    """Prove a plan by calls."""
+    from weirlab.numbering.section import VoiceScenario
+    from weirlab.scenario import Typed
+    from weirlab.studies.commands.scenarios import carry_out
+
+    with result.session(ctx) as session:
+        report.check()
+        plan = chosen(asked.plan, argument)
+        content = {
+            "name": f"proof of {plan.stem}",
+            "voice": {
+                "plan": str(plan),
+                "date": None if asked.day is None else day_of(asked.day).isoformat(),
+                "fall_back": calls.fall_back,
+                "talk_s": Typed("--talk", calls.talk),
+                "partly": calls.partly,
+                "through": device.through(),
+            },
+        }
+        carry_out(session, content, VoiceScenario, report)

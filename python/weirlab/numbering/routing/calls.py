@@ -1,0 +1,331 @@
+"""Traces calls through a network, by every way that they can take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+from weirlab.errors import InputError
+from weirlab.numbering.ere import TAIL, BadExpression, NeedsDigits, Substitution
+from weirlab.numbering.plan.model import Engine, Entry, Naptr, Route
+from weirlab.numbering.plan.numbers import owner_name
+from weirlab.numbering.plan.values import Protocol
+from weirlab.numbering.routing import profiles
+from weirlab.numbering.routing.names import SCHEMES, Uri, leads_to
+from weirlab.numbering.routing.network import Network
+from weirlab.numbering.routing.way import End, EndKind, Step, Way, What
+from weirlab.scenario.document import Location
+
+MOST_HOPS: Final = 10
+"""Most engines on a way: what a proxy allows by Max-Forwards."""
+
+MOST_WAYS: Final = 32
+
+
+class Arrival(NamedTuple):
+    """A call that reaches an engine."""
+
+    engine: str
+    number: str
+    arriving: Protocol
+    offer: tuple[str, ...] | None
+    """Codecs offered, the preferred one first; None if unknown."""
+    organisation: str | None
+    """The organisation of the caller."""
+    steps: tuple[Step, ...] = ()
+    been: tuple[tuple[str, str, str], ...] = ()
+    """Engine, number and protocol of the earlier arrivals."""
+    offered: tuple[str, ...] | None = None
+    """Codecs offered to the previous engine."""
+    meanwhile: int = 0
+    """Calls that the caller already has."""
+    dipped: bool = False
+    """Has a tree said where a ported number is routed? Then no tree is asked again."""
+
+    def then(self, *steps: Step) -> Arrival:
+        """With further steps."""
+        return self._replace(steps=(*self.steps, *steps))
+
+    def step(self, what: What, place: Location = (), **facts: object) -> Step:
+        return Step(what, self.engine, self.number, place, facts)
+
+    def end(self, kind: EndKind, place: Location = (), **facts: object) -> Way:
+        return Way(self.steps, End(kind, self.engine, facts, place))
+
+
+def calls(network: Network, dialled: str, caller: str | None = None, meanwhile: int = 0) -> Iterator[Way]:
+    """Every way of a call to ``dialled`` by the endpoint ``caller``, the planned one first.
+
+    ``meanwhile`` is how many calls the caller already has.
+
+    Raises
+    ------
+    InputError
+        The caller is not an endpoint with a home.
+    """
+    name = caller or network.plan.caller
+    endpoint = network.plan.engines.get(name)
+    if endpoint is None:
+        raise InputError(f"there is no engine {name!r}; there are {', '.join(network.plan.engines)}")
+    if endpoint.home is None:
+        place = network.book.at("engines", name)
+        raise InputError(f"{place}: {name} has no home: set home: to the engine that routes its calls")
+    offer = endpoint.codecs or None
+    begin = Arrival(name, dialled, endpoint.speaks[0], offer, endpoint.organisation)
+    begin = begin._replace(meanwhile=meanwhile)
+    begin = begin.then(begin.step("dialled", ("engines", name, "home"), home=endpoint.home))
+    yield from _leg(network, begin, endpoint.home, dialled, None, ("engines", name, "home"))
+
+
+def arrivals(network: Network, arrival: Arrival) -> Iterator[Way]:
+    """Every way of a call after its arrival at an engine."""
+    engine = network.plan.engines[arrival.engine]
+    here = (arrival.engine, arrival.number, arrival.arriving)
+    if here in arrival.been or len(arrival.been) >= MOST_HOPS:
+        yield arrival.end("loop", engines=(*(name for name, _, _ in arrival.been), arrival.engine))
+        return
+    arrival = arrival._replace(been=(*arrival.been, here))
+    if not network.admits(engine, arrival.organisation):
+        place: Location = ("organisations", engine.organisation or "", "admits")
+        yield arrival.end("not admitted", place, organisation=arrival.organisation, by=engine.organisation)
+        return
+    if engine.kind == "endpoint":
+        if engine.forwards_to is not None and len(arrival.been) > 1:
+            yield from _forwarded(network, arrival, engine.forwards_to)
+        else:
+            yield arrival.end("answered")
+        return
+    arrival = _rewritten(network, arrival)
+    number = arrival.number
+    if number[:1] != "+" or not number[1:2] or not (number[1:2].isdigit() or number[1:2] == TAIL):
+        yield arrival.end("no number")
+        return
+    if len(arrival.been) == 1 and not network.may_call(arrival.organisation, number[1:]):
+        place = ("organisations", arrival.organisation or "")
+        yield arrival.end("barred", place, organisation=arrival.organisation)
+        return
+    most = network.most_calls(arrival.organisation)
+    if len(arrival.been) == 1 and most is not None and arrival.meanwhile >= most:
+        place = ("organisations", arrival.organisation or "", "most_calls")
+        yield arrival.end("too many calls", place, organisation=arrival.organisation, most=most)
+        return
+    yield from _decided(network, arrival, engine)
+
+
+def _forwarded(network: Network, arrival: Arrival, number: str) -> Iterator[Way]:
+    """The previous engine routes the call again, to the number to which the endpoint forwards."""
+    by, _, arriving = arrival.been[-2]
+    place: Location = ("engines", arrival.engine, "forwards_to")
+    told = arrival.then(arrival.step("forwarded", place, to=number, by=by))
+    here = (by, number, arriving)
+    if here in arrival.been or len(arrival.been) >= MOST_HOPS:
+        yield told.end("loop", engines=(*(name for name, _, _ in arrival.been), by))
+        return
+    again = told._replace(engine=by, number=number, offer=arrival.offered, been=(*told.been, here))
+    yield from _decided(network, again, network.plan.engines[by])
+
+
+def _rewritten(network: Network, arrival: Arrival) -> Arrival:
+    engine = network.plan.engines[arrival.engine]
+    for index, rule in enumerate(network.rewrites[arrival.engine]):
+        after = rule.apply(arrival.number)
+        if after is not None:
+            place: Location = ("engines", arrival.engine, "rewrite", index)
+            if limit := profiles.rewrite_limit(engine, engine.rewrite[index]):
+                facts = {"rule": rule.pattern.text, "why": limit}
+                arrival = arrival.then(arrival.step("unusable rule", place, **facts))
+                continue
+            changed = arrival._replace(number=after)
+            return changed.then(
+                changed.step("rewritten", place, before=arrival.number, rule=rule.pattern.text)
+            )
+    return arrival
+
+
+def _decided(network: Network, arrival: Arrival, engine: Engine) -> Iterator[Way]:
+    """The ways by a route, otherwise by the trees in their order."""
+    digits = arrival.number[1:]
+    found = network.route(arrival.engine, arrival.arriving, digits)
+    if found is not None:
+        route = network.plan.routes[found[1]]
+        place: Location = ("routes", found[1])
+        arrival = arrival.then(arrival.step("prefix", place, prefix=route.prefix, to=route.to))
+        leaving = _changed(arrival.number, route)
+        if leaving == "+":
+            yield arrival.end("no digits", place, strip=route.strip)
+            return
+        for rank, target in enumerate(route.to):
+            yield from _leg(network, arrival, target, leaving, route.by, (*place, "to", rank))
+        return
+    arrival = arrival.then(arrival.step("no prefix"))
+    trees = engine.trees if profiles.asks_trees(engine, digits) and not arrival.dipped else ()
+    for name in trees:
+        index = network.trees[name].lookup(digits)
+        asked = owner_name(digits, network.plan.trees[name].suffix) if TAIL not in digits else ""
+        if index is None:
+            arrival = arrival.then(arrival.step("no entry", ("trees", name), tree=name, asked=asked))
+            continue
+        entry = network.plan.enum[index]
+        facts = {"tree": name, "asked": asked, "key": entry.key, "entry": entry.number or entry.prefix}
+        arrival = arrival.then(arrival.step("tree", ("enum", index), **facts))
+        ways, arrival = _by_records(network, arrival, engine, index, entry)
+        if ways:
+            for way in ways:
+                yield from way
+            return
+    yield arrival.end("no route", trees=trees)
+
+
+def _changed(number: str, route: Route) -> str:
+    """``number`` after the route's ``strip`` and ``prepend``."""
+    if not route.strip and not route.prepend:
+        return number
+    known, tail, rest = number[1:].partition(TAIL)
+    if tail and len(known) < route.strip:
+        # Which digits are stripped is known only once there are enough of them.
+        raise NeedsDigits(frozenset("0123456789").difference(rest))
+    return f"+{route.prepend.removeprefix('+')}{known[route.strip :]}{tail}{rest}"
+
+
+def _by_records(
+    network: Network, arrival: Arrival, engine: Engine, index: int, entry: Entry
+) -> tuple[list[Iterator[Way]], Arrival]:
+    """The ways by the usable records of an entry, and the arrival with the steps of the others."""
+    ways: list[Iterator[Way]] = []
+    seen = arrival
+    for rank, record in in_order(entry):
+        place: Location = ("enum", index, "naptr", rank)
+        facts = {
+            "tree": entry.tree,
+            "order": record.order,
+            "preference": record.preference,
+            "service": record.service,
+        }
+        if record.refer is not None:
+            asked = owner_name(entry.digits, network.plan.trees[record.refer].suffix)
+            told = seen.then(seen.step("referred", place, **facts, to=record.refer, asked=asked))
+            other = network.trees[record.refer].lookup(entry.digits)
+            if other is not None and not ways and not any(step.what == "referred" for step in seen.steps):
+                return _by_records(network, told, engine, other, network.plan.enum[other])
+            if ways:
+                why = "an earlier record can be used"
+            elif other is None:
+                why = f"tree {record.refer} has no entry for the number"
+            else:
+                why = "an earlier record already refers to a tree"
+            seen = seen.then(seen.step("unusable record", place, **facts, uri=None, why=why))
+            # A call that follows it does not come back.
+            break
+        try:
+            text = Substitution.parse(record.expression).apply(arrival.number)
+            uri = Uri.parse(text) if text is not None else None
+            why = _unusable(engine, entry, record, text, uri)
+        except BadExpression as wrong:
+            text, uri, why = None, None, f"its regexp is not valid: {wrong}"
+        if why or uri is None:
+            seen = seen.then(seen.step("unusable record", place, **facts, uri=text, why=why))
+            continue
+        known = seen.then(seen.step("record", place, **facts, uri=text, first=not ways))
+        ways.append(_follow(network, known, engine, uri, place))
+    return ways, seen
+
+
+def in_order(entry: Entry) -> list[tuple[int, Naptr]]:
+    """Records by order, then preference, as one sort key (RFC 5483, 3), with their places in the list."""
+    if len(entry.naptr) == 1:
+        return [(0, entry.naptr[0])]
+    return sorted(enumerate(entry.naptr), key=lambda each: (each[1].order, each[1].preference))
+
+
+def _unusable(engine: Engine, entry: Entry, record: Naptr, text: str | None, uri: Uri | None) -> str:
+    """Why ``engine`` cannot use a record; empty if it can."""
+    if text is None:
+        return "its regexp does not match the number"
+    wanted = leads_to(record.service)
+    if wanted is None:
+        return "no engine here understands its service"
+    if limit := profiles.record_limit(engine, entry, record):
+        return limit
+    if uri is None or SCHEMES.get(uri.scheme) != wanted:
+        return f"{text} is no URI for its service"
+    if wanted != "tel" and wanted not in engine.speaks and wanted not in engine.hand_over:
+        return f"the engine does not speak {wanted}, and hand_over names no gateway for it"
+    return ""
+
+
+def _follow(network: Network, arrival: Arrival, engine: Engine, uri: Uri, place: Location) -> Iterator[Way]:
+    """The ways to the URI of a record."""
+    wanted: Protocol | Literal["tel"] = SCHEMES[uri.scheme]
+    if wanted == "tel":
+        number = uri.routing_number or uri.number or uri.user
+        # A query for a ported number is not repeated (RFC 4694, 4.2).
+        changed = arrival._replace(number=number, dipped=arrival.dipped or uri.is_dipped)
+        rerouted = changed.then(changed.step("rerouted", place, uri=uri.text))
+        if arrival.dipped or not uri.is_dipped:
+            yield from arrivals(network, rerouted)
+        else:
+            yield from _decided(network, rerouted, engine)
+        return
+    if wanted not in engine.speaks:
+        gateway = engine.hand_over[wanted]
+        handed: Location = ("engines", arrival.engine, "hand_over", wanted)
+        told = arrival.then(arrival.step("handed over", handed, to=gateway, protocol=wanted))
+        yield from _leg(network, told, gateway, arrival.number, None, handed)
+        return
+    targets = network.names.resolve(uri.host, wanted, uri.port, uri.transport)
+    if not targets:
+        if network.names.domain_of(uri.host) is None:
+            yield arrival.end("external", place, uri=uri.text, host=uri.host)
+        else:
+            yield arrival.end("no address", place, uri=uri.text, host=uri.host)
+    for target in targets:
+        facts = {"host": uri.host, "by": target.by, "name": target.name, "address": target.address}
+        told = arrival.then(arrival.step("resolved", target.place, **facts, port=target.port))
+        if target.engine is None:
+            yield told.end("external", place, uri=uri.text, host=uri.host)
+        else:
+            number = uri.number or uri.user
+            yield from _leg(network, told, target.engine, number, wanted, place)
+
+
+def _leg(
+    network: Network, arrival: Arrival, name: str, number: str, by: Protocol | None, place: Location
+) -> Iterator[Way]:
+    """The leg from one engine to the next, if they share a protocol and a codec."""
+    engine, target = network.plan.engines[arrival.engine], network.plan.engines[name]
+    through = (arrival.arriving,) if engine.kind == "proxy" else engine.speaks
+    common = [each for each in target.speaks if each in through and by in (None, each)]
+    facts: dict[str, object] = {"to": name}
+    if not common:
+        yield arrival.end("no protocol", place, **facts, here=through, there=target.speaks, by=by)
+        return
+    leaving = common[0]
+    offer = arrival.offer
+    if target.codecs:
+        offer = target.codecs if offer is None else tuple(c for c in offer if c in target.codecs)
+        if not offer:
+            # A proxy ignores codecs: the target gets the call, and refuses it.
+            if engine.kind == "proxy":
+                leg = {"to": name, "protocol": leaving, "codec": None, "number": number}
+                arrival = arrival.then(arrival.step("leg", place, **leg, direct=False))
+                arrival = arrival._replace(engine=name)
+            yield arrival.end("no codec", place, **facts, here=arrival.offer, there=target.codecs)
+            return
+    steps = []
+    if engine.kind == "gateway" and leaving != arrival.arriving:
+        facts_of = {"before": arrival.arriving, "after": leaving}
+        steps.append(arrival.step("translated", ("engines", arrival.engine), **facts_of))
+    codec = offer[0] if offer and target.codecs and arrival.offer else None
+    leg = {"to": name, "protocol": leaving, "codec": codec, "number": number}
+    steps.append(arrival.step("leg", place, **leg, direct=engine.kind == "gatekeeper"))
+    if target.kind == "gateway" and target.transcodes and target.codecs:
+        offer = target.codecs
+    onward = arrival._replace(
+        engine=name,
+        number=number,
+        arriving=leaving,
+        offer=offer,
+        steps=(*arrival.steps, *steps),
+        offered=arrival.offer,
+    )
+    yield from arrivals(network, onward)

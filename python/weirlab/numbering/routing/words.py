@@ -1,0 +1,163 @@
+"""What happens to a call, in sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weirlab.numbering.plan.load import Book
+from weirlab.numbering.routing.way import End, Step, Way
+from weirlab.scenario.document import Location
+
+PROTOCOLS = {"sip": "SIP", "h323": "H.323", "mgcp": "MGCP"}
+
+
+def step(each: Step) -> str:
+    """What an engine does, and why."""
+    facts = each.facts
+    match each.what:
+        case "dialled":
+            return f"dials {each.number}; its calls go to {facts['home']}"
+        case "rewritten":
+            return f"rewrites {facts['before']} to {each.number} by {facts['rule']}"
+        case "unusable rule":
+            return f"passes over the rule {facts['rule']}: {facts['why']}"
+        case "prefix":
+            others = f", then {', '.join(facts['to'][1:])}" if len(facts["to"]) > 1 else ""
+            if facts["prefix"] == "+":
+                return f"takes its route for all numbers: to {facts['to'][0]}{others}"
+            return f"{facts['prefix']} is the longest prefix among its routes: to {facts['to'][0]}{others}"
+        case "no prefix":
+            return "none of its routes fits"
+        case "tree":
+            found = f"{facts['key']} {facts['entry']} answers"
+            return f"asks tree {facts['tree']} for NAPTR {facts['asked']}: {found}"
+        case "no entry":
+            return f"asks tree {facts['tree']} for NAPTR {facts['asked']}: no such name"
+        case "record":
+            rank = "first" if facts["first"] else "next"
+            return f"takes {_record(facts)}, {rank} in order and preference that it can use: {facts['uri']}"
+        case "unusable record":
+            return f"passes over {_record(facts)}: {facts['why']}"
+        case "referred":
+            return f"{_record(facts)} refers to tree {facts['to']}: asks for NAPTR {facts['asked']}"
+        case "forwarded":
+            return f"forwards the call to {facts['to']} (302): {facts['by']} routes it again"
+        case "handed over":
+            spoken = PROTOCOLS[facts["protocol"]]
+            return f"does not speak {spoken}: hands the number over to {facts['to']}"
+        case "rerouted":
+            return f"{facts['uri']} is another number: routes the call again"
+        case "resolved":
+            return _resolved(facts)
+        case "translated":
+            return f"translates {PROTOCOLS[facts['before']]} to {PROTOCOLS[facts['after']]}"
+        case "leg":
+            codec = f", codec {facts['codec']}" if facts["codec"] else ""
+            number = f" as {facts['number']}" if facts["number"] != each.number else ""
+            if facts["direct"]:
+                # In direct mode, a gatekeeper only names the target, and the gateway calls it.
+                spoken = PROTOCOLS[facts["protocol"]]
+                return f"names {facts['to']}: the call goes there by {spoken}{number}{codec}"
+            return f"sends the call to {facts['to']} by {PROTOCOLS[facts['protocol']]}{number}{codec}"
+
+
+def _record(facts: Any) -> str:
+    return f"record {facts['order']} {facts['preference']} {facts['service']}".rstrip()
+
+
+def _resolved(facts: Any) -> str:
+    port = f":{facts['port']}" if facts["port"] else ""
+    match facts["by"]:
+        case "SRV":
+            return f"{facts['host']} has an SRV record: {facts['name']}{port}, {facts['address']}"
+        case "A":
+            return f"{facts['host']} has the address {facts['address']}"
+        case _:
+            return f"{facts['address']}{port} is an address already"
+
+
+def end(each: End) -> str:
+    """How a way ends."""
+    facts = each.facts
+    match each.kind:
+        case "answered":
+            return f"{each.engine} answers"
+        case "external":
+            return f"leaves the plan: {facts['uri']}"
+        case "no route":
+            asked = f" and no tree ({', '.join(facts['trees'])}) knows the number" if facts["trees"] else ""
+            return f"{each.engine} has no route for it{asked}"
+        case "no digits":
+            return f"{each.engine} strips {facts['strip']} digits: nothing is left of the number"
+        case "loop":
+            return f"goes round in a loop: {', '.join(facts['engines'])}"
+        case "not admitted":
+            return f"{facts['by']} does not admit calls of {facts['organisation']} at {each.engine}"
+        case "barred":
+            return f"callers of {facts['organisation']} may not call this number"
+        case "too many calls":
+            return (
+                f"callers of {facts['organisation']} already have {facts['most']} calls, which is their limit"
+            )
+        case "no protocol":
+            by = f" by {PROTOCOLS[facts['by']]}" if facts["by"] else ""
+            return (
+                f"{each.engine} cannot send the call to {facts['to']}{by}: it would leave as "
+                f"{_protocols(facts['here'])}, and {facts['to']} speaks {_protocols(facts['there'])}"
+            )
+        case "no codec":
+            return (
+                f"{facts['to']} has none of the codecs offered ({', '.join(facts['here'] or ())}): it has "
+                f"{', '.join(facts['there'])}"
+            )
+        case "no address":
+            return f"{facts['host']} has neither an SRV record nor an address in the plan"
+        case "no number":
+            return f"{each.engine} does not get an international number, so it cannot route the call"
+
+
+def _protocols(names: Any) -> str:
+    return " or ".join(PROTOCOLS[name] for name in names)
+
+
+def shared_steps(way: Way, other: Way) -> int:
+    """How many steps both begin with."""
+    for index, (one, two) in enumerate(zip(way.steps, other.steps, strict=False)):
+        if one != two:
+            return index
+    return min(len(way.steps), len(other.steps))
+
+
+def place(book: Book, location: Location) -> str:
+    """``file:line`` of a location; empty for none."""
+    return book.at(*location) if location else ""
+
+
+def document(book: Book, way: Way) -> dict[str, Any]:
+    """A way for JSON."""
+    return {
+        "engines": way.engines,
+        "decided_by": way.decided_by,
+        "answer": way.answer,
+        "end": {
+            "kind": way.end.kind,
+            "engine": way.end.engine,
+            "text": end(way.end),
+            **_plain(way.end.facts),
+        },
+        "steps": [
+            {
+                "engine": each.engine,
+                "what": each.what,
+                "text": step(each),
+                "place": place(book, each.place),
+                "number": each.number,
+                **_plain(each.facts),
+            }
+            for each in way.steps
+        ],
+    }
+
+
+def _plain(facts: Any) -> dict[str, Any]:
+    return dict(facts)

@@ -1,0 +1,204 @@
+"""A call with its sockets: call signalling, H.245, speech."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from weirlab.numbering.gatekeeper.ras import Address, NoMessage
+from weirlab.numbering.lab.line import Voice
+from weirlab.numbering.telephone import h225, h245, q931
+from weirlab.numbering.telephone.call import Call
+from weirlab.numbering.telephone.h225 import Signal
+from weirlab.numbering.telephone.wires import Connection, Gone, datagrams, listening
+
+MEDIA_PORTS: Final = range(6200, 7000, 2)
+"""Ports for speech: ones that the lab takes for RTP, and that SIPp and MGCP lines do not use."""
+
+_PACKETS: Final = 64
+"""Most packets of speech that are read at once."""
+_PROTOCOL_ERROR: Final = 111
+"""Q.850: protocol error, unspecified."""
+
+Tell = Callable[[str], None]
+Speech = Mapping[str, tuple[int, int]]
+"""RTP payload type, and bytes in a packet of 20 ms, by codec."""
+
+
+class Session:
+    """A call, and how it reaches the other end.
+
+    Parameters
+    ----------
+    host:
+        This telephone's address.
+    tell:
+        Takes every message as a line for the log.
+    """
+
+    def __init__(self, host: str, speech: Speech, tell: Tell) -> None:
+        self.call: Call | None = None
+        self.signalling: Connection | None = None
+        self._speech, self._tell = speech, tell
+        self._media = _free(host)
+        self._listener: socket.socket | None = None
+        try:
+            self._listener = listening(Address(host, 0))
+        except BaseException:
+            self._media.close()
+            raise
+        self.media = Address(host, self._media.getsockname()[1])
+        self.control = Address(host, self._listener.getsockname()[1])
+        self._controlling: Connection | None = None
+        self._open = False
+        self._voice: Voice | None = None
+        self.on_setup: Callable[[Signal], None] | None = None
+        """Called with the Setup of an incoming call."""
+
+    @property
+    def waited_for(self) -> tuple[list[socket.socket], list[socket.socket]]:
+        """Sockets to read from, and sockets with something to send."""
+        connections = [each for each in (self.signalling, self._controlling) if each is not None]
+        reads = [each.socket for each in connections if not each.waits] + [self._media]
+        if self._listener is not None:
+            reads.append(self._listener)
+        return reads, [each.socket for each in connections if each.writes]
+
+    def turn(self, now_s: float) -> None:
+        """Do what is due."""
+        self._signal(now_s)
+        call = self.call
+        if call is None:
+            return
+        call.due(now_s)
+        if not call.over:
+            self._control(call, now_s)
+            self._listen(call, now_s)
+            self._speak(call, now_s)
+        self.say()
+
+    def say(self) -> None:
+        """Send what the call wants to say."""
+        call, connection = self.call, self.signalling
+        while call is not None and call.out:
+            signal = call.out.pop(0)
+            if connection is not None:
+                self._tell(f">> {signal.title}")
+                connection.send(h225.written(signal))
+        while call is not None and call.controls and self._controlling is not None:
+            message = call.controls.pop(0)
+            self._tell(f">> H.245 {h245.title(message)}")
+            self._controlling.send(h245.written(message))
+
+    def close(self) -> None:
+        """Send what is left, and close everything. May be called twice."""
+        self.say()
+        for connection in (self._controlling, self.signalling):
+            if connection is not None:
+                connection.close()
+        self._controlling = self.signalling = None
+        self._media.close()
+        self._no_listener()
+
+    def _signal(self, now_s: float) -> None:
+        """Send and take call signalling."""
+        connection = self.signalling
+        if connection is None:
+            return
+        try:
+            for content in connection.pump():
+                signal = h225.read(content)
+                self._tell(f"<< {signal.title}")
+                if self.call is None and signal.kind == q931.SETUP and self.on_setup is not None:
+                    self.on_setup(signal)
+                elif self.call is not None and signal.reference == self.call.reference:
+                    self.call.signalled(signal, now_s)
+        except Gone as gone:
+            self._lost(str(gone))
+        except NoMessage as error:
+            what = f"{connection.peer.host} sent {error}"
+            self._tell(what)
+            if self.call is None:
+                self._lost(what)
+            else:
+                self.call.hang_up(_PROTOCOL_ERROR, what)
+
+    def _lost(self, why: str) -> None:
+        if self.signalling is not None:
+            self.signalling.close()
+            self.signalling = None
+        if self.call is not None and not self.call.over:
+            when = "" if self.call.connected else " before the call was answered"
+            self.call.closed(f"{why}{when}")
+
+    def _control(self, call: Call, now_s: float) -> None:
+        """Open or accept the H.245 connection, and handle its messages."""
+        try:
+            if self._controlling is None and call.connects_to is not None:
+                self._controlling = Connection.to(call.connects_to)
+            if self._controlling is None and self._listener is not None:
+                with suppress(BlockingIOError):
+                    taken, peer = self._listener.accept()
+                    self._controlling = Connection(taken, Address(*peer[:2]))
+            if self._controlling is None:
+                return
+            for content in self._controlling.pump():
+                message = h245.read(content)
+                self._tell(f"<< H.245 {h245.title(message)}")
+                call.controlled(message, now_s)
+            if not self._open and not self._controlling.waits:
+                self._open = True
+                self._no_listener()
+                call.opened()
+        except Gone as gone:
+            self._uncontrolled()
+            if call.speaks_to is None:
+                call.hang_up(q931.FAILURE, f"{gone}, that of H.245")
+        except NoMessage as error:
+            self._uncontrolled()
+            call.hang_up(_PROTOCOL_ERROR, f"the other end sent {error}")
+
+    def _uncontrolled(self) -> None:
+        if self._controlling is not None:
+            self._controlling.close()
+            self._controlling = None
+        if self.call is not None:
+            self.call.connects_to = None
+
+    def _no_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def _listen(self, call: Call, now_s: float) -> None:
+        for _ in range(_PACKETS):
+            try:
+                packet = self._media.recv(1 << 11)
+            except BlockingIOError:
+                return
+            except OSError:
+                # The other end did not listen for the last packet.
+                continue
+            if len(packet) >= 12 and packet[0] >> 6 == 2:
+                call.heard(now_s)
+
+    def _speak(self, call: Call, now_s: float) -> None:
+        listener = call.speaks_to
+        if listener is None or not call.connected or call.codec not in self._speech:
+            return
+        if self._voice is None:
+            self._voice = Voice(*self._speech[call.codec])
+            self._tell(f"speaks {call.codec} to {listener.host}:{listener.port}")
+        for packet in self._voice.due(now_s):
+            with suppress(OSError):
+                self._media.sendto(packet, listener)
+
+
+def _free(host: str) -> socket.socket:
+    """A socket at a free port for speech."""
+    for port in MEDIA_PORTS:
+        with suppress(OSError):
+            return datagrams(Address(host, port))
+    raise OSError(f"no port for speech is free at {host}")

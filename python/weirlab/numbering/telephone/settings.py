@@ -1,0 +1,65 @@
+"""The settings of a telephone: ``telephone.json``, as ``weir voice configs`` writes it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weirlab.documents import typed
+from weirlab.numbering.gatekeeper.ras import Address
+from weirlab.numbering.telephone.call import Own
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a gatekeeper or a gateway is."""
+
+    engine: str
+    address: str
+    port: int
+
+    @property
+    def at(self) -> Address:
+        return Address(self.address, self.port)
+
+
+@dataclass(frozen=True)
+class Codec:
+    """A codec and how it is sent: RTP payload type, and bytes in a packet of 20 ms."""
+
+    codec: str
+    payload: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The whole URI."""
+
+    telephone: str
+    plan: str
+    address: str
+    port: int
+    """Where it takes calls (H.225.0)."""
+    gatekeeper: Place | None
+    """The gatekeeper with which it registers; None for none."""
+    home: Place | None
+    """The gateway to which it sends its calls; None if it asks its gatekeeper."""
+    codecs: tuple[Codec, ...]
+    """The preferred one first."""
+    orders: str
+    """The Unix socket at which it takes orders."""
+
+    @classmethod
+    def of(cls, document: object) -> Settings:
+        """Read a document; raises ``ValueError`` if it is something else."""
+        return typed(cls, document)
+
+    @property
+    def own(self) -> Own:
+        here = Address(self.address, self.port)
+        return Own(self.telephone, here, tuple(each.codec for each in self.codecs))
+
+    @property
+    def speech(self) -> dict[str, tuple[int, int]]:
+        """Payload type and bytes of a packet, by codec."""
+        return {each.codec: (each.payload, each.bytes) for each in self.codecs}

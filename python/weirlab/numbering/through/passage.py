@@ -1,0 +1,240 @@
+"""Puts the device, built by its driver, between the caller and everybody else."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from typing import Final, Protocol
+
+from weirlab.errors import MissingCapability
+from weirlab.interrupts import shielded
+from weirlab.lab import wiring
+from weirlab.lab.base import Site
+from weirlab.lab.clean import Claim
+from weirlab.lab.linux.counters import Counters
+from weirlab.lab.linux.interface import Port
+from weirlab.lab.linux.namespace import Namespace, write_sysctls
+from weirlab.lab.linux.privilege import explained
+from weirlab.numbering.lab import wire
+from weirlab.numbering.through import cables
+from weirlab.numbering.through.asked import Device
+from weirlab.numbering.through.rows import DeviceRow, Total, passed, total
+
+_PATIENCE_S: Final = 5.0
+"""Time for packets to get from the caller's port to the device."""
+_LOOK_S: Final = 0.01
+
+
+class Between(Protocol):
+    """What is between the caller and everybody else."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def facts(self) -> Mapping[str, object]: ...
+
+    def carrying(self, address: str) -> AbstractContextManager[None]: ...
+
+    def beside_traffic(self) -> AbstractContextManager[None]: ...
+
+    def passed(self, index: int) -> list[DeviceRow]: ...
+
+    def close(self) -> None: ...
+
+
+class Direct:
+    """Nothing but the switch."""
+
+    title = ""
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        return {}
+
+    def carrying(self, address: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def beside_traffic(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def passed(self, index: int) -> list[DeviceRow]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+class Passage:
+    """A device between one host of the lab, the caller, and all others.
+
+    Endpoints may talk to each other directly: a device between all endpoints and all engines would miss that
+    speech. Beside the caller, all speech passes it, and all signalling from and to the caller. For another
+    caller it is built anew: its routes never change, and nothing is in it that an earlier caller left.
+
+    Parameters
+    ----------
+    hosts:
+        Namespaces by address, in the order of the switch's ports.
+
+    Raises
+    ------
+    MissingCapability
+        The driver lacks something.
+    """
+
+    def __init__(
+        self, device: Device, claim: Claim, switch: Namespace, hosts: Mapping[str, Namespace]
+    ) -> None:
+        if missing := device.driver.check():
+            raise MissingCapability(f"device {device.driver.name}: {'; '.join(missing)}")
+        self.title = device.title
+        self._rules, self._driver = device.rules, device.driver
+        self._switch, self._hosts = switch, hosts
+        parts = ("dut", "far")[: self._driver.gateways]
+        self._gateways = [Namespace(claim.namespace_name(part)) for part in parts]
+        self._built = ExitStack()
+        self._at: str | None = None
+        self._first = self._before = self._now = Total()
+        self._events = 0
+        """Events of the device during the last passage."""
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """The facts about the device for the manifest."""
+        found = {f"dut_{name}": fact for name, fact in self._driver.facts().items()}
+        return {"device": self.title, **found}
+
+    @contextmanager
+    def carrying(self, address: str) -> Iterator[None]:
+        """Within the context, all packets of the host at ``address`` pass the device, which counts them.
+
+        Raises ``LabError`` if the device cannot be built, or exits by itself.
+        """
+        if address == self._at:
+            self._driver.settle()
+        else:
+            self._place(address)
+        self._before = self._now
+        events = self._driver.events()
+        yield
+        self._events = self._driver.events() - events
+        self._driver.check_alive()
+        self._now = self._counted()
+
+    def beside_traffic(self) -> AbstractContextManager[None]:
+        """Start the planned events of the device, and wait for their end when the context exits."""
+        return self._driver.beside_traffic()
+
+    def passed(self, index: int) -> list[DeviceRow]:
+        """What passed the device in the last passage, as rows of the call with that number."""
+        return passed(index, self._before, self._now, self._events)
+
+    @shielded
+    def close(self) -> None:
+        """End the device. May be called twice."""
+        self._at = None
+        self._driver.stop()
+        self._built.close()
+
+    @shielded
+    def _place(self, address: str) -> None:
+        self._take_away()
+        number = [*self._hosts].index(address)
+        others = self._neighbours(address)
+        with explained("the device"):
+            near, far = self._wire({address: wire.mac(number)}, others)
+        # If anything fails from here, the caller must become everybody's neighbour again.
+        self._at = address
+        hosts = (_networks([address]), _networks(others))
+        caller = _host(wiring.TX0, address, wire.mac(number))
+        second = None if far is near else far.name
+        cpu = max(os.sched_getaffinity(0))
+        site = Site(near.name, wiring.IN0, wiring.OUT0, caller, wiring.RX0, cpu, second, hosts)
+        self._driver.start(site)
+        self._driver.apply(site, self._rules)
+        self._switch.call(partial(cables.unplug_host, number))
+        self._meter(number, near, far)
+        self._know(address, dict.fromkeys(others, wiring.IN0.mac), wiring.OUT0.mac)
+        self._switch.call(partial(cables.plug_host, number, aside=True))
+        # Packets that the caller sent while it was unplugged were lost. The device's ports are read first: a
+        # packet on its way from there to the caller would otherwise seem to bypass the device.
+        ports = self._at_ports()
+        self._first, self._now = total(self._caller.read(), ports, Total()), Total()
+
+    def _wire(self, here: Mapping[str, str], there: Mapping[str, str]) -> tuple[Namespace, Namespace]:
+        near, far = self._gateways[0], self._gateways[-1]
+        for gateway in self._gateways:
+            self._built.callback(gateway.remove)
+            gateway.create()
+            gateway.call(partial(write_sysctls, wiring.ROUTER))
+        with wiring.descriptor(near) as near_fd, wiring.descriptor(far) as far_fd:
+            self._switch.call(partial(cables.plug_in, near_fd, far_fd))
+        if near is not far and self._driver.joined:
+            wiring.join(near, far)
+        near.call(partial(cables.bring_up, wiring.IN0, here))
+        far.call(partial(cables.bring_up, wiring.OUT0, there))
+        return near, far
+
+    def _meter(self, number: int, near: Namespace, far: Namespace) -> None:
+        self._caller = Counters(self._switch, {"caller": wire.port(number), "near": cables.NEAR})
+        self._ports = [Counters(near, {"in": wiring.IN0.name}), Counters(far, {"out": wiring.OUT0.name})]
+        for each in (self._caller, *self._ports):
+            self._built.callback(each.close)
+
+    def _take_away(self) -> None:
+        """Let the caller be a neighbour of all others again, and end the device."""
+        if (address := self._at) is None:
+            return
+        number = [*self._hosts].index(address)
+        self._switch.call(partial(cables.unplug_host, number))
+        self._know(address, self._neighbours(address), wire.mac(number))
+        self._driver.stop()
+        self._built.close()
+        self._switch.call(partial(cables.plug_host, number, aside=False))
+        self._at = None
+
+    def _neighbours(self, address: str) -> dict[str, str]:
+        """MAC address by address of all others; hosts of the other IP version never talk to the caller."""
+        macs = {each: wire.mac(rank) for rank, each in enumerate(self._hosts)}
+        return {
+            each: mac for each, mac in macs.items() if each != address and (":" in each) == (":" in address)
+        }
+
+    def _know(self, address: str, others: Mapping[str, str], own: str) -> None:
+        """Set the neighbour entries of the caller and of the others."""
+        self._hosts[address].call(partial(cables.know, others))
+        for each in others:
+            self._hosts[each].call(partial(cables.know, {address: own}))
+
+    def _counted(self) -> Total:
+        """The counters, once everything that the caller has sent has reached the device."""
+        caller = self._caller.read()
+        end_s = time.monotonic() + _PATIENCE_S
+        while (now := self._since(caller)).missed_there > self._before.missed_there:
+            if time.monotonic() > end_s:
+                break
+            time.sleep(_LOOK_S)
+        return now
+
+    def _since(self, caller: Mapping[str, int]) -> Total:
+        return total(caller, self._at_ports(), self._first)
+
+    def _at_ports(self) -> dict[str, int]:
+        device: dict[str, int] = {}
+        for meter in self._ports:
+            device |= meter.read()
+        return device
+
+
+def _networks(addresses: Mapping[str, str] | list[str]) -> tuple[str, ...]:
+    return tuple(f"{address}/{128 if ':' in address else 32}" for address in addresses)
+
+
+def _host(port: Port, address: str, mac: str) -> Port:
+    """The caller as the neighbour at the device's inward port."""
+    (network,) = _networks([address])
+    return Port(wire.LINK, mac, *((port.ipv4, network) if ":" in address else (network, port.ipv6)))

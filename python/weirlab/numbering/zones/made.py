@@ -1,0 +1,166 @@
+"""The records of every zone of a plan, in the order in which they are written."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from weirlab.errors import InputError
+from weirlab.numbering.plan.model import Dns, Tree
+from weirlab.numbering.plan.numbers import digits_below, owner_name
+from weirlab.numbering.routing import Network
+from weirlab.numbering.routing.calls import in_order
+from weirlab.scenario.document import Location
+
+_MOST_TEXT = 255
+"""Most bytes of a character string (RFC 1035, 3.3)."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record: absolute name, type, data as in a zone file, and the remark above it."""
+
+    name: str
+    type: str
+    data: str
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Zone:
+    """A zone: its name without a trailing dot, and its records except SOA."""
+
+    origin: str
+    ttl: int
+    dns: Dns
+    serial: int
+    records: tuple[Record, ...]
+
+
+def zones(network: Network) -> list[Zone]:
+    """All zones of a plan, those of trees first.
+
+    Raises
+    ------
+    InputError
+        The plan has zones and no ``dns`` section, or a record does not fit into a zone.
+    """
+    plan = network.plan
+    if plan.dns is None:
+        raise InputError(f"{network.book.name}: zones need a dns section; add one")
+    origins = [tree.origin for tree in plan.trees.values()] + [*plan.domains]
+    found = []
+    for name, tree in plan.trees.items():
+        records = (*_servers(plan.dns, tree.origin, origins), *_numbers(network, name, tree))
+        found.append(Zone(tree.origin, tree.ttl or plan.dns.ttl, plan.dns, plan.serial, records))
+    for origin, domain in plan.domains.items():
+        records = (
+            *_servers(plan.dns, origin, origins),
+            *_hosts(network, origin),
+            *_services(network, origin),
+        )
+        found.append(Zone(origin, domain.ttl or plan.dns.ttl, plan.dns, plan.serial, records))
+    return found
+
+
+def remark(network: Network, location: Location, what: str) -> str:
+    """A comment that names the file and line of the plan, without the folder, so that it is reproducible."""
+    place = network.book.at(*location)
+    return f"{Path(place).name} {what}"
+
+
+def _servers(dns: Dns, origin: str, origins: list[str]) -> Iterator[Record]:
+    """NS records of the zone, and of the zones delegated from it."""
+    for server in (dns.primary, *dns.secondaries):
+        yield Record(f"{origin}.", "NS", f"{server}.")
+    below = [other for other in origins if other.endswith(f".{origin}")]
+    for other in sorted(below):
+        # A zone within a zone within this one is delegated by the middle one.
+        if not any(other.endswith(f".{middle}") for middle in below):
+            for server in (dns.primary, *dns.secondaries):
+                yield Record(f"{other}.", "NS", f"{server}.", "a zone of its own")
+
+
+def _numbers(network: Network, name: str, tree: Tree) -> Iterator[Record]:
+    top = digits_below(tree.origin, tree.suffix)
+    if top is None:
+        place = network.book.at("trees", name, "zone")
+        raise InputError(f"{place}: zone {tree.origin} is not made of digits below {tree.suffix}; correct it")
+    plan = network.plan
+    for filled in sorted(network.trees[name].names(), key=lambda each: (each.digits, each.wildcard)):
+        entry = plan.enum[filled.entry]
+        if not filled.digits.startswith(top):
+            if filled.fills:
+                continue
+            place = network.book.at("enum", filled.entry, entry.key)
+            raise InputError(
+                f"{place}: +{filled.digits} does not lie in zone {tree.origin}; see weir voice check"
+            )
+        owner = owner_name(filled.digits, tree.suffix)
+        owner = f"*.{owner}" if filled.wildcard else owner
+        what = f"{entry.key} +{entry.digits}"
+        if filled.fills:
+            what += ": a longer name hides the wildcard here (RFC 4592)"
+        for count, (rank, record) in enumerate(in_order(entry)):
+            location: Location = ("enum", filled.entry, "naptr", rank)
+            if record.refer is not None:
+                asked = owner_name(entry.digits, plan.trees[record.refer].suffix)
+                data = f'{record.order} {record.preference} "" "" "" {asked}'
+            else:
+                data = (
+                    f'{record.order} {record.preference} "u" {_text(network, record.service, location)} '
+                    f"{_text(network, record.expression, location)} ."
+                )
+            yield Record(
+                owner,
+                "NAPTR",
+                data,
+                "" if count else remark(network, ("enum", filled.entry, entry.key), what),
+            )
+
+
+def _text(network: Network, text: str, location: Location) -> str:
+    """A quoted character string, with quotes and backslashes escaped."""
+    if len(text.encode()) > _MOST_TEXT:
+        raise InputError(
+            f"{network.book.at(*location)}: a text of {len(text.encode())} bytes, but a zone takes at most "
+            f"{_MOST_TEXT}; shorten it"
+        )
+    escaped = "".join(
+        f"\\{byte:03d}" if byte > 126 or byte < 32 else f"\\{byte:c}" if byte in b'"\\' else chr(byte)
+        for byte in text.encode()
+    )
+    return f'"{escaped}"'
+
+
+def _hosts(network: Network, origin: str) -> Iterator[Record]:
+    plan, names = network.plan, network.names
+    found: dict[str, tuple[str, Location]] = {
+        host: (address, ("domains", origin, "hosts", host))
+        for host, address in plan.domains[origin].hosts.items()
+    }
+    for name, engine in plan.engines.items():
+        if engine.host is not None and engine.address is not None and names.domain_of(engine.host) == origin:
+            found.setdefault(engine.host, (engine.address, ("engines", name, "host")))
+    for host in sorted(found):
+        address, location = found[host]
+        kind = "A" if ipaddress.ip_address(address).version == 4 else "AAAA"
+        what = f"engine {location[1]}" if location[0] == "engines" else "host"
+        yield Record(f"{host}.", kind, address, remark(network, location, what))
+
+
+def _services(network: Network, origin: str) -> Iterator[Record]:
+    listed = enumerate(network.plan.domains[origin].services)
+    for i, service in sorted(
+        listed, key=lambda each: (each[1].service, each[1].transport, each[1].priority, each[0])
+    ):
+        yield Record(
+            f"_{service.service}._{service.transport}.{origin}.",
+            "SRV",
+            f"{service.priority} {service.weight} {service.port} {service.target}.",
+            remark(
+                network, ("domains", origin, "services", i), f"{service.service} over {service.transport}"
+            ),
+        )

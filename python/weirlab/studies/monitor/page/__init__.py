@@ -1,6 +1,0 @@
-"""The page about link monitors: what they record, where frames are lost, what they cost the link."""
-
-from weirlab.studies.monitor.page.source import Evidence
-from weirlab.studies.monitor.page.story import tell
-
-__all__ = ["Evidence", "tell"]

@@ -1,9 +1,0 @@
-"""Where attempts are made: ``base`` is what a bed is given and what it tells, ``namespaces`` is the real one.
-
-``carriers`` send and receive by each method, ``mptcp`` asks the kernel for multipath TCP, ``watching``
-samples connections by path.
-"""
-
-from weirlab.studies.parallel.bed.base import Bed, Course, OpenBed, Seen
-
-__all__ = ["Bed", "Course", "OpenBed", "Seen"]

@@ -1,6 +1,0 @@
-"""The page about a profile, its models, and how these did on held-out trials."""
-
-from weirlab.studies.profile.page.source import Judgement, Verification, gather
-from weirlab.studies.profile.page.story import tell
-
-__all__ = ["Judgement", "Verification", "gather", "tell"]

@@ -1,7 +1,0 @@
-"""The page about a transfer: why it was not faster, where the time went, everything on one time axis."""
-
-from __future__ import annotations
-
-from weirlab.studies.tcp.page.story import tell
-
-__all__ = ["tell"]

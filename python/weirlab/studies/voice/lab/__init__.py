@@ -1,6 +1,0 @@
-"""The engines of a plan in namespaces: BIND, Kamailio, Asterisk, gatekeepers; SIPp and lines of MGCP."""
-
-from weirlab.studies.voice.lab.lab import VoiceLab
-from weirlab.studies.voice.lab.seen import Frame, pcap
-
-__all__ = ["Frame", "VoiceLab", "pcap"]

@@ -1,8 +1,0 @@
-"""The numbering plan: what a document may say, and how it is read."""
-
-from __future__ import annotations
-
-from weirlab.studies.voice.plan.load import Book, json_schema, load, loads, of_scenario
-from weirlab.studies.voice.plan.model import NumberingPlan
-
-__all__ = ["Book", "NumberingPlan", "json_schema", "load", "loads", "of_scenario"]

@@ -1,8 +1,0 @@
-"""Where a number goes: prefixes, trees, names and the ways of a call."""
-
-from __future__ import annotations
-
-from weirlab.studies.voice.routing.network import Network
-from weirlab.studies.voice.routing.way import End, Step, Way
-
-__all__ = ["End", "Network", "Step", "Way"]

@@ -1,0 +1,1 @@
+"""Why a transfer is slow, and how it gets faster: TCP tests, traces, parallel sockets."""

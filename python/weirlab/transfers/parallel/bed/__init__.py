@@ -1,0 +1,9 @@
+"""Where attempts are made: ``base`` is what a bed is given and what it tells, ``namespaces`` is the real one.
+
+``carriers`` send and receive by each method, ``mptcp`` asks the kernel for multipath TCP, ``watching``
+samples connections by path.
+"""
+
+from weirlab.transfers.parallel.bed.base import Bed, Course, OpenBed, Seen
+
+__all__ = ["Bed", "Course", "OpenBed", "Seen"]

@@ -1,0 +1,211 @@
+"""Attempts between two hosts in network namespaces, over emulated paths."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from weirlab.emulation.spec import PathSpec, Random
+from weirlab.errors import LabError
+from weirlab.interrupts import owned, shielded
+from weirlab.lab.linux.namespace import Namespace, write_sysctls
+from weirlab.links.emulator import hosts
+from weirlab.links.emulator.hosts import Hosts
+from weirlab.links.emulator.running import EmulatedLink, How, emulated_link
+from weirlab.quoting import quoted
+from weirlab.transfers.parallel.bed import carriers, mptcp
+from weirlab.transfers.parallel.bed.base import Bed, Course, PathSeen, Seen, Span
+from weirlab.transfers.parallel.bed.carriers import Carrier
+from weirlab.transfers.parallel.bed.watching import watched
+from weirlab.transfers.parallel.plan import FAIR, INDEPENDENT, MPTCP, TCP
+
+if TYPE_CHECKING:
+    from weirlab.transfers.parallel.bed.base import F64
+    from weirlab.transfers.parallel.section import Comparison
+
+PORT: Final = 29101
+_COMPETING: Final = 29102
+_SYSCTLS: Final = {
+    # What the kernel remembers of one attempt must not help the next.
+    "net/ipv4/tcp_no_metrics_save": 1,
+}
+_AVAILABLE: Final = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+_TASKS: Final = Path("/proc/self/task")
+_ALL_LOST: Final = Random(1.0)
+
+
+@dataclass(frozen=True)
+class EmulatedPaths:
+    """Two hosts with as many paths as any case has."""
+
+    hosts: Hosts
+    lacking: Mapping[str, str]
+    lab: str = "netns"
+
+    def carry(self, course: Course) -> Seen:
+        """See :meth:`Bed.carry`."""
+        with ExitStack() as stack:
+            how = How(slack_s=course.slack_s)
+            links = {
+                number: stack.enter_context(
+                    emulated_link(*self.hosts.ends(number - 1), path.up, path.down, how=how)
+                )
+                for number, path in course.paths.items()
+            }
+            watch = stack.enter_context(watched(self.hosts, course.every_s))
+            carrier = self._carrier(course)
+            stack.callback(carrier.stop)
+            rivals: list[_Rival] = []
+            for number, span in enumerate(course.competitors):
+                rivals.append(_Rival(self.hosts, span, course.congestion, _COMPETING + number))
+                stack.callback(rivals[-1].stop)
+            cpu_s, waited_ns, begun_ns = time.process_time(), _waited_ns(), time.monotonic_ns()
+            carrier.start()
+            zero_ns = begun_ns + round(course.warmup_s * 1e9)
+            _happen(course, links, rivals, zero_ns)
+            reports = carrier.reports()
+            failure = carrier.failure
+            # A thread that has ended tells no more how long it waited.
+            waited_ns = _waited_ns() - waited_ns
+            carrier.stop()
+            for rival in rivals:
+                rival.stop()
+            cpu_s = time.process_time() - cpu_s
+            by_path = watch.finish(PORT)
+            accounts = {number: link.stop() for number, link in links.items()}
+        edges_ns = zero_ns + course.edges_s() * 1e9
+        since_1970_ns = time.time_ns() - time.monotonic_ns()
+        reads_s = np.sort(np.concatenate([each.times_ns for each in carrier.intakes]))
+        return Seen(
+            read=_sum(carrier, edges_ns),
+            reads_s=(reads_s - zero_ns) / 1e9,
+            paths={
+                number: PathSeen(
+                    account,
+                    by_path.received(number, edges_ns + since_1970_ns),
+                    by_path.connections(number),
+                    by_path.retransmissions(number),
+                )
+                for number, account in accounts.items()
+            },
+            competitors=tuple(rival.read(edges_ns) for rival in rivals),
+            since_1970_ns=zero_ns + since_1970_ns,
+            cpu_s=max(cpu_s - sum(account.cpu_s for account in accounts.values()), 0.0),
+            waited_s=max(waited_ns, 0) / 1e9,
+            total_bytes=sum(each.total for each in carrier.intakes),
+            reorder_peak_bytes=None if reports is None else reports.server["reorder_peak_bytes"],
+            resent_bytes=None if reports is None else reports.client["resent_bytes"],
+            failure=failure,
+        )
+
+    def _carrier(self, course: Course) -> Carrier:
+        paths = [*course.paths]
+        if course.method in (TCP, INDEPENDENT):
+            streams = 1 if course.method == TCP else course.streams
+            return carriers.connections(self.hosts, paths, PORT, carriers.Sockets(course.congestion, streams))
+        if course.method == MPTCP:
+            further = [hosts.server_port(path - 1).address for path in paths[1:]]
+            self.hosts.server.call(partial(mptcp.announce, further))
+            one = carriers.Sockets(course.congestion, protocol=mptcp.PROTOCOL)
+            return carriers.connections(self.hosts, paths[:1], PORT, one)
+        is_fair = course.method == FAIR
+        how = replace(course.how, scheduler="earliest" if is_fair else course.method, fair=is_fair)
+        return carriers.session(self.hosts, paths, PORT, streams=course.streams, how=how)
+
+
+class _Rival:
+    """A competing TCP stream, connected before anything is sent; it begins to send when it is told to."""
+
+    def __init__(self, made: Hosts, span: Span, congestion: str, port: int) -> None:
+        self.span = span
+        self._carrier = carriers.connections(made, [span.path], port, carriers.Sockets(congestion))
+
+    def start(self) -> None:
+        self._carrier.start()
+
+    def stop(self) -> None:
+        self._carrier.stop()
+
+    def read(self, edges_ns: F64) -> F64:
+        return _sum(self._carrier, edges_ns)
+
+
+def _sum(carrier: Carrier, edges_ns: F64) -> F64:
+    return np.asarray(sum((each.at(edges_ns) for each in carrier.intakes), np.zeros(len(edges_ns))))
+
+
+def _happen(course: Course, links: Mapping[int, EmulatedLink], rivals: list[_Rival], zero_ns: int) -> None:
+    """Let everything happen at its time, until the recorded part is over."""
+    # The last sample of the connections has to be behind the recorded part.
+    events: list[tuple[float, Callable[[], None]]] = [(course.lasts_s + 2 * course.every_s, lambda: None)]
+    for rival in rivals:
+        events += [(rival.span.from_s, rival.start), (rival.span.to_s, rival.stop)]
+    for outage in course.outages:
+        if (link := links.get(outage.path)) is not None:
+            path = course.paths[outage.path]
+            dead = replace(path.up, loss=_ALL_LOST), replace(path.down, loss=_ALL_LOST)
+            events += [
+                (outage.from_s, partial(_change, link, *dead)),
+                (outage.to_s, partial(_change, link, path.up, path.down)),
+            ]
+    for at_s, act in sorted(events, key=lambda event: event[0]):
+        time.sleep(max(zero_ns / 1e9 + at_s - time.monotonic(), 0.0))
+        act()
+
+
+def _change(link: EmulatedLink, up: PathSpec, down: PathSpec) -> None:
+    link.change("up", up)
+    link.change("down", down)
+
+
+def _waited_ns() -> int:
+    """How long threads of this process that live were ready to run and had no CPU (``schedstat``)."""
+    total = 0
+    for task in _TASKS.glob("*/schedstat"):
+        try:
+            total += int(task.read_text().split()[1])
+        except (OSError, IndexError):
+            # The thread has ended, or the kernel does not tell.
+            continue
+    return total
+
+
+@contextmanager
+@shielded
+def opened(asked: Comparison) -> Iterator[Bed]:
+    """The namespaces, for as long as the block lasts.
+
+    Raises
+    ------
+    MissingCapability, LabError
+        They cannot be made, or the congestion control is not there.
+    """
+    most = max(len(case.every_path()) for case in asked.every_case())
+    lacking = {MPTCP: why} if (why := mptcp.missing()) else {}
+    with owned(lambda: hosts.connected(most)) as made:
+        for namespace in (made.client, made.server):
+            _prepare(namespace, asked.congestion)
+        if not lacking:
+            made.client.call(mptcp.accept_announced)
+        yield EmulatedPaths(made, lacking)
+
+
+def _prepare(namespace: Namespace, congestion: str) -> None:
+    def prepare() -> None:
+        write_sysctls(_SYSCTLS)
+        available = _AVAILABLE.read_text().split()
+        # Setting another one would load a kernel module of that name.
+        if congestion not in available:
+            raise LabError(
+                f"the congestion control {quoted(congestion)} is not available; this kernel has "
+                f"{', '.join(available)}"
+            )
+
+    namespace.call(prepare)

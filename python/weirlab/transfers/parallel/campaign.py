@@ -1,0 +1,120 @@
+"""Carries out all attempts of a run, and stores each as soon as it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from weirlab.files import NO_FILES, Inputs
+from weirlab.limits import HIGHEST_SEED
+from weirlab.measure.attempts import until_valid
+from weirlab.measure.progress import Meter, OnProgress
+from weirlab.measure.terms import Clocks
+from weirlab.records import TrialRecord
+from weirlab.store.frames import rows_of
+from weirlab.transfers.parallel.bed.base import Bed, Course, PathPair, Span
+from weirlab.transfers.parallel.plan import Planned, expected_s, timing
+from weirlab.transfers.parallel.recording import Entry, reasons, record
+from weirlab.transfers.parallel.rows import ATTEMPTS, AttemptRow
+from weirlab.transfers.parallel.section import MOST_PATHS, CasePath, Comparison, share_of
+
+if TYPE_CHECKING:
+    from weirlab.store import Run, RunWriter
+    from weirlab.transfers.psock.copying import How
+
+
+def rows(run: Run) -> list[AttemptRow]:
+    """Every attempt that ``run`` stores, in the order in which they were made."""
+    return rows_of(AttemptRow, run.table(ATTEMPTS).sort("start_ns")) if run.has_table(ATTEMPTS) else []
+
+
+def course(planned: Planned, asked: Comparison, inputs: Inputs = NO_FILES) -> Course:
+    """The course of an attempt; ``inputs`` opens the traces of its paths."""
+    warmup_s, lasts_s = timing(planned.case, asked)
+    every = dict(enumerate(planned.case.every_path(), 1))
+    used = planned.used
+    return Course(
+        method=planned.method,
+        paths={number: _pair(every[number], number, planned.repetition, inputs) for number in used},
+        congestion=asked.congestion,
+        streams=asked.streams,
+        how=how(asked),
+        warmup_s=warmup_s,
+        lasts_s=lasts_s,
+        every_s=asked.every_s,
+        slack_s=asked.slack_ms / 1e3,
+        outages=tuple(
+            Span(each.path, each.from_s, each.from_s + each.lasts_s)
+            for each in planned.case.outages
+            if each.path in used
+        ),
+        competitors=tuple(
+            Span(each.path, each.from_s, lasts_s if each.lasts_s is None else each.from_s + each.lasts_s)
+            for each in planned.case.competitors
+            if each.path in used
+        ),
+    )
+
+
+def _pair(path: CasePath, number: int, repetition: int, inputs: Inputs) -> PathPair:
+    """Both directions. Random numbers differ from path to path and between repetitions, not by method."""
+    other = 2 * (MOST_PATHS * (repetition - 1) + number - 1)
+    both = path.with_traces(inputs)
+    return PathPair(
+        **{name: replace(each, seed=(each.seed + other) % HIGHEST_SEED) for name, each in both.items()}
+    )
+
+
+def how(asked: Comparison) -> How:
+    """How sessions are carried; the scheduler is the method's."""
+    from weirlab.transfers.psock.options import SessionOptions, StreamOptions
+
+    options = SessionOptions(memory=asked.memory, congestion=asked.congestion)
+    return options.how(StreamOptions(block=asked.block, unsent=asked.unsent))
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """All attempts of a run."""
+
+    bed: Bed
+    asked: Comparison
+    writer: RunWriter
+    clocks: Clocks
+    inputs: Inputs = NO_FILES
+
+    def measure(self, planned: Sequence[Planned], on_progress: OnProgress | None = None) -> None:
+        """Make those without a valid attempt in the run; spoiled attempts are stored and repeated.
+
+        Raises
+        ------
+        LabError
+            Paths or connections could not be made in any attempt; what was finished is kept.
+        """
+        wall_s = (expected_s(each, self.asked) for each in planned)
+        meter = Meter(wall_s, self.clocks.seconds, on_progress, max_attempts=self.asked.max_attempts)
+        for each in planned:
+            if each.index in self.writer.done:
+                meter.skip()
+                continue
+            meter.tell(each.text)
+            attempt = partial(self._attempt, each)
+            meter.count(each.text, until_valid(each.text, self.asked.max_attempts, attempt, meter.tell))
+
+    def _attempt(self, planned: Planned) -> TrialRecord:
+        what = course(planned, self.asked, self.inputs)
+        started_at, begun_s = self.clocks.now().isoformat(timespec="milliseconds"), self.clocks.seconds()
+        seen = self.bed.carry(what)
+        entry = Entry(
+            run_id=self.writer.run_id,
+            attempt=self.writer.attempts.get(planned.index, 0) + 1,
+            started_at=started_at,
+            wall_s=self.clocks.seconds() - begun_s,
+            lab=self.bed.lab,
+            first_share=share_of(self.asked.split, planned.case.name) if self.asked.split else None,
+        )
+        made = record(planned, what, seen, entry, reasons(seen, self.asked.late_ms * 1e6))
+        self.writer.add(made)
+        return made

@@ -1,0 +1,261 @@
+"""What the attempts of a run show: per case and method, and in sentences. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from weirlab.errors import TrialError, WeirError
+from weirlab.measure.spread import Spread
+from weirlab.quantities import bit_rate, duration, percent, plural, significant, words
+from weirlab.trace.quantities import size
+from weirlab.transfers.parallel.plan import INDEPENDENT, MPTCP, TCP, named
+from weirlab.transfers.parallel.rows import AttemptRow
+
+if TYPE_CHECKING:
+    from weirlab.store import Run
+
+_SPREADS: Final = (
+    "goodput_bps", "stall_s", "outage_bps", "back_s", "reorder_peak_bytes", "resent_bytes", "retransmissions",
+    "competitor_bps", "jain", "path_share", "cpu_s_per_gb", "waited_s", "late_p99_ns",
+)  # fmt: skip
+
+BUSY: Final = 0.25
+"""From this share of the time on, threads that wait for a CPU are worth a warning."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """All valid attempts by one method in one case."""
+
+    case: str
+    first_share: float
+    method: str
+    path: int
+    attempts: int
+    """Number of valid attempts."""
+    invalid: int
+    connections: int
+    """The fewest of any valid attempt."""
+    paths: int
+    failures: tuple[str, ...]
+    spread: Mapping[str, Spread]
+    share: Spread
+    """Of the goodput that the independent streams of the case have together (their median)."""
+
+    @property
+    def name(self) -> str:
+        return named(self.method, self.path)
+
+    @property
+    def is_session(self) -> bool:
+        """Whether it is a scheduler of parallel sockets."""
+        return self.method not in (TCP, INDEPENDENT, MPTCP)
+
+    @property
+    def goodput(self) -> Spread:
+        return self.spread["goodput_bps"]
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            **{name: value for name, value in vars(self).items() if name not in ("spread", "share")},
+            "share_of_independent": vars(self.share),
+            **{name: vars(found) for name, found in self.spread.items()},
+        }
+
+
+def compare(rows: Sequence[AttemptRow], methods: Sequence[str], cases: Sequence[str]) -> tuple[Group, ...]:
+    """One group per case, method and path, in the order of ``cases`` and ``methods``."""
+    found: list[Group] = []
+    for case in cases:
+        mine = [row for row in rows if row.case == case]
+        reference = Spread.of(
+            [row.goodput_bps for row in mine if row.valid and row.method == INDEPENDENT]
+        ).median
+        keys = sorted({(methods.index(row.method), row.path) for row in mine if row.method in methods})
+        for place, path in keys:
+            of_one = [row for row in mine if (row.method, row.path) == (methods[place], path)]
+            found.append(_group(of_one, reference))
+    return tuple(found)
+
+
+def _group(rows: Sequence[AttemptRow], reference: float) -> Group:
+    valid, first = [row for row in rows if row.valid], rows[0]
+    spread = {name: Spread.of([getattr(row, name) for row in valid]) for name in _SPREADS}
+    return Group(
+        case=first.case,
+        first_share=first.first_share,
+        method=first.method,
+        path=first.path,
+        attempts=len(valid),
+        invalid=len(rows) - len(valid),
+        connections=min((row.connections for row in valid), default=0),
+        paths=first.paths,
+        failures=tuple(dict.fromkeys(row.failure for row in valid if row.failure)),
+        spread=spread,
+        share=spread["goodput_bps"].over(reference),
+    )
+
+
+@dataclass(frozen=True)
+class ParallelFindings:
+    """Every attempt of a run, and what they show."""
+
+    rows: tuple[AttemptRow, ...]
+    methods: tuple[str, ...]
+    cases: tuple[str, ...]
+    planned: int
+    missing: tuple[str, ...] = ()
+    """What has no valid attempt."""
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    """Methods that could not be tried, and why."""
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        return compare(self.rows, self.methods, self.cases)
+
+    @cached_property
+    def waited(self) -> Spread:
+        """How long threads waited for a CPU in valid attempts, all together, over the attempt's time."""
+        return Spread.of([row.waited_s / (row.warmup_s + row.lasts_s) for row in self.rows if row.valid])
+
+    @property
+    def spoiled(self) -> int:
+        """Attempts that do not count."""
+        return sum(not row.valid for row in self.rows)
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        references = {each.case: each.goodput.median for each in self.groups if each.method == INDEPENDENT}
+        attempts = [
+            {
+                **vars(row),
+                "share_of_independent": row.goodput_bps / reference
+                if (reference := references.get(row.case, math.nan)) > 0
+                else math.nan,
+            }
+            for row in self.rows
+        ]
+        return {
+            "conclusions": self.sentences(),
+            "planned": self.planned,
+            "missing": self.missing,
+            "lacking": dict(self.lacking),
+            "groups": [each.document() for each in self.groups],
+            "attempts": attempts,
+        }
+
+    def problem(self, run: Run) -> WeirError | None:
+        """The error to report if a transfer has no valid attempt."""
+        if not self.missing:
+            return None
+        return TrialError(
+            f"run {run.run_id}: {len(self.missing)} of {plural(self.planned, 'transfer')} have no attempt "
+            f"that counts: {words(self.missing[:3])}{' and others' if len(self.missing) > 3 else ''}"
+        )
+
+    def of(self, case: str) -> list[Group]:
+        """The groups of a case that have valid attempts."""
+        return [each for each in self.groups if each.case == case and each.attempts]
+
+    def sentences(self) -> list[str]:
+        """A sentence about all cases, then one per case."""
+        found = [*overall(self), *(said for case in self.cases if (said := sentence(case, self.of(case))))]
+        return found or ["No attempt counted."]
+
+    def remarks(self) -> Iterator[str]:
+        """What was left out, what failed, and whether the host was busy."""
+        for method, why in self.lacking.items():
+            yield f"{named(method)} was left out: {why}."
+        for each in self.groups:
+            for failure in each.failures:
+                yield f"{each.case}, {each.name}: the transfer broke off: {failure}."
+            if each.method == MPTCP and 0 < each.connections < each.paths:
+                yield f"{each.case}: MPTCP used {each.connections} of {each.paths} paths at least once."
+        if self.waited.median > BUSY:
+            yield (
+                "The host was busy: together, the threads of the median attempt waited for a CPU "
+                f"{significant(self.waited.median, 2)} times as long as it lasted. CPUs, not paths, may have "
+                "set the limit."
+            )
+
+
+def overall(found: ParallelFindings) -> Iterator[str]:
+    """The least share of the independent sum that each session and MPTCP have in any case."""
+    least: dict[str, Group] = {}
+    for each in found.groups:
+        if each.method in (TCP, INDEPENDENT) or not each.share.known:
+            continue
+        known = least.get(each.method)
+        if known is None or each.share.median < known.share.median:
+            least[each.method] = each
+    cases = {each.case for each in found.groups if each.share.known}
+    for method in [*least]:
+        # Only methods that were compared in every case.
+        if {each.case for each in found.groups if each.method == method and each.share.known} != cases:
+            del least[method]
+    if len(cases) > 1 and least:
+        best = sorted(least.values(), key=lambda each: each.share.median, reverse=True)
+        rest = [f"{each.name} {percent(each.share.median)}" for each in best[1:]]
+        said = words([f"{best[0].name} carries at least {percent(best[0].share.median)}", *rest])
+        yield f"Of what independent streams carry together in {len(cases)} cases, {said}."
+
+
+def sentence(case: str, groups: Sequence[Group]) -> str:
+    """What a case shows: goodput of all methods, then what else differs. Empty without a valid attempt."""
+    if not groups:
+        return ""
+    together = [each for each in groups if each.method not in (TCP, INDEPENDENT)]
+    reference = next((each for each in groups if each.method == INDEPENDENT), None)
+    ranked = sorted(together, key=lambda each: each.goodput.median, reverse=True)
+    parts = [f"{each.name} {_carried(each)}" for each in ranked]
+    if reference is not None:
+        lead = f"independent streams carry {reference.goodput.text(bit_rate)} together"
+        parts = [f"{lead}{', of which' if parts else ''}", *parts]
+        said = f"{parts[0]} {words(parts[1:])}".rstrip()
+    else:
+        said = words(parts or [f"{each.name} {each.goodput.text(bit_rate)}" for each in groups])
+    extra = [*_memory(together), *_outage(groups), *_rivalry(groups)]
+    return f"{case[:1].upper()}{case[1:]}: {'; '.join([said, *extra])}."
+
+
+def _carried(group: Group) -> str:
+    return (group.share.text(percent)) if group.share.known else group.goodput.text(bit_rate)
+
+
+def _memory(groups: Sequence[Group]) -> Iterator[str]:
+    known = [each for each in groups if each.spread["reorder_peak_bytes"].known]
+    if known:
+        said = [f"{each.name} {size(each.spread['reorder_peak_bytes'].high)}" for each in known]
+        yield f"reorder memory at most: {words(said)}"
+
+
+def _outage(groups: Sequence[Group]) -> Iterator[str]:
+    hit = [each for each in groups if each.spread["outage_bps"].known and each.path == 0]
+    if hit:
+        said = [f"{each.name} {each.spread['outage_bps'].text(bit_rate)}" for each in hit]
+        yield f"while the path is dead: {words(said)}"
+    back = [each for each in hit if each.spread["back_s"].known]
+    if back:
+        said = [f"{each.name} {duration(each.spread['back_s'].median * 1e9)}" for each in back]
+        yield f"the path is in use again after: {words(said)}"
+
+
+def _rivalry(groups: Sequence[Group]) -> Iterator[str]:
+    met = [each for each in groups if each.spread["competitor_bps"].known]
+    if met:
+        said = [
+            f"{bit_rate(each.spread['competitor_bps'].median)} next to {each.name}{_share_of_path(each)} "
+            f"(Jain {significant(each.spread['jain'].median, 2)})"
+            for each in met
+        ]
+        yield f"the competitor carries {words(said)}"
+
+
+def _share_of_path(group: Group) -> str:
+    share = group.spread["path_share"]
+    return f", which has {percent(share.median)}" if share.known else ""

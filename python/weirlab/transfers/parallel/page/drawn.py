@@ -1,0 +1,104 @@
+"""What charts draw, as frames."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from weirlab.quantities import percent
+from weirlab.report.numbers import rounded
+from weirlab.trace.quantities import size
+from weirlab.transfers.parallel.findings import Group, ParallelFindings
+from weirlab.transfers.parallel.plan import INDEPENDENT, named
+from weirlab.transfers.parallel.rows import APPLICATION, COMPETITOR, PATH, AttemptRow
+
+if TYPE_CHECKING:
+    from weirlab.measure.spread import Spread
+
+_MBIT: Final = 1e6
+_KB: Final = 1e3
+_BARS: Final = {
+    "row": pl.String, "method": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64,
+    "reach": pl.Float64, "sum": pl.Float64, "label": pl.String, "attempts": pl.Int64,
+}  # fmt: skip
+_LINES: Final = {"series": pl.String, "at_s": pl.Float64, "value": pl.Float64}
+
+
+def goodput(groups: Sequence[Group]) -> pl.DataFrame:
+    """A bar per case and method in Mbit/s; the line is what independent streams have together."""
+    sums = {each.case: each.goodput.median for each in groups if each.method == INDEPENDENT}
+    rows = []
+    for each in groups:
+        share = f" {percent(each.share.median)}" if each.share.known and each.method != INDEPENDENT else ""
+        total = sums.get(each.case, math.nan)
+        rows.append(_bar(each, each.goodput, _MBIT, f"{_short(each)}{share}", total))
+    return pl.DataFrame(rows, schema=_BARS)
+
+
+def _short(group: Group) -> str:
+    """There is little room behind a bar on a phone."""
+    return group.name.removeprefix("single ").removesuffix(" streams")
+
+
+def memory(groups: Sequence[Group]) -> pl.DataFrame:
+    """A bar per case and session in kB."""
+    rows = []
+    for each in groups:
+        found = each.spread["reorder_peak_bytes"]
+        if found.known:
+            label = f"{each.name} {size(found.high)}"
+            rows.append(_bar(each, found, _KB, label, math.nan))
+    return pl.DataFrame(rows, schema=_BARS)
+
+
+def _bar(group: Group, found: Spread, unit: float, label: str, total: float) -> dict[str, object]:
+    reach = max(value for value in (found.high, total, 0.0) if not math.isnan(value))
+    return {
+        "row": group.case,
+        "method": group.name,
+        "value": rounded(found.median / unit),
+        "low": rounded(found.low / unit),
+        "high": rounded(found.high / unit),
+        "reach": rounded(reach / unit),
+        "sum": rounded(total / unit),
+        "label": label,
+        "attempts": group.attempts,
+    }
+
+
+def typical(found: ParallelFindings, case: str, method: str) -> AttemptRow | None:
+    """The valid attempt whose goodput is the middle one, over all paths."""
+    valid = [row for row in found.rows if row.valid and (row.case, row.method, row.path) == (case, method, 0)]
+    ranked = sorted(valid, key=lambda row: row.goodput_bps)
+    return ranked[(len(ranked) - 1) // 2] if ranked else None
+
+
+def applications(series: pl.DataFrame, attempts: Sequence[AttemptRow]) -> pl.DataFrame:
+    """What the application read over time, a line per attempt, in Mbit/s."""
+    parts = [_line(series, each.trial_id, APPLICATION, 0, named(each.method)) for each in attempts]
+    return pl.concat(parts) if parts else pl.DataFrame(schema=_LINES)
+
+
+def by_path(series: pl.DataFrame, attempt: AttemptRow) -> pl.DataFrame:
+    """What arrived over each path, and what competitors read, in Mbit/s."""
+    mine = series.filter(pl.col("trial_id") == attempt.trial_id)
+    parts = []
+    for what, said in ((PATH, "path"), (COMPETITOR, "competitor")):
+        numbers = mine.filter(pl.col("what") == what)["number"].unique().sort().to_list()
+        for number in numbers:
+            name = said if what == COMPETITOR and len(numbers) == 1 else f"{said} {number}"
+            parts.append(_line(series, attempt.trial_id, what, number, name))
+    return pl.concat(parts) if parts else pl.DataFrame(schema=_LINES)
+
+
+def _line(series: pl.DataFrame, trial_id: str, what: str, number: int, name: str) -> pl.DataFrame:
+    return (
+        series.filter(
+            (pl.col("trial_id") == trial_id) & (pl.col("what") == what) & (pl.col("number") == number)
+        )
+        .sort("start_s")
+        .select(series=pl.lit(name), at_s="start_s", value=pl.col("throughput_bps") / _MBIT)
+    )

@@ -1,0 +1,286 @@
+"""``weir tcp``: list, watch, send, serve."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from weirlab.cli.lines import LinesOption, line, say
+from weirlab.cli.options import JsonOption, grouped
+from weirlab.cli.output import Session
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+from weirlab.transfers.tcp import bulk
+from weirlab.transfers.tcp.measure import command as measuring
+
+if TYPE_CHECKING:
+    from weirlab.transfers.tcp.connections import Connection
+    from weirlab.transfers.tcp.events import SentAgain
+    from weirlab.transfers.tcp.watching import Outcome, Settings
+
+DEFAULT_EVERY = "100ms"
+
+TCP = """Run bulk transfers, and watch what the kernel knows about TCP connections.
+
+Only captures (weir tcp measure --capture, weir tcp serve --allow-capture) and
+weir tcp watch --events and --by bpf need root. Without root, the processes of
+other users are not named.
+
+Examples:
+  weir tcp serve                         one end of a transfer
+  weir tcp send localhost                the other
+  weir tcp measure localhost             the same from all sides, and why no faster
+  weir tcp list                          all connections of this host
+  weir tcp watch :443 --every 10ms       sample some of them
+"""
+
+LIST = """List the TCP connections of this network namespace.
+
+Sockets in the states listen, close and time-wait are left out unless --state
+names them. A connection must match all options; several --state are
+alternatives.
+
+Examples:
+  weir tcp list
+  weir tcp list --port 443 --state established
+  weir tcp list --address 192.0.2.7
+  weir tcp list --process sshd --json
+"""
+
+WATCH = """Watch connections of any program, sampled at a fixed period or by events.
+
+CONNECTION is two ends (10.0.0.1:40000-192.0.2.1:443), one end (192.0.2.1,
+:443), a process by its ID (4711) or a program by its name (iperf3). All
+connections that match are watched until they end. Missed samples are counted.
+
+As root, where the kernel allows it, BPF programs take the samples, each at
+the first event after it is due: a segment arrives, the program reads, a
+segment is retransmitted, or the state changes. While nothing happens, due
+samples are not taken but counted as idle. Elsewhere INET_DIAG takes the
+samples, which waits for the connection's lock.
+
+With --events, nothing is sampled. BPF programs report each state change, each
+received segment, and each retransmission with its sequence number, all with
+the congestion window and RTT at that moment. This needs root. Events that the
+buffer has no room for are counted.
+
+With --json, every sample or event is a JSON document on its own line, and the
+result is the last line. With --out as well, the result is the only line.
+
+Examples:
+  weir tcp watch :5201
+  weir tcp watch iperf3 --wait --every 1ms --out run.parquet
+  weir tcp watch 192.0.2.1:443 --fields rtt,snd_cwnd,total_retrans --json
+  weir tcp watch 4711 --fields all --time 30s --out run.csv
+  weir tcp watch :5201 --by inet-diag --fields timer,timer_expires_ms
+  weir tcp watch :5201 --events --wait --json
+  weir tcp watch --list-fields
+"""
+
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """How connections are watched."""
+
+    PANEL: ClassVar = "What is watched"
+
+    every: Annotated[
+        str | None,
+        typer.Option("--every", help="Time between two samples: 10us to 1h (100ms).", metavar="TIME"),
+    ] = None
+    events: Annotated[
+        bool,
+        typer.Option(
+            "--events",
+            help="Report every state change, received segment and retransmission; needs root.",
+        ),
+    ] = False
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            help="How to sample: bpf (needs root), inet-diag, or auto (the default): bpf if it works.",
+            metavar="WAY",
+        ),
+    ] = None
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait for connections that do not exist yet; also watch later ones."),
+    ] = False
+    duration: Annotated[
+        str | None, typer.Option("--time", help="Stop after this time: 90s, 5min.", metavar="TIME")
+    ] = None
+
+    def period_ns(self) -> int | None:
+        """``--every`` in ns; None with ``--events``."""
+        if self.events:
+            if self.every is not None:
+                raise InputError("--every and --events exclude each other: events are not periodic")
+            return None
+        return _period_ns(DEFAULT_EVERY if self.every is None else self.every)
+
+    def way(self) -> str:
+        """``--by``, one of ``watching.WAYS``."""
+        from weirlab.transfers.tcp.watching import AUTO, WAYS
+
+        if self.by is not None and self.events:
+            raise InputError("--by and --events exclude each other: events are never sampled")
+        if self.by not in (None, *WAYS):
+            raise InputError(f"--by {quoted(self.by)}: expected {', '.join(WAYS)}")
+        return self.by or AUTO
+
+
+@dataclass(frozen=True)
+class FieldOptions:
+    """What is shown and stored of the connections."""
+
+    PANEL: ClassVar = "Output"
+
+    fields: Annotated[
+        str | None,
+        typer.Option("--fields", help="Fields to keep and show, or all.", metavar="NAME,..."),
+    ] = None
+    list_fields: Annotated[bool, typer.Option("--list-fields", help="List all fields and exit.")] = False
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write all samples here.", metavar="FILE.parquet|.csv")
+    ] = None
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    tcp = typer.Typer(help=TCP, no_args_is_help=True)
+    tcp.command("list", help=LIST)(list_)
+    tcp.command("watch", help=WATCH)(grouped(watch))
+    bulk.add_to(tcp)
+    measuring.add_to(tcp)
+    app.add_typer(tcp, name="tcp", rich_help_panel="Measure")
+
+
+def list_(
+    ctx: typer.Context,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Local or remote port.", metavar="PORT")
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="Local or remote address.", metavar="ADDRESS")] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(help="established, syn-sent, listen, ... (as in ss); repeatable.", metavar="STATE"),
+    ] = None,
+    process: Annotated[
+        str | None, typer.Option(help="Process ID or program name.", metavar="PID|NAME")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """List connections."""
+    from weirlab.transfers.tcp import connections
+    from weirlab.transfers.tcp.show import tables
+
+    with Session(ctx, as_json=json) as session:
+        wanted = connections.target(port=port, address=address, process=process)
+        everything = connections.listed()
+        found = connections.select(everything, wanted, state or ())
+        document = {"kind": "tcp list", "connections": [_plain(each) for each in found]}
+        session.finish(document, tables.counted(found, len(everything)), [tables.connections(found)])
+
+
+def watch(
+    ctx: typer.Context,
+    *,
+    connection: Annotated[
+        str | None, typer.Argument(help="Ends, process or program.", metavar="CONNECTION")
+    ] = None,
+    samples: SampleOptions,
+    shown: FieldOptions,
+    json: LinesOption = False,
+) -> None:
+    """Watch connections."""
+    from weirlab.transfers.tcp import connections
+    from weirlab.transfers.tcp import fields as names
+    from weirlab.transfers.tcp.events import SentAgain
+    from weirlab.transfers.tcp.show import tables
+    from weirlab.transfers.tcp.watching import Settings
+
+    fields, out = shown.fields, shown.out
+    with Session(ctx, as_json=json) as session:
+        if shown.list_fields:
+            known = names.event_fields() if samples.events else names.fields()
+            document = {"kind": "tcp fields", "fields": known}
+            session.finish(document, f"{len(known)} fields.", [tables.fields(known)])
+            return
+        if connection is None:
+            raise InputError("CONNECTION is missing: two ends, one end, a process or a program")
+        settings = Settings(
+            target=connections.parse(connection),
+            period_ns=samples.period_ns(),
+            names=names.chosen(fields, events=samples.events),
+            wait=samples.wait,
+            duration_s=_seconds(samples.duration),
+            by=samples.way(),
+            insists=fields not in (None, names.ALL),
+        )
+        again = SentAgain()
+        outcome = _watched(session, settings, out, again, chosen=fields is not None)
+        document = tables.watch_document(outcome, settings, connection, out)
+        conclusion = tables.watch_conclusion(outcome, settings)
+        if json:
+            say({**document, "conclusion": conclusion})
+            return
+        shown_tables = tables.watched(outcome, events=settings.by_events)
+        if again.count:
+            shown_tables.append(tables.retransmissions(again))
+        session.finish(document, conclusion, shown_tables)
+        # A field may be absent just because its event did not happen.
+        if fields is not None and fields != names.ALL and outcome.absent and not settings.by_events:
+            session.say(names.absent_sentence(outcome.absent))
+        if out is not None:
+            session.say(f"Samples: {out}")
+
+
+def _watched(
+    session: Session, settings: Settings, out: Path | None, again: SentAgain, *, chosen: bool
+) -> Outcome:
+    from weirlab.link.stopping import Stop
+    from weirlab.transfers.tcp import watching
+    from weirlab.transfers.tcp.keeping import SampleFile
+    from weirlab.transfers.tcp.show.screen import MOST_COLUMNS, SampleLines, screen
+
+    observers: list[Any] = [again] if settings.by_events else []
+    keeper = None if out is None else SampleFile(out, settings.names, events=settings.by_events)
+    if keeper is not None:
+        # Polars takes Ctrl-C for itself when it is imported.
+        import polars  # noqa: F401
+
+        observers.append(keeper)
+    names = settings.names if chosen and len(settings.names) <= MOST_COLUMNS else ()
+    if session.json and keeper is None:
+        observers.append(SampleLines(settings.names, lambda document: print(line(document))))
+    with Stop() as stop, screen(sys.stderr, names, quiet=session.json) as live:
+        outcome = watching.watch(settings, [*observers, live], stop)
+    if keeper is not None:
+        keeper.write()
+    return outcome
+
+
+def _plain(connection: Connection) -> dict[str, Any]:
+    names = ("local", "remote", "state", "pid", "process", "uid", "inode", "congestion", "fields")
+    return {name: getattr(connection, name) for name in names}
+
+
+def _period_ns(text: str) -> int:
+    from weirlab.trace.times import period_ns
+    from weirlab.transfers.tcp.watching import SHORTEST_NS
+
+    found = period_ns(text, "--every")
+    if found < SHORTEST_NS:
+        raise InputError(f"--every {text}: the kernel does not answer faster than every 10us")
+    return found
+
+
+def _seconds(text: str | None) -> float | None:
+    from weirlab.amounts import parse_time
+
+    return None if text is None else parse_time(text, "--time")

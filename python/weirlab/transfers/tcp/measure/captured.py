@@ -1,0 +1,226 @@
+"""What the captures at both ends show of a transfer, each alone and both together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import polars as pl
+
+from weirlab import trace
+from weirlab.diagnosis import tracing
+from weirlab.diagnosis.both import crossing, reading
+from weirlab.diagnosis.both.crossing import Crossing, Delays, Leg
+from weirlab.diagnosis.both.reading import Look
+from weirlab.trace.facts import side
+from weirlab.transfers.tcp.measure import agreement, samples
+from weirlab.transfers.tcp.measure.agreement import Pair
+
+if TYPE_CHECKING:
+    from weirlab.diagnosis.finding import Diagnosis
+    from weirlab.trace.facts import SideName
+    from weirlab.trace.frames import Trace
+    from weirlab.transfers.tcp.measure.agreement import Place
+    from weirlab.transfers.tcp.measure.capturing import Capture, End
+    from weirlab.transfers.tcp.measure.measuring import Measured
+
+At = Literal["sender", "between", "receiver"]
+Section = Literal["all", "before", "behind"]
+
+ORDER: Final = ("both", "sender", "between", "receiver")
+"""The order of diagnoses: the one that shows most comes first."""
+ENDS: Final[tuple[End, ...]] = ("client", "server", "between")
+"""The order in which captures are read."""
+SECTIONS: Final[Mapping[Section, tuple[At, At]]] = {
+    "all": ("sender", "receiver"),
+    "before": ("sender", "between"),
+    "behind": ("between", "receiver"),
+}
+"""Sections of the path, each between two captures."""
+
+SHOWN: Final[dict[str, Any]] = {
+    "time_ns": pl.Int64,
+    "acked_bytes": pl.Int64,
+    "flight_bytes": pl.Int64,
+    "window_bytes": pl.Int64,
+    "retransmissions": pl.Int64,
+    "rtt_us": pl.Float64,
+    "delay_us": pl.Float64,
+    "connection": pl.Int64,
+    "end": pl.String,
+}
+"""Characteristics packet by packet; ``delay_us``: the one-way delay from the other end to here."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What captures show, by connection; ``diagnoses`` are also by place, in the order of :data:`ORDER`."""
+
+    packets: pl.DataFrame
+    """See :data:`SHOWN`."""
+    diagnoses: Mapping[int, Mapping[str, Diagnosis]]
+    crossings: Mapping[int, Mapping[Section, Crossing]]
+    """For connections that were captured at two places from their beginning."""
+    pairs: Mapping[int, tuple[Pair, ...]]
+
+
+@dataclass
+class _Found:
+    """What has been found so far, by connection."""
+
+    parts: list[pl.DataFrame] = field(default_factory=list)
+    diagnoses: dict[int, dict[str, Diagnosis]] = field(default_factory=dict)
+    looks: dict[int, dict[At, Look]] = field(default_factory=dict)
+    seen: dict[int, dict[Place, agreement.Seen]] = field(default_factory=dict)
+
+
+def captured(
+    captures: Mapping[End, Capture], measured: Measured, target_bps: float | None = None
+) -> Captured:
+    """Read all captures. A capture that lacks a connection contributes nothing to it."""
+    found = _Found()
+    crossings: dict[int, dict[Section, Crossing]] = {}
+    with ExitStack() as stack:
+        # The capture in between is read last, and its times are converted to the clock of the ends.
+        for end, capture in sorted(captures.items(), key=lambda each: ENDS.index(each[0])):
+            if capture.path is not None:
+                read = stack.enter_context(trace.read(capture.path, series=True))
+                _take(read, capture, end, measured, target_bps, found)
+        for number, looks in found.looks.items():
+            legs = {place: look.leg() for place, look in looks.items()}
+            crossings[number] = _sections(legs)
+            if "sender" in looks and "receiver" in looks:
+                _both(looks, legs, number, measured.ups[number], target_bps, found)
+    packets = pl.concat(found.parts) if found.parts else pl.DataFrame(schema=SHOWN)
+    pairs = {
+        number: tuple(agreement.pairs(samples.of(measured.samples, number, "sender"), places))
+        for number, places in found.seen.items()
+    }
+    diagnoses = {
+        number: {place: each for place in ORDER if (each := by_place.get(place)) is not None}
+        for number, by_place in found.diagnoses.items()
+    }
+    return Captured(
+        packets.sort("connection", "end", "time_ns", maintain_order=True), diagnoses, crossings, pairs
+    )
+
+
+def _take(
+    read: Trace, capture: Capture, end: End, measured: Measured, target_bps: float | None, found: _Found
+) -> None:
+    """Add what one capture shows of each connection."""
+    ends = {(each["a"]["addr"], each["a"]["port"]): each for each in read.facts["connections"]}
+    for number, one in enumerate(measured.outcome.started["connections"]):
+        connection = ends.get(tuple(one["local"]))
+        if connection is None:
+            continue
+        up = measured.ups[number]
+        name: SideName = "a" if up else "b"
+        if not side(connection, name)["data_packets"]:
+            continue
+        place = _place(end, up)
+        diagnosis = tracing.read(read, connection, name, place=place, target_bps=target_bps)
+        if diagnosis is not None:
+            found.diagnoses.setdefault(number, {})[place] = diagnosis
+        if place != "between":
+            found.seen.setdefault(number, {})[place] = agreement.Seen(
+                connection, name, capture.lost_packets, not (capture.left_out_packets or capture.ended_early)
+            )
+        if connection["begin"] == "handshake":
+            looks = found.looks.setdefault(number, {})
+            look = Look(read, connection, name, capture.shift_ns, capture.whole)
+            if capture.unclocked and (shift_ns := _shift_ns(look, looks)) is not None:
+                capture.shift_ns, capture.unclocked = shift_ns, False
+                look = replace(look, shift_ns=shift_ns)
+            looks[place] = look
+        shown = _shown(read, connection["id"], name, capture.shift_ns)
+        found.parts.append(_labelled(shown, number, end))
+
+
+def _place(end: End, up: bool) -> At:
+    if end == "between":
+        return "between"
+    return "sender" if up == (end == "client") else "receiver"
+
+
+def _shift_ns(look: Look, others: Mapping[At, Look]) -> int | None:
+    """What to add to times of a capture in between to get those of a capture at an end.
+
+    The least delays in the two directions are assumed to be equal.
+    """
+    leg = look.leg()
+    for place, other in others.items():
+        ways = (other.leg(), leg) if place == "sender" else (leg, other.leg())
+        found, *_ = crossing.cross(*ways)
+        if found.there is not None and found.back is not None:
+            ahead_ns = (found.there.least - found.back.least) / 2
+            return round(-ahead_ns if place == "sender" else ahead_ns)
+    return None
+
+
+def _sections(legs: Mapping[At, Leg]) -> dict[Section, Crossing]:
+    """What happened to a connection's data from each capture to the next one, and all the way."""
+    return {
+        section: crossing.cross(legs[one], legs[other])[0]
+        for section, (one, other) in SECTIONS.items()
+        if one in legs and other in legs
+    }
+
+
+def _both(
+    looks: Mapping[At, Look],
+    legs: Mapping[At, Leg],
+    number: int,
+    up: bool,
+    target_bps: float | None,
+    found: _Found,
+) -> None:
+    """Add what the captures at both ends show of a connection."""
+    ends = legs["sender"], legs["receiver"]
+    _, there, back = crossing.cross(*ends)
+    found.parts.append(_delays(there, number, "server" if up else "client"))
+    found.parts.append(_delays(back, number, "client" if up else "server"))
+    diagnosis = reading.read(looks["sender"], looks["receiver"], ends, target_bps=target_bps)
+    if diagnosis is not None:
+        found.diagnoses.setdefault(number, {})["both"] = diagnosis
+
+
+def _labelled(rows: pl.DataFrame, number: int, end: End) -> pl.DataFrame:
+    named = rows.with_columns(pl.lit(number).alias("connection"), pl.lit(end).alias("end"))
+    return named.select(pl.col(name).cast(kind) for name, kind in SHOWN.items())
+
+
+def _delays(found: Delays, number: int, end: End) -> pl.DataFrame:
+    rows = pl.DataFrame({"time_ns": found.time_ns, "delay_us": found.delay_ns / 1e3})
+    others = [name for name in SHOWN if name not in (*rows.columns, "connection", "end")]
+    return _labelled(rows.with_columns(pl.lit(None).alias(name) for name in others), number, end)
+
+
+def _shown(read: Trace, connection: int, name: SideName, shift_ns: int) -> pl.DataFrame:
+    """Characteristics of one connection in the capture, packet by packet."""
+    rows = read.scan_segments().filter(pl.col("connection") == connection)
+    ours = pl.col("from_side") == name
+    again = pl.col("meaning").is_in(["timeout", "fast", "tail_probe", "unexplained"]) & ours
+    rtt = read.scan_rtt().filter(
+        pl.col("connection") == connection, pl.col("from_side") == name, pl.col("method") == "ack"
+    )
+    both = rows.select(
+        "time_ns",
+        pl.when(~ours).then(pl.col("ack")).cum_max().forward_fill().alias("acked_bytes"),
+        pl.when(ours).then(pl.col("flight_bytes")).alias("flight_bytes"),
+        pl.when(~ours).then(pl.col("window_bytes")).alias("window_bytes"),
+        again.cum_sum().alias("retransmissions"),
+        pl.lit(None, pl.Float64).alias("rtt_us"),
+        pl.lit(None, pl.Float64).alias("delay_us"),
+    )
+    trips = rtt.select(
+        "time_ns",
+        *(pl.lit(None, pl.Int64).alias(each) for each in ("acked_bytes", "flight_bytes", "window_bytes")),
+        pl.lit(None, pl.UInt32).alias("retransmissions"),
+        (pl.col("rtt_ns") / 1e3).alias("rtt_us"),
+        pl.lit(None, pl.Float64).alias("delay_us"),
+    )
+    stacked = pl.concat([both, trips], how="vertical_relaxed").sort("time_ns", maintain_order=True)
+    return stacked.with_columns(pl.col("acked_bytes").forward_fill(), pl.col("time_ns") + shift_ns).collect()

@@ -1,0 +1,260 @@
+"""``weir tcp measure``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from weirlab import interrupts
+from weirlab.cli.options import ReportOptions, ResultOptions, grouped, only, without
+from weirlab.cli.streams import tell
+from weirlab.errors import InputError
+from weirlab.files import HOST_FILES
+from weirlab.trace import times
+from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp.options import (
+    FarOptions,
+    OutputOptions,
+    SendOptions,
+    ServerOptions,
+    SocketOptions,
+    TransferOptions,
+)
+
+if TYPE_CHECKING:
+    from weirlab.transfers.tcp.results import Interval
+    from weirlab.transfers.tcp.sending import Settings
+    from weirlab.transfers.tcp.study.findings import View
+    from weirlab.transfers.tcp.study.section import TcpScenario
+
+MEASURE = """Measure a transfer from all sides at once, and say why it was not faster.
+
+HOST runs weir tcp serve. Both ends report the kernel's state of every
+connection. Both also record the packets: this host if it runs as root, HOST
+if weir tcp serve was started with --allow-capture. Everything is put on one
+time axis, by the clock of this host; the result says how well the other clock
+is known. The run is kept: weir report draws its page, and its tables are
+Parquet. weir run slow-transfer measures over an emulated path instead.
+
+With --client, the transfer runs between two other hosts, both of which run
+weir tcp serve. This host starts it, receives what both kernels report, and
+keeps it. Each of the two hosts records packets if it was started with
+--allow-capture. Times are those of the client's clock.
+
+--capture between:INTERFACE also records on an interface of this host that
+forwards the connection, such as a bridge or a router's port. This shows on
+which side of this host packets are lost or wait.
+
+--every is the period of the kernel's reports, --period that of computed
+values (in --json and in the run), --interval that of printed lines and
+tables.
+
+Examples:
+  weir tcp measure 192.0.2.1 --token SECRET
+  weir tcp measure 192.0.2.1 --token SECRET --reverse --target 1Gbit/s
+  weir tcp measure localhost --time 3s --every 1ms --period 10ms --json
+  weir tcp measure 192.0.2.1 --token SECRET --from 2 --to 3.5 --interval 100ms
+  weir tcp measure 192.0.2.1 --token SECRET --out slow.html
+  weir tcp measure 192.0.2.1 --token SECRET --capture sender,receiver
+  weir tcp measure 192.0.2.1 --token A --client 198.51.100.7 --client-token B
+  weir tcp measure 192.0.2.1 --client 198.51.100.7 --capture auto,between:br0
+"""
+
+
+@dataclass(frozen=True)
+class TestOptions:
+    """The transfer, and between whom."""
+
+    server: ServerOptions
+    transfer: Annotated[TransferOptions, without("bidir", "forever", "block")]
+    sockets: Annotated[SocketOptions, only("congestion", "option")]
+    far: FarOptions
+
+    def settings(self, *, as_json: bool) -> Settings:
+        """The same, understood."""
+        asked = SendOptions(self.server, self.transfer, self.sockets, OutputOptions(), self.far)
+        return asked.settings(as_json=as_json)
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What is looked at, and how often."""
+
+    PANEL: ClassVar = "Sources"
+
+    every: Annotated[str, typer.Option(help="Period of the kernels' reports: 1ms to 1h.", metavar="TIME")] = (
+        "10ms"
+    )
+    capture: Annotated[
+        str,
+        typer.Option(
+            help="Record packets: auto (both ends, if allowed), none, or where: sender, receiver, an "
+            "interface of this host (as the client), between:INTERFACE (this host forwards).",
+            metavar="auto|none|WHERE,...",
+        ),
+    ] = "auto"
+
+    def every_ns(self) -> int:
+        """``--every`` in ns."""
+        found = times.period_ns(self.every, "--every")
+        if found < 1_000_000:
+            raise InputError(f"--every {self.every}: 1ms is the shortest")
+        return found
+
+    def check(self, *, reverse: bool) -> None:
+        """Raise ``InputError`` for a capture that is not understood."""
+        from weirlab.transfers.tcp.measure import capturing
+
+        capturing.ends(self.capture, reverse=reverse)
+
+
+@dataclass(frozen=True)
+class AxisOptions:
+    """What is computed, and what of it is shown."""
+
+    PANEL: ClassVar = "Output"
+
+    target: Annotated[
+        str | None,
+        typer.Option(help="Wanted throughput; the diagnosis says what it needs.", metavar="RATE"),
+    ] = None
+    period: Annotated[str, typer.Option(help="Period of computed values.", metavar="TIME")] = "100ms"
+    interval: Annotated[str, typer.Option(help="Period of printed lines and tables.", metavar="TIME")] = "1s"
+    start: Annotated[
+        str | None, typer.Option("--from", help="Show values from this time on.", metavar="T")
+    ] = None
+    end: Annotated[str | None, typer.Option("--to", help="Show values before this time.", metavar="T")] = None
+    absolute: Annotated[
+        bool, typer.Option("--absolute/--relative", help="Times as UTC, or since the start.")
+    ] = False
+    fields: Annotated[
+        str | None,
+        typer.Option(
+            help="Kernel fields on the time axis (see weir tcp watch --list-fields).", metavar="NAME,..."
+        ),
+    ] = None
+
+    def view(self) -> View:
+        """What is shown of the axis."""
+        from weirlab.transfers.tcp.study.findings import View
+
+        return View(
+            print_ns=times.period_ns(self.interval, "--interval"),
+            window=times.window(
+                None if self.start is None else times.parse(self.start, "--from"),
+                None if self.end is None else times.parse(self.end, "--to"),
+            ),
+            absolute=self.absolute,
+            chosen=self.fields is not None,
+        )
+
+    def check(self) -> None:
+        """Raise ``InputError`` for what is not understood; the message names the option."""
+        from weirlab.amounts import parse_line
+        from weirlab.transfers.tcp import fields as names
+
+        times.period_ns(self.period)
+        if self.fields is not None:
+            names.chosen(self.fields)
+        if self.target is not None:
+            parse_line(self.target)
+
+
+def measure(
+    ctx: typer.Context,
+    *,
+    what: TestOptions,
+    sources: SourceOptions,
+    axis: AxisOptions,
+    report: ReportOptions,
+    result: ResultOptions,
+) -> None:
+    """Measure."""
+    from weirlab.jobs.progress import Quiet
+    from weirlab.jobs.work import Work
+    from weirlab.studies import runner
+    from weirlab.transfers.tcp import TcpStudy
+    from weirlab.transfers.tcp.study.running import Live
+
+    with result.session(ctx) as session:
+        # Messages name the options before the scenario is made of them.
+        settings = what.settings(as_json=result.json)
+        sources.every_ns()
+        sources.check(reverse=what.transfer.reverse)
+        axis.check()
+        asked = _scenario(settings, what.transfer, sources, axis)
+        tokens = what.server.token, what.far.client_token
+        live = Live(_Lines(quiet=result.json), axis.view(), tokens, shows_interrupted=True)
+        outcome = runner.run(
+            TcpStudy(live),
+            asked,
+            Work(session.store, Quiet(), session.command, inputs=HOST_FILES),
+            out=report.out,
+            plots=report.plots,
+        )
+        told, problem = outcome.told(), outcome.problem()
+        session.finish(outcome.document(), told.conclusion, told.tables, problem)
+        for said in () if result.json else outcome.found.remarks():
+            session.say(said)
+        session.complain(problem)
+        if outcome.found.interrupted:
+            raise typer.Exit(interrupts.exit_code())
+
+
+def _scenario(
+    settings: Settings, transfer: TransferOptions, sources: SourceOptions, axis: AxisOptions
+) -> TcpScenario:
+    from weirlab.transfers.tcp.study.section import TcpScenario, TcpSection
+
+    section = TcpSection(
+        host=settings.host,
+        port=settings.port,
+        client=None if settings.via is None else settings.via.host,
+        client_port=sending.PORT if settings.via is None else settings.via.port,
+        connections=transfer.connections,
+        reverse=transfer.reverse,
+        lasts=transfer.duration,
+        total=transfer.total,
+        rate=transfer.rate,
+        congestion=settings.congestion,
+        options=dict(settings.options),
+        every=sources.every,
+        period=axis.period,
+        fields=axis.fields,
+        capture=sources.capture,
+        target=axis.target,
+    )
+    return TcpScenario(name=f"TCP transfer to {settings.host}", tcp=section, report=None)
+
+
+class _Lines:
+    """A line per interval on stderr."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+
+    def started(self, event: Mapping[str, Any]) -> None:
+        from weirlab.transfers.tcp.show import tables
+
+        self._tell(f"weir: {tables.send_begun(event)}")
+
+    def interval(self, interval: Interval) -> None:
+        from weirlab.transfers.tcp.show import tables
+
+        self._tell(tables.interval_line(interval))
+
+    def blocks(self, event: Mapping[str, Any]) -> None:
+        """Not asked for."""
+
+    def _tell(self, text: str) -> None:
+        if not self._quiet:
+            tell(text, sys.stderr)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("measure", help=MEASURE)(grouped(measure))

@@ -1,0 +1,77 @@
+"""What both ends reported, as one table on one time axis; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import polars as pl
+
+from weirlab.diagnosis import kernel
+from weirlab.transfers.tcp.measure.clocks import Offset
+
+End = Literal["client", "server"]
+KEYS: Final = ("time_ns", "end", "connection", "role")
+"""Of a row: ns since 1970 by the client's clock, the reporting end, the connection, the end's role."""
+OWN: Final = ("app_bytes", "waited_ns")
+"""Bytes that the application wrote or read; how long its thread was ready to run and had no CPU."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """When both ends began, each by its own ``CLOCK_MONOTONIC``, and the client's since 1970; ns."""
+
+    client_ns: int
+    server_ns: int
+    client_since_1970_ns: int
+
+    def axis_ns(self, end: End, at_ns: int, offset: Offset | None) -> int:
+        """``at_ns`` since the start at ``end``, as ns since 1970 by the client's clock."""
+        if end == "client" or offset is None:
+            return self.client_since_1970_ns + at_ns
+        return self.client_since_1970_ns + self.server_ns + at_ns - offset.ns - self.client_ns
+
+
+def frame(
+    events: Iterable[Mapping[str, Any]], ups: Sequence[bool], start: Start, offset: Offset | None
+) -> pl.DataFrame:
+    """A row for each report of each connection: :data:`KEYS`, :data:`OWN`, and the kernel's fields."""
+    rows = []
+    for event in events:
+        end: End = "server" if event["of_server"] else "client"
+        time_ns = start.axis_ns(end, event["at_ns"], offset)
+        for number, (flow, up) in enumerate(zip(event["flows"], ups, strict=True)):
+            role = "sender" if up == (end == "client") else "receiver"
+            row = {"time_ns": time_ns, "end": end, "connection": number, "role": role}
+            rows.append({**row, "app_bytes": flow["bytes"], "waited_ns": flow["waited_ns"], **flow["fields"]})
+    names = dict.fromkeys(name for row in rows for name in row)
+    schema = {name: pl.String if name in ("end", "role") else _type(name) for name in names}
+    return pl.DataFrame(rows, schema=schema, orient="row").sort("time_ns", maintain_order=True)
+
+
+def _type(name: str) -> Any:
+    # A limit that is not set has all bits set.
+    return pl.Int64 if name in (*KEYS, *OWN) else pl.UInt64
+
+
+def of(samples: pl.DataFrame, connection: int, role: str) -> pl.DataFrame:
+    """The rows of one end of a connection."""
+    return samples.filter((pl.col("connection") == connection) & (pl.col("role") == role))
+
+
+def receiver(rows: pl.DataFrame) -> kernel.Receiver | None:
+    """The receiver's rows as input of a diagnosis."""
+    if rows.height < 2 or "rqueue_bytes" not in rows.columns:
+        return None
+    times = rows["time_ns"].to_numpy().astype(np.float64)
+    waited = rows["waited_ns"].cast(pl.Float64).to_numpy()
+    unread = rows["rqueue_bytes"].cast(pl.Float64).to_numpy()
+    return kernel.Receiver(times, unread, kernel.starvation(times, waited))
+
+
+def columns(rows: pl.DataFrame) -> dict[str, Any]:
+    """The kernel's fields as arrays, NaN for missing values."""
+    names = [name for name in rows.columns if name not in (*KEYS, *OWN)]
+    return {name: rows[name].cast(pl.Float64).fill_null(float("nan")).to_numpy() for name in names}

@@ -1,0 +1,281 @@
+"""Merges the reports of both ends of a bulk transfer; pure.
+
+Bytes are those that the receiver read, headers of blocks included. The kernel's state is the sender's.
+Counters of connections are added up, round-trip times are averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from weirlab.transfers.tcp import shares
+from weirlab.transfers.tcp.shares import Shares
+
+Direction = Literal["up", "down"]
+View = Mapping[str, Any]
+"""What an end knows about a connection: ``bytes``, ``blocks``, ``latency``, ``fields``."""
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One-way block latency: from before the block was written until its last byte was read, in ns.
+
+    ``p50_ns`` and ``p99_ns`` are the greatest of any connection and report.
+    """
+
+    blocks: int
+    min_ns: int
+    mean_ns: float
+    p50_ns: int
+    p99_ns: int
+    max_ns: int
+
+
+@dataclass(frozen=True)
+class Interval:
+    """One direction from ``from_s`` to ``to_s`` since the start, by the receiver's clock."""
+
+    direction: Direction
+    from_s: float
+    to_s: float
+    received_bytes: int
+    sent_bytes: int
+    retransmissions: int | None
+    rtt_us: float | None
+    cwnd_bytes: int | None
+    latency: Latency | None
+    connections: tuple[dict[str, Any], ...] = ()
+    """By connection: ``connection``, ``received_bytes``, and the requested fields of the sender."""
+
+    @property
+    def throughput_bps(self) -> float:
+        lasted_s = self.to_s - self.from_s
+        return self.received_bytes * 8 / lasted_s if lasted_s > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One direction, or one connection of it, from start to end.
+
+    ``seconds`` is from the start to the last byte, at the end where it is longer. ``rtt_us`` and
+    ``cwnd_bytes`` are the least, mean and greatest of the samples at the ends of intervals; the minimum RTT
+    is the kernel's own.
+    """
+
+    direction: Direction
+    received_bytes: int
+    sent_bytes: int
+    seconds: float
+    retransmissions: int | None
+    retransmitted_bytes: int | None
+    rtt_us: tuple[float, float, float] | None
+    cwnd_bytes: tuple[float, float, float] | None
+    latency: Latency | None
+    shares: Shares | None
+    failure: str = ""
+
+    @property
+    def throughput_bps(self) -> float:
+        return self.received_bytes * 8 / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class _Half:
+    """A report of one end, or several merged."""
+
+    at_ns: int
+    flows: Sequence[View]
+    latencies: Sequence[Sequence[Mapping[str, int] | None]]
+    """By connection."""
+
+    def after(self, before: _Half | None) -> _Half:
+        """This report, merged with earlier ones that are not in an interval yet."""
+        if before is None:
+            return self
+        both = zip(before.latencies, self.latencies, strict=True)
+        return replace(self, latencies=[(*one, *other) for one, other in both])
+
+
+@dataclass
+class Merger:
+    """Takes the reports of both ends, and yields an interval when both have reported something new.
+
+    ``ups``: for each connection, whether the client sends. ``names`` are the fields to keep.
+    """
+
+    ups: Sequence[bool]
+    names: Sequence[str] = ()
+    _fresh: dict[bool, _Half] = field(default_factory=dict)
+    _told: dict[bool, _Half] = field(default_factory=dict)
+    _samples: list[list[Mapping[str, int]]] = field(default_factory=list)
+
+    def take(self, event: Mapping[str, Any]) -> Iterator[Interval]:
+        """Take an event ``interval`` of the client; yield the intervals that are complete now."""
+        end, flows = bool(event["of_server"]), event["flows"]
+        report = _Half(event["at_ns"], flows, [[flow["latency"]] for flow in flows])
+        self._fresh[end] = report.after(self._fresh.get(end))
+        if len(self._fresh) == 2:
+            yield from self._tell(self._fresh[False], self._fresh[True])
+
+    def rest(self) -> Iterator[Interval]:
+        """Yield what only one end has reported, when no more reports will come."""
+        ends = {**self._silent(), **self._fresh}
+        if self._fresh and len(ends) == 2:
+            yield from self._tell(ends[False], ends[True])
+
+    def summary(self, done: Mapping[str, Any]) -> tuple[list[Summary], list[Summary]]:
+        """The summaries of each direction and of each connection, from an event ``done``."""
+        each = [self._connection(number, up, done) for number, up in enumerate(self.ups)]
+        return [_together(d, [one for one in each if one.direction == d]) for d in directions(self.ups)], each
+
+    def _silent(self) -> dict[bool, _Half]:
+        """The last state of both ends, without anything new."""
+        return {end: replace(half, latencies=[() for _ in self.ups]) for end, half in self._told.items()}
+
+    def _tell(self, client: _Half, server: _Half) -> Iterator[Interval]:
+        if not self._samples:
+            self._samples = [[] for _ in self.ups]
+        for number, up in enumerate(self.ups):
+            self._samples[number].append((client if up else server).flows[number]["fields"])
+        for direction in directions(self.ups):
+            yield self._interval(direction, client, server)
+        self._told, self._fresh = {False: client, True: server}, {}
+
+    def _interval(self, direction: Direction, client: _Half, server: _Half) -> Interval:
+        up = direction == "up"
+        sender, receiver = (client, server) if up else (server, client)
+        sent_before, received_before = self._told.get(not up), self._told.get(up)
+        numbers = [number for number, each in enumerate(self.ups) if each == up]
+        rows = []
+        for number in numbers:
+            now = sender.flows[number]["fields"]
+            rows.append(
+                {
+                    "connection": number,
+                    "received_bytes": _grown(receiver, received_before, number),
+                    **{name: now[name] for name in self.names if name in now},
+                }
+            )
+        fields = [sender.flows[number]["fields"] for number in numbers]
+        retransmitted = [
+            each["total_retrans"]
+            - (sent_before.flows[number]["fields"].get("total_retrans", 0) if sent_before else 0)
+            for number, each in zip(numbers, fields, strict=True)
+            if "total_retrans" in each
+        ]
+        return Interval(
+            direction=direction,
+            from_s=received_before.at_ns / 1e9 if received_before else 0.0,
+            to_s=receiver.at_ns / 1e9,
+            received_bytes=sum(row["received_bytes"] for row in rows),
+            sent_bytes=sum(_grown(sender, sent_before, number) for number in numbers),
+            retransmissions=sum(retransmitted) if retransmitted else None,
+            rtt_us=_mean([each["rtt_us"] for each in fields if each.get("rtt_us")]),
+            cwnd_bytes=sum(filter(None, map(_cwnd_bytes, fields))) or None,
+            latency=_latency([each for number in numbers for each in receiver.latencies[number]]),
+            connections=tuple(rows),
+        )
+
+    def _connection(self, number: int, up: bool, done: Mapping[str, Any]) -> Summary:
+        sender, receiver = ("client", "server") if up else ("server", "client")
+        sent, received = done[sender][number], done[receiver][number]
+        fields: Mapping[str, int] = sent["fields"]
+        samples = [*(self._samples[number] if self._samples else []), fields]
+        rtts = [each["rtt_us"] for each in samples if each.get("rtt_us")]
+        least = fields.get("min_rtt_us") or (min(rtts) if rtts else 0)
+        windows = [cwnd for each in samples if (cwnd := _cwnd_bytes(each))]
+        written_ns, read_ns = sent["last_ns"] or 0, received["last_ns"] or 0
+        failures = [f"{end}: {view['failure']}" for end, view in ((sender, sent), (receiver, received))]
+        return Summary(
+            direction="up" if up else "down",
+            received_bytes=received["bytes"],
+            sent_bytes=sent["bytes"],
+            seconds=max(written_ns, read_ns) / 1e9,
+            retransmissions=fields.get("total_retrans"),
+            retransmitted_bytes=fields.get("bytes_retrans"),
+            rtt_us=(float(least), sum(rtts) / len(rtts), float(max(rtts))) if rtts else None,
+            cwnd_bytes=(min(windows), sum(windows) / len(windows), max(windows)) if windows else None,
+            latency=_latency([received["latency"]]),
+            shares=shares.shares(fields, written_ns / 1e3),
+            failure="; ".join(each for each in failures if not each.endswith(": ")),
+        )
+
+
+def directions(ups: Sequence[bool]) -> list[Direction]:
+    """The directions that have connections."""
+    found: list[Direction] = []
+    if any(ups):
+        found.append("up")
+    if not all(ups):
+        found.append("down")
+    return found
+
+
+def _together(direction: Direction, parts: Sequence[Summary]) -> Summary:
+    """All connections of a direction."""
+    rtts = [each.rtt_us for each in parts if each.rtt_us]
+    windows = [each.cwnd_bytes for each in parts if each.cwnd_bytes]
+    told = [each.latency for each in parts if each.latency]
+    retransmissions = [each.retransmissions for each in parts if each.retransmissions is not None]
+    repeated = [each.retransmitted_bytes for each in parts if each.retransmitted_bytes is not None]
+    return replace(
+        parts[0],
+        direction=direction,
+        received_bytes=sum(each.received_bytes for each in parts),
+        sent_bytes=sum(each.sent_bytes for each in parts),
+        seconds=max(each.seconds for each in parts),
+        retransmissions=sum(retransmissions) if retransmissions else None,
+        retransmitted_bytes=sum(repeated) if repeated else None,
+        rtt_us=(
+            min(least for least, _, _ in rtts),
+            sum(mean for _, mean, _ in rtts) / len(rtts),
+            max(most for _, _, most in rtts),
+        )
+        if rtts
+        else None,
+        cwnd_bytes=(
+            min(least for least, _, _ in windows),
+            sum(mean for _, mean, _ in windows) / len(windows),
+            max(most for _, _, most in windows),
+        )
+        if windows
+        else None,
+        latency=joined_latency(told),
+        shares=shares.mean([each.shares for each in parts if each.shares]),
+        failure="; ".join(each.failure for each in parts if each.failure),
+    )
+
+
+def _grown(now: _Half, before: _Half | None, number: int) -> int:
+    return int(now.flows[number]["bytes"]) - (int(before.flows[number]["bytes"]) if before else 0)
+
+
+def _cwnd_bytes(fields: Mapping[str, int]) -> int | None:
+    if "snd_cwnd" not in fields or "snd_mss_bytes" not in fields:
+        return None
+    return fields["snd_cwnd"] * fields["snd_mss_bytes"]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _latency(told: Sequence[Mapping[str, int] | None]) -> Latency | None:
+    return joined_latency([Latency(**each) for each in told if each is not None and each["blocks"]])
+
+
+def joined_latency(parts: Sequence[Latency]) -> Latency | None:
+    """The latency of all blocks; None if there are none."""
+    if not parts:
+        return None
+    blocks = sum(each.blocks for each in parts)
+    return Latency(
+        blocks=blocks,
+        min_ns=min(each.min_ns for each in parts),
+        mean_ns=sum(each.mean_ns * each.blocks for each in parts) / blocks,
+        p50_ns=max(each.p50_ns for each in parts),
+        p99_ns=max(each.p99_ns for each in parts),
+        max_ns=max(each.max_ns for each in parts),
+    )

@@ -1,0 +1,204 @@
+"""A running watch: a table redrawn on a terminal, otherwise an occasional line, or JSON Lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from weirlab.cli import layout, live
+from weirlab.cli.options.sockets import shown
+from weirlab.quantities import NOTHING, duration
+from weirlab.tables import Table
+from weirlab.trace.quantities import bit_rate, count, plural
+from weirlab.transfers.tcp.show.tables import WAYS_IN_WORDS, owner
+from weirlab.transfers.tcp.watching import Observer, Samples, Tally
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+SHOW_EVERY_S: Final = 0.25
+_WAITING: Final = "waiting for a matching connection; Ctrl-C ends it"
+MOST_ROWS: Final = 30
+MOST_COLUMNS: Final = 10
+"""Fields that a terminal has room for; if more are kept, the usual columns are shown."""
+
+
+@contextmanager
+def screen(stream: TextIO, names: Sequence[str], *, quiet: bool) -> Iterator[Observer]:
+    """The observer that suits ``stream``; ``names`` are the fields to show, empty for the usual columns."""
+    if quiet or not stream.isatty():
+        yield Lines(stream, quiet=quiet)
+        return
+    drawing = Screen(stream, names)
+    try:
+        yield drawing
+    finally:
+        drawing.close()
+
+
+class Lines(live.Lines):
+    """A plain line at most every ten seconds."""
+
+    def __init__(
+        self, stream: TextIO, *, quiet: bool = False, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(stream, now_s)
+        self._quiet = quiet
+
+    def waiting(self) -> None:
+        self.note(_WAITING)
+
+    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+        if not self._quiet:
+            self.line(lambda: sentence(progress, noun(samples)))
+
+
+class Screen(live.Screen):
+    """A row per connection, redrawn four times a second."""
+
+    def __init__(
+        self, stream: TextIO, names: Sequence[str], now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(stream, SHOW_EVERY_S, now_s)
+        self._names = tuple(names)
+        self._noun = "sample"
+        self._latest: dict[int, dict[str, int]] = {}
+        self._before: dict[int, tuple[int, dict[str, int]]] = {}
+
+    def waiting(self) -> None:
+        self.draw(lambda _: _WAITING)
+
+    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+        self._keep(samples)
+        self._noun = noun(samples)
+        if tallies:
+            self.draw(lambda columns: self._drawn(progress, tallies, columns))
+
+    def _drawn(self, progress: Mapping[str, Any], tallies: Sequence[Tally], columns: int) -> RenderableType:
+        table = self._chosen(progress) if self._names else self._usual(progress, tallies)
+        return _drawn(table, sentence(progress, self._noun), columns)
+
+    def _keep(self, samples: Samples) -> None:
+        """Keep the latest row of each connection."""
+        for row, number in enumerate(samples.connection):
+            self._latest[int(number)] = {
+                name: int(values[row])
+                for name, (values, there) in samples.fields.items()
+                if name in self._names and there[row]
+            }
+
+    def _usual(self, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> Table:
+        from weirlab._engine import tcp_states
+
+        states = tcp_states()
+        columns = [
+            "Local",
+            "Remote",
+            "Process",
+            "State",
+            "Out",
+            "In",
+            "RTT",
+            "cwnd",
+            "Retransmitted",
+            "Missed",
+        ]
+        rows = []
+        for number, (one, tally) in enumerate(zip(progress["connections"], tallies, strict=True)):
+            if one["ended_ns"] is not None or not tally.last_ns:
+                continue
+            rtt_us, cwnd = tally.last.get("rtt_us"), tally.last.get("snd_cwnd")
+            rows.append(
+                [
+                    shown(one["local"]),
+                    shown(one["remote"]),
+                    owner(one["pid"], one["process"]),
+                    states[tally.last.get("state", 0)],
+                    self._rate(number, tally, "bytes_acked"),
+                    self._rate(number, tally, "bytes_received"),
+                    duration(rtt_us * 1e3) if rtt_us else NOTHING,
+                    count(cwnd) if cwnd else NOTHING,
+                    count(tally.last.get("total_retrans", 0)),
+                    count(one["missed"]) if self._noun == "sample" else NOTHING,
+                ]
+            )
+            self._before[number] = (tally.last_ns, tally.last)
+        return Table("", columns, rows, spare=("Missed", "cwnd", "State", "Process"))
+
+    def _rate(self, number: int, tally: Tally, name: str) -> str:
+        before_ns, before = self._before.get(number, (tally.first_ns, tally.first))
+        lasted_s = (tally.last_ns - before_ns) / 1e9
+        if lasted_s <= 0 or name not in before or name not in tally.last:
+            return NOTHING
+        return bit_rate((tally.last[name] - before[name]) * 8 / lasted_s)
+
+    def _chosen(self, progress: Mapping[str, Any]) -> Table:
+        columns = ["Local", "Remote", *self._names]
+        rows = [
+            [
+                shown(one["local"]),
+                shown(one["remote"]),
+                *(count(row[name]) if name in row else NOTHING for name in self._names),
+            ]
+            for number, one in enumerate(progress["connections"])
+            if one["ended_ns"] is None and (row := self._latest.get(number)) is not None
+        ]
+        return Table("", columns, rows)
+
+
+class SampleLines:
+    """A JSON document per sample or event."""
+
+    def __init__(self, names: Sequence[str], say: Callable[[Mapping[str, Any]], None]) -> None:
+        self._names, self._say = names, say
+
+    def waiting(self) -> None:
+        pass
+
+    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+        columns = [(name, *samples.fields[name]) for name in self._names]
+        events = samples.events()
+        for row, number in enumerate(samples.connection):
+            one = progress["connections"][number]
+            self._say(
+                {
+                    "kind": "tcp watch event" if events else "tcp watch sample",
+                    "connection": int(number),
+                    "local": one["local"],
+                    "remote": one["remote"],
+                    "time_ns": int(samples.time_ns[row]),
+                    **({"event": events[row]} if events else {}),
+                    **{name: int(values[row]) for name, values, there in columns if there[row]},
+                }
+            )
+
+
+def noun(samples: Samples) -> str:
+    """The word for what is counted."""
+    return "sample" if samples.kind is None else "event"
+
+
+def sentence(progress: Mapping[str, Any], counted: str = "sample") -> str:
+    """The progress so far, in samples or events."""
+    made = progress["connections"]
+    samples = sum(each["samples"] for each in made)
+    missed = sum(each["missed"] for each in made) + progress["lost"]
+    live = sum(each["ended_ns"] is None for each in made)
+    way = WAYS_IN_WORDS.get(progress["by"], "")
+    return (
+        f"{plural(live, 'connection')} watched, {plural(samples, counted)}{way}, {count(missed)} missed; "
+        "Ctrl-C ends it"
+    )
+
+
+def _drawn(table: Table, below: str, columns: int) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    more = len(table.rows) - MOST_ROWS
+    others = f"{plural(more, 'more connection')} not shown; " if more > 0 else ""
+    top = layout.lines(replace(table, rows=table.rows[:MOST_ROWS]), columns, note=False)
+    return Group(Text("\n".join(top)), Text(f"{others}{below}", style="dim"))

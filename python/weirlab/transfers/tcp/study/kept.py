@@ -1,0 +1,380 @@
+"""A measurement as stored in a run, whichever version of Weir made the run."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from weirlab.diagnosis import stored
+from weirlab.diagnosis.both.crossing import Crossing, Delay
+from weirlab.diagnosis.causes import UNKNOWN
+from weirlab.errors import InputError, StoreError
+from weirlab.jobs.progress import RESUME
+from weirlab.store.frames import rows_of
+from weirlab.transfers.tcp.measure import samples
+from weirlab.transfers.tcp.measure.capturing import FILES, End
+from weirlab.transfers.tcp.measure.result import PACKETS as PACKET_COLUMNS
+from weirlab.transfers.tcp.results import Latency, Summary
+from weirlab.transfers.tcp.shares import Shares
+from weirlab.transfers.tcp.study.columns import (
+    AgreementRow,
+    CaptureRow,
+    ConnectionRow,
+    CrossingRow,
+    DiagnosisRow,
+    DirectionRow,
+    TransferRow,
+)
+from weirlab.transfers.tcp.study.recording import (
+    AGREEMENT,
+    AXIS,
+    CAPTURES,
+    CONNECTIONS,
+    CROSSINGS,
+    DIAGNOSES,
+    DIRECTIONS,
+    PACKETS,
+    SAMPLES,
+    TRANSFERS,
+)
+
+if TYPE_CHECKING:
+    from weirlab.diagnosis.finding import Diagnosis
+    from weirlab.store import Run
+
+Diagnoses = Mapping[int, Mapping[str, "Diagnosis"]]
+"""By connection and source; the source that shows most comes first."""
+
+EARLIER: Final = "diagnosis"
+"""The name under which runs of earlier versions, which lack this study's tables, have all diagnoses."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A transfer, and everything that was observed of it."""
+
+    transfer: TransferRow
+    directions: tuple[DirectionRow, ...]
+    connections: tuple[ConnectionRow, ...]
+    diagnoses: Diagnoses
+    axis: pl.DataFrame
+    samples: pl.DataFrame
+    """As :func:`weirlab.transfers.tcp.measure.samples.frame` makes them."""
+    packets: pl.DataFrame
+    """Empty without a capture."""
+    captures: Mapping[str, CaptureRow]
+    """By end."""
+    files: Mapping[End, Path]
+    """Files of captures, by end."""
+    crossings: tuple[CrossingRow, ...] = ()
+    """For connections that were captured at two places."""
+    agreement: tuple[AgreementRow, ...] = ()
+
+    @cached_property
+    def best(self) -> dict[int, Diagnosis]:
+        """The best diagnosis of each connection; see :func:`most_telling`."""
+        return {number: most_telling(each) for number, each in self.diagnoses.items() if each}
+
+    @cached_property
+    def busiest(self) -> int:
+        """The connection that moved the most bytes."""
+        return (
+            max(self.connections, key=lambda each: each.received_bytes).connection if self.connections else 0
+        )
+
+    def crossing(self, connection: int, section: str = "all") -> Crossing | None:
+        """What happened to its data between two captures, if there are two; see :class:`CrossingRow`."""
+        for row in self.crossings:
+            if (row.connection, row.section) == (connection, section):
+                return _crossing(row)
+        return None
+
+    def role(self, connection: int, end: str) -> str:
+        """``sender`` or ``receiver``: the role of ``end`` in this connection."""
+        up = any(each.connection == connection and each.direction == "up" for each in self.connections)
+        return "sender" if up == (end == "client") else "receiver"
+
+    def summaries(self) -> list[Summary]:
+        """The directions as ``weir tcp send`` reports them."""
+        return [_summary(each) for each in self.directions]
+
+
+def most_telling(found: Mapping[str, Diagnosis]) -> Diagnosis:
+    """The best diagnosis of a connection: the kernel's for causes at the ends, both captures' on the path."""
+    first, both = next(iter(found.values())), found.get("both")
+    if both is None:
+        return first
+    on_the_path = first.findings[0].cause.who in ("network", "unknown")
+    best = both if on_the_path and both.main != UNKNOWN else first
+    # What one of the two can tell is not unknown.
+    untold = {each.what for each in first.blind} & {each.what for each in both.blind}
+    return replace(best, blind=tuple(each for each in best.blind if each.what in untold))
+
+
+def has_transfer(run: Run) -> bool:
+    """Whether a transfer of ``run`` was completed."""
+    return run.has_table(TRANSFERS) or (run.has(EARLIER) and run.has_table(SAMPLES) and run.has_table(AXIS))
+
+
+def read(run: Run) -> Kept:
+    """The measurement in ``run``.
+
+    Raises
+    ------
+    InputError
+        The run was interrupted before there was any result.
+    StoreError
+        The run is damaged.
+    """
+    files = {end: run.path / name for end, name in FILES.items() if (run.path / name).exists()}
+    if run.has_table(TRANSFERS):
+        return _of_tables(run, files)
+    if has_transfer(run):
+        return _of_earlier(run, files)
+    raise InputError(
+        f"run {run.run_id} was interrupted before the transfer had ended: repeat it with "
+        f"{RESUME} {run.run_id}"
+    )
+
+
+def _of_tables(run: Run, files: Mapping[End, Path]) -> Kept:
+    # If there are several attempts, the last one counts.
+    transfer = rows_of(TransferRow, run.table(TRANSFERS))[-1]
+
+    def mine(name: str) -> pl.DataFrame:
+        return run.table(name).filter(pl.col("trial_id") == transfer.trial_id)
+
+    diagnoses: dict[int, dict[str, Diagnosis]] = {}
+    for row in rows_of(DiagnosisRow, mine(DIAGNOSES)):
+        diagnoses.setdefault(row.connection, {})[row.source] = _diagnosis(run, json.loads(row.document))
+    return Kept(
+        transfer=transfer,
+        directions=tuple(rows_of(DirectionRow, mine(DIRECTIONS))),
+        connections=tuple(rows_of(ConnectionRow, mine(CONNECTIONS))),
+        diagnoses=diagnoses,
+        axis=mine(AXIS).drop("trial_id"),
+        samples=mine(SAMPLES).drop("trial_id"),
+        packets=_packets(mine(PACKETS)),
+        captures={row.end: row for row in rows_of(CaptureRow, mine(CAPTURES))}
+        if run.has_table(CAPTURES)
+        else _client_only(transfer),
+        files=files,
+        crossings=tuple(rows_of(CrossingRow, mine(CROSSINGS))) if run.has_table(CROSSINGS) else (),
+        agreement=tuple(rows_of(AgreementRow, mine(AGREEMENT))) if run.has_table(AGREEMENT) else (),
+    )
+
+
+def _packets(rows: pl.DataFrame) -> pl.DataFrame:
+    """Earlier versions captured at the client only."""
+    lacking = [name for name in PACKET_COLUMNS if name not in rows.columns]
+    filled = rows.with_columns(pl.lit("client" if name == "end" else None).alias(name) for name in lacking)
+    return filled.select(pl.col(name).cast(kind) for name, kind in PACKET_COLUMNS.items())
+
+
+def _client_only(transfer: TransferRow) -> dict[str, CaptureRow]:
+    return {"client": CaptureRow(transfer.trial_id, "client", transfer.interface, transfer.why_no_capture)}
+
+
+def _crossing(row: CrossingRow) -> Crossing:
+    def delay(way: str) -> Delay | None:
+        count = getattr(row, f"{way}_packets")
+        if not count:
+            return None
+        least, mean, most = (getattr(row, f"{way}_{name}_us") * 1e3 for name in ("min", "mean", "max"))
+        return Delay(count, least, mean, most)
+
+    return Crossing(
+        sent_bytes=row.sent_bytes,
+        again_bytes=row.again_bytes,
+        arrived_bytes=row.arrived_bytes,
+        twice_bytes=row.twice_bytes,
+        lost_bytes=row.lost_bytes,
+        there=delay("there"),
+        back=delay("back"),
+    )
+
+
+def _diagnosis(run: Run, document: Mapping[str, Any]) -> Diagnosis:
+    try:
+        return stored.read(document)
+    except (LookupError, TypeError) as error:
+        raise StoreError(f"a diagnosis in run {run.run_id} is damaged ({error}); measure again") from error
+
+
+def _of_earlier(run: Run, files: Mapping[End, Path]) -> Kept:
+    """A run of a version that stored two tables and the diagnoses, but no trial."""
+    rows, axis, manifest = run.table(SAMPLES), run.table(AXIS), run.manifest
+    asked = (manifest.scenario.get("tcp") or {}).get("measure") or {}
+    clocks = manifest.facts.get("clocks") or {}
+    start_ns = int(axis["time_ns"].min()) if axis.height else 0  # type: ignore[arg-type]
+    period_ns = int(axis["time_ns"].diff().min() or 0) if axis.height > 1 else 0  # type: ignore[arg-type]
+    found = {
+        int(number): {source: _diagnosis(run, each) for source, each in by_source.items()}
+        for number, by_source in run.get_json(EARLIER).items()
+    }
+    connections = tuple(_earlier_connection(rows, number, start_ns) for number in sorted(found))
+    transfer = TransferRow(
+        trial_id="",
+        start_ns=start_ns,
+        host=str(asked.get("host") or ""),
+        port=int(asked.get("port") or 0),
+        client="",
+        every_ns=round(float(asked.get("interval_s") or 0) * 1e9),
+        period_ns=period_ns,
+        interrupted=False,
+        same_clock=bool(clocks.get("same_clock")),
+        offset_ns=clocks.get("offset_ns"),
+        bound_ns=clocks.get("bound_ns"),
+        exchanges=int(clocks.get("exchanges") or 0),
+        drifted=bool(clocks.get("drifted")),
+        interface="",
+        why_no_capture="" if files else "this run has none",
+    )
+    return Kept(
+        transfer=transfer,
+        directions=tuple(_earlier_directions(connections)),
+        connections=connections,
+        diagnoses=found,
+        axis=axis,
+        samples=rows,
+        packets=_earlier_packets(axis, len(found)),
+        captures=_client_only(transfer),
+        files=files,
+    )
+
+
+def _earlier_connection(rows: pl.DataFrame, number: int, start_ns: int) -> ConnectionRow:
+    sender, receiver = (samples.of(rows, number, role) for role in ("sender", "receiver"))
+    received = int(receiver["app_bytes"].max() or 0) if receiver.height else 0  # type: ignore[arg-type]
+    last_ns = receiver.filter(pl.col("app_bytes") == received)["time_ns"].min() if receiver.height else None
+    seconds = max(int(last_ns) - start_ns, 0) / 1e9 if last_ns is not None else 0.0  # type: ignore[arg-type]
+
+    def last(name: str) -> int | None:
+        known = sender[name].drop_nulls() if name in sender.columns else pl.Series([], dtype=pl.Int64)
+        return int(known[-1]) if known.len() else None
+
+    def mean(name: str) -> float:
+        known = sender[name].drop_nulls() if name in sender.columns else pl.Series([], dtype=pl.Int64)
+        return float(known.cast(pl.Float64).mean()) if known.len() else math.nan  # type: ignore[arg-type]
+
+    least = last("min_rtt_us")
+    up = sender.height > 0 and sender["end"][0] == "client"
+    return ConnectionRow(
+        trial_id="",
+        connection=number,
+        direction="up" if up else "down",
+        local="",
+        remote="",
+        congestion="",
+        received_bytes=received,
+        lasted_s=seconds,
+        throughput_bps=received * 8 / seconds if seconds > 0 else 0.0,
+        retransmissions=last("total_retrans"),
+        retransmitted_bytes=last("bytes_retrans"),
+        rtt_min_us=math.nan if least is None else float(least),
+        rtt_mean_us=mean("rtt_us"),
+        options="{}",
+    )
+
+
+def _earlier_directions(connections: tuple[ConnectionRow, ...]) -> list[DirectionRow]:
+    found = []
+    for direction in dict.fromkeys(each.direction for each in connections):
+        parts = [each for each in connections if each.direction == direction]
+        seconds = max(each.lasted_s for each in parts)
+        received = sum(each.received_bytes for each in parts)
+        again = [each.retransmissions for each in parts if each.retransmissions is not None]
+        repeated = [each.retransmitted_bytes for each in parts if each.retransmitted_bytes is not None]
+        unknown = dict.fromkeys(_UNKNOWN, math.nan)
+        found.append(
+            DirectionRow(
+                trial_id="",
+                direction=direction,
+                connections=len(parts),
+                received_bytes=received,
+                sent_bytes=received,
+                lasted_s=seconds,
+                throughput_bps=received * 8 / seconds if seconds > 0 else 0.0,
+                retransmissions=sum(again) if again else None,
+                retransmitted_bytes=sum(repeated) if repeated else None,
+                rtt_min_us=min(each.rtt_min_us for each in parts),
+                rtt_mean_us=sum(each.rtt_mean_us for each in parts) / len(parts),
+                latency_blocks=0,
+                failure="",
+                **unknown,
+            )
+        )
+    return found
+
+
+_UNKNOWN: Final = (
+    "rtt_max_us", "cwnd_min_bytes", "cwnd_mean_bytes", "cwnd_max_bytes", "latency_min_ns", "latency_mean_ns",
+    "latency_p50_ns", "latency_p99_ns", "latency_max_ns", "application_share", "receiver_share",
+    "send_buffer_share", "network_share",
+)  # fmt: skip
+
+
+def _earlier_packets(axis: pl.DataFrame, connections: int) -> pl.DataFrame:
+    """The capture's columns of the table ``axis``."""
+    parts = []
+    for number in range(connections):
+        prefix = "capture" if connections == 1 else f"{number}.capture"
+        if f"{prefix}.flight_bytes" not in axis.columns:
+            continue
+        throughput = (
+            pl.col(f"{prefix}.throughput_bps").fill_null(0.0) / 8e9 * axis["time_ns"].diff().fill_null(0)
+        )
+        parts.append(
+            axis.select(
+                pl.lit(number).alias("connection"),
+                pl.lit("client").alias("end"),
+                "time_ns",
+                throughput.cum_sum().alias("acked_bytes"),
+                *(
+                    pl.col(f"{prefix}.{name}").alias(name)
+                    for name in ("flight_bytes", "window_bytes", "rtt_us", "retransmissions")
+                ),
+                pl.col(f"{prefix}.rtt_us").alias("rtt_max_us"),
+                *(pl.lit(None).alias(name) for name in ("delay_us", "delay_max_us")),
+            ).select(pl.col(name).cast(kind) for name, kind in PACKET_COLUMNS.items())
+        )
+    return pl.concat(parts) if parts else pl.DataFrame(schema=PACKET_COLUMNS)
+
+
+def _summary(row: DirectionRow) -> Summary:
+    def known(*values: float) -> bool:
+        return not any(map(math.isnan, values))
+
+    rtt = (row.rtt_min_us, row.rtt_mean_us, row.rtt_max_us)
+    cwnd = (row.cwnd_min_bytes, row.cwnd_mean_bytes, row.cwnd_max_bytes)
+    shares = (row.application_share, row.receiver_share, row.send_buffer_share, row.network_share)
+    latency = None
+    if row.latency_blocks:
+        latency = Latency(
+            blocks=row.latency_blocks,
+            min_ns=int(row.latency_min_ns),
+            mean_ns=row.latency_mean_ns,
+            p50_ns=int(row.latency_p50_ns),
+            p99_ns=int(row.latency_p99_ns),
+            max_ns=int(row.latency_max_ns),
+        )
+    return Summary(
+        direction="up" if row.direction == "up" else "down",
+        received_bytes=row.received_bytes,
+        sent_bytes=row.sent_bytes,
+        seconds=row.lasted_s,
+        retransmissions=row.retransmissions,
+        retransmitted_bytes=row.retransmitted_bytes,
+        rtt_us=rtt if known(*rtt) else None,
+        cwnd_bytes=cwnd if known(*cwnd) else None,
+        latency=latency,
+        shares=Shares(*shares) if known(*shares) else None,
+        failure=row.failure,
+    )

@@ -1,0 +1,216 @@
+"""A transfer from its beginning to a stored trial."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from weirlab import files
+from weirlab.emulation.account import complaints
+from weirlab.interrupts import shielded
+from weirlab.link.stopping import Stop
+from weirlab.store.catalogue import utc_now
+from weirlab.studies.contract import Ground
+from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp.measure import capturing, measuring, result
+from weirlab.transfers.tcp.measure.capturing import (
+    AUTO,
+    FILES,
+    MOST_BYTES,
+    MUST,
+    NONE,
+    Capture,
+    End,
+    Recording,
+)
+from weirlab.transfers.tcp.measure.measuring import Watched
+from weirlab.transfers.tcp.study import kept, place, recording
+from weirlab.transfers.tcp.study.findings import TcpFindings, View
+
+if TYPE_CHECKING:
+    from weirlab.jobs.work import Work
+    from weirlab.links.emulator.running import EmulatedLink
+    from weirlab.store import RunWriter
+    from weirlab.transfers.tcp.results import Interval
+    from weirlab.transfers.tcp.study.section import TcpScenario
+
+PATH: Final = "path"
+"""Name under which a run stores what happened to the frames on its emulated path."""
+TOKEN: Final = "WEIR_TCP_TOKEN"
+CLIENT_TOKEN: Final = "WEIR_TCP_CLIENT_TOKEN"
+
+
+class Silent:
+    """An observer that does nothing."""
+
+    def started(self, event: Mapping[str, Any]) -> None: ...
+
+    def interval(self, interval: Interval) -> None: ...
+
+    def blocks(self, event: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Live:
+    """What a command does during a transfer.
+
+    ``tokens`` are the server's and the far client's; None: those in the environment.
+    """
+
+    observer: sending.Observer = field(default_factory=Silent)
+    view: View = field(default_factory=View)
+    tokens: tuple[str, str] | None = None
+    shows_interrupted: bool = False
+    """The command shows a transfer that was stopped early, and exits with the right code."""
+
+    def secrets(self) -> tuple[str, str]:
+        """The two tokens."""
+        return self.tokens or (os.environ.get(TOKEN, ""), os.environ.get(CLIENT_TOKEN, ""))
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A running transfer, and everything that observes it."""
+
+    transfer: sending.Transfer
+    watched: Watched
+    captures: Mapping[End, Capture]
+    """Those made on this host."""
+    wanted: capturing.Ends
+    stop_captures: Callable[[], None]
+    started_at: str
+    lab: str
+    link: EmulatedLink | None = None
+
+
+@contextmanager
+@shielded
+def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun | None]]:
+    """Begin the transfer; if it cannot begin, no run is left behind.
+
+    Nothing begins for a run that already has its transfer.
+    """
+    what = asked.tcp
+    lab = "netns" if what.host is None else "host"
+    facts = {"lab": lab, "dut": "tcp", "backend": "tcp"}
+    if work.begun is not None and work.begun.trials()["valid"].any():
+        yield Ground(None, facts)
+        return
+    with ExitStack() as stack, ExitStack() as recording_stack:
+        token, client_token = live.secrets()
+        netns, link, inside, host, wanted = None, None, _here, what.host or "", what.captures
+        if what.host is None:
+            built = stack.enter_context(place.built(what, work.inputs))
+            netns, link, host, token = built.client.name, built.link, built.host, built.token
+            inside = built.inside
+            client = wanted.client if wanted.client == NONE else place.CLIENT.name
+            wanted = replace(wanted, client=client)
+        settings = what.settings(host=host, token=token, client_token=client_token)
+        scratch = Path(stack.enter_context(TemporaryDirectory(prefix="weir-measure-")))
+        recordings: dict[End, Recording] = {}
+        here: list[tuple[End, str]] = [("between", wanted.between)] if wanted.between != NONE else []
+        if settings.via is None:
+            here.append(("client", wanted.client))
+        for end, interface in here:
+            recordings[end] = recording_stack.enter_context(
+                capturing.capturing(
+                    *(settings.host, settings.port, scratch, interface),
+                    end=end,
+                    opened=partial(capturing.opened_here, netns=netns),
+                )
+            )
+        settings = replace(
+            settings,
+            fetch=_fetch("server", wanted.server, scratch),
+            fetch_via=None if settings.via is None else _fetch("client", wanted.client, scratch),
+        )
+        watched = Watched(live.observer, live.view.print_ns / 1e9)
+        work.progress.stage(f"TCP transfer to {what.where}")
+        started_at = utc_now().isoformat(timespec="milliseconds")
+        with Stop() as stop:
+            transfer = sending.begin(settings, stop, watched.event, inside)
+        for each in recordings.values():
+            each.name_connections(transfer.started)
+        captures = {end: each.capture for end, each in recordings.items()}
+        begun = Begun(transfer, watched, captures, wanted, recording_stack.close, started_at, lab, link)
+        yield Ground(begun, facts)
+
+
+def _fetch(end: End, wanted: str, folder: Path) -> sending.Fetch | None:
+    """The capture that another host is to make, if any."""
+    return sending.Fetch(folder / FILES[end], wanted == MUST, MOST_BYTES) if wanted in (AUTO, MUST) else None
+
+
+def _here(make: Callable[[], Any]) -> Any:
+    return make()
+
+
+def measured(ground: Ground[Begun | None], asked: TcpScenario, writer: RunWriter, live: Live) -> TcpFindings:
+    """Wait for the end of the transfer, compute everything, and store it."""
+    begun = ground.bed
+    if begun is None:
+        return TcpFindings(kept.read(writer.run), live.view)
+    with Stop() as stop:
+        outcome = begun.transfer.carry(begun.watched, stop)
+        begun.watched.rest()
+    begun.stop_captures()
+    what = asked.tcp
+    done = measuring.measured(outcome, begun.watched)
+    captures = _captures(begun, done)
+    asked_for = result.Asked(what.every_ns, what.period_ns, what.names, what.target_bps)
+    found = result.found(done, captures, asked_for)
+    for end, capture in captures.items():
+        if capture.path is not None:
+            _copy(capture.path, writer.path / FILES[end])
+    if begun.link is not None:
+        account = begun.link.stop()
+        ways = {"up": account.up.document(), "down": account.down.document()}
+        writer.put_json(PATH, {**ways, "complaints": complaints(account)})
+    settings = begun.transfer.settings
+    if what.host is None:
+        settings = replace(settings, host="")
+    writer.add(
+        recording.record(
+            found,
+            settings,
+            run_id=writer.run_id,
+            attempt=writer.attempts.get(0, 0) + 1,
+            started_at=begun.started_at,
+            lab=begun.lab,
+        )
+    )
+    if outcome.interrupted and not live.shows_interrupted:
+        raise KeyboardInterrupt
+    return TcpFindings(kept.read(writer.run), live.view)
+
+
+def _captures(begun: Begun, done: measuring.Measured) -> dict[End, Capture]:
+    """The captures by place; those at the ends are on the client's clock."""
+    outcome, settings, here = done.outcome, begun.transfer.settings, begun.captures
+    client = here.get("client") or _fetched(settings.fetch_via, outcome.recorded_via, begun.wanted.client)
+    server, told = _fetched(settings.fetch, outcome.recorded, begun.wanted.server), outcome.recorded
+    if told is not None and server.path is not None:
+        server = replace(server, shift_ns=done.shift_ns(told["since_1970_ns"]))
+    found: dict[End, Capture] = {"client": client, "server": server}
+    if (between := here.get("between")) is not None:
+        found["between"] = replace(between, unclocked=settings.via is not None)
+    return found
+
+
+def _fetched(fetch: sending.Fetch | None, told: Mapping[str, Any] | None, wanted: str) -> Capture:
+    return capturing.fetched(told, None if fetch is None else fetch.file, wanted)
+
+
+def _copy(source: Path, target: Path) -> None:
+    def fill(file: BinaryIO) -> None:
+        with source.open("rb") as taken:
+            shutil.copyfileobj(taken, file)
+
+    files.write(target, fill)

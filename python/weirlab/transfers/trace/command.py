@@ -1,0 +1,274 @@
+"""``weir trace``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from weirlab.cli.options import JsonOption, grouped
+from weirlab.cli.output import Session
+from weirlab.cli.results import diagnosis
+from weirlab.documents import Rows
+from weirlab.errors import InputError
+from weirlab.files import standard_input
+from weirlab.trace import cutting, facts, flows, others, times, words
+from weirlab.trace.analysis import KEEP, analyse, refuse_inputs
+from weirlab.transfers.trace import tables, why
+
+if TYPE_CHECKING:
+    from weirlab.diagnosis.finding import Diagnosis
+    from weirlab.tables import Table
+    from weirlab.trace.cutting import Part
+    from weirlab.trace.facts import Analysis, Selection
+
+TRACE = """Analyse the TCP connections in captures.
+
+For each connection and direction, this reports bytes, throughput,
+retransmissions, their causes and which were spurious, reordering, duplicate
+ACKs, SACK, windows, round-trip times and data in flight, where on the path
+the capture was made, and why the connection was not faster. Voice streams and
+ESP are listed too. FILE is pcap or pcapng, plain or compressed with gzip,
+zstd, xz, lz4 or bzip2, or - for standard input. Several files are read as one
+capture, in this order, such as the rotated files of weir log.
+
+T is seconds since the first packet (1.5, 300ms, 2min), a date and time
+(2026-01-31T12:00:00.25, UTC unless it ends in +01:00) or @SECONDS since 1970.
+
+Examples:
+  weir trace slow.pcapng
+  weir trace slow.pcapng --connection 0
+  weir trace slow.pcapng --report slow.html --from 2 --to 3.5
+  weir trace log-*.pcapng.zst --filter "host 192.0.2.7" --sort retransmissions
+  weir trace slow.pcapng --series slow --period 10ms --json
+  weir trace slow.pcapng --from 2 --to 3.5 --pcapng part.pcapng
+  ssh router tcpdump -c 10000 -w - port 443 | weir trace -
+"""
+
+
+@dataclass(frozen=True)
+class PacketOptions:
+    """Which packets are analysed."""
+
+    PANEL: ClassVar = "Packets"
+
+    filter: Annotated[
+        str, typer.Option(help="Only packets that match; see pcap-filter(7).", metavar="EXPR")
+    ] = ""
+    start: Annotated[
+        str | None, typer.Option("--from", help="Only packets from this time on.", metavar="T")
+    ] = None
+    end: Annotated[str | None, typer.Option("--to", help="Only packets before this time.", metavar="T")] = (
+        None
+    )
+
+    def window(self) -> times.Window:
+        """The time window of the packets."""
+        return times.window(
+            None if self.start is None else times.parse(self.start, "--from"),
+            None if self.end is None else times.parse(self.end, "--to"),
+        )
+
+
+@dataclass(frozen=True)
+class ShownOptions:
+    """What is shown and written."""
+
+    PANEL: ClassVar = "Output"
+
+    flow: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only connections of 10.0.0.1:40000-192.0.2.1:443, or of one end (an address, :PORT); "
+            "repeatable.",
+            metavar="END[-END]",
+        ),
+    ] = None
+    connection: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Show everything about connection N; also chooses it for --report.", metavar="N"
+        ),
+    ] = None
+    sort: Annotated[tables.SortKey, typer.Option(help="Order of connections.")] = "bytes"
+    limit: Annotated[int, typer.Option(min=1, help="Maximum rows in the table.", metavar="N")] = 20
+    absolute: Annotated[
+        bool,
+        typer.Option("--absolute/--relative", help="Times as UTC, or since the first packet."),
+    ] = False
+    series: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write Parquet files of every packet, round trip, SACK block and period here.",
+            metavar="DIR",
+        ),
+    ] = None
+    pcapng: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the packets that --filter, --from and --to select to this file.",
+            metavar="FILE.pcapng",
+        ),
+    ] = None
+    period: Annotated[str, typer.Option(help="Period of computed series.", metavar="TIME")] = "100ms"
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write an HTML page with the graphs of one connection.", metavar="FILE.html"),
+    ] = None
+    target: Annotated[
+        str | None,
+        typer.Option(help="Wanted throughput; the diagnosis says what it needs.", metavar="RATE"),
+    ] = None
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("trace", help=TRACE, rich_help_panel="Measure")(grouped(trace))
+
+
+def trace(
+    ctx: typer.Context,
+    *,
+    files: Annotated[list[Path], typer.Argument(help="Captures.", metavar="FILE")],
+    packets: PacketOptions,
+    options: ShownOptions,
+    json: JsonOption = False,
+) -> None:
+    """Analyse captures."""
+    series, report, number = options.series, options.report, options.connection
+    with Session(ctx, as_json=json) as session, standard_input.readable(files) as files:
+        window = packets.window()
+        wanted = [flows.parse(text) for text in options.flow or ()]
+        target_bps = None if options.target is None else _rate_bps(options.target)
+        settings: dict[str, Any] = {
+            "filter": packets.filter,
+            "window": window,
+            "period_ns": times.period_ns(options.period),
+            # Even if few are shown: sentences about the capture cover all connections.
+            "keep": KEEP,
+        }
+        if report is not None:
+            refuse_inputs([report], files, "--report")
+        if options.pcapng is not None:
+            cutting.check(files, options.pcapng, "--pcapng")
+        if report is None:
+            analysis = analyse(files, series=series, **settings)
+            chosen = _chosen(analysis, wanted, number)
+        else:
+            analysis, chosen = _reported(files, series, settings, wanted, number, report, session.command)
+        part = _part(files, packets.filter, window, options.pcapng)
+        shown = tables.ordered(chosen, options.sort)
+        reasons: dict[int, Diagnosis] = {}
+        unsaid = None
+        if listed := why.worth(shown[: options.limit], files):
+            unsaid = why.reason_not(files, shown)
+            if unsaid is None:
+                reasons = why.diagnosed(files, analysis, listed, series, settings, target_bps)
+        said = Rows(shown, lambda one: {**one, "diagnosis": _document(reasons.get(one["id"]))})
+        document = {"kind": "trace", **analysis, "connections": said}
+        document |= {} if part is None else {"pcapng": part}
+        if number is None:
+            found = _tables(analysis, shown, reasons, options)
+        else:
+            start_ns = facts.start_ns(analysis)
+            found = [
+                table for each in shown for table in tables.whole(each, start_ns, absolute=options.absolute)
+            ]
+            found += [table for each in reasons.values() for table in diagnosis.tables(each)]
+        conclusion = words.capture(analysis) if json else _conclusion(analysis, shown, reasons, number)
+        session.finish(document, conclusion, found)
+        for note in () if json else words.cautions(analysis):
+            session.say(note)
+        if unsaid is not None:
+            session.say(f"There is no diagnosis: {unsaid}.")
+        for what, where in (("Series", series), ("Report", report)):
+            if where is not None:
+                session.say(f"{what}: {where}")
+        if part is not None:
+            session.say(f"Packets: {part.packets:,} of {part.read:,} in {part.path}")
+
+
+def _part(files: list[Path], filter: str, window: times.Window, out: Path | None) -> Part | None:
+    return None if out is None else cutting.cut(files, out, filter=filter, window=window, option="--pcapng")
+
+
+def _chosen(analysis: Analysis, wanted: list[flows.Flow], number: int | None) -> Selection:
+    found = flows.select(analysis["connections"], wanted)
+    if wanted and not found:
+        raise InputError(
+            f"none of {len(analysis['connections']):,} TCP connections matches --flow; omit it to see all"
+        )
+    if number is None:
+        return found
+    one = found.where(lambda each: each["id"] == number)
+    if not one:
+        raise InputError(
+            f"--connection {number}: no such connection among {len(found):,}; their numbers are in the first "
+            "column of the table"
+        )
+    return one
+
+
+def _reported(
+    files: list[Path],
+    series: Path | None,
+    settings: dict[str, Any],
+    wanted: list[flows.Flow],
+    number: int | None,
+    report: Path,
+    command: str,
+) -> tuple[Analysis, Selection]:
+    from weirlab import trace as api
+    from weirlab.transfers.trace import page as pages
+
+    with api.read(files, series=series or True, **settings) as read:
+        chosen = _chosen(read.facts, wanted, number)
+        first = tables.ordered(chosen, "bytes")[:1]
+        if not first:
+            raise InputError("--report needs a TCP connection, and there is none in this capture")
+        pages.build(read, report, connection=first[0]["id"], command=command)
+        return read.facts, chosen
+
+
+def _rate_bps(text: str) -> float:
+    from weirlab.amounts import parse_line
+
+    return parse_line(text)
+
+
+def _document(found: Diagnosis | None) -> dict[str, Any] | None:
+    return None if found is None else found.document()
+
+
+def _conclusion(
+    analysis: Analysis, shown: Selection, reasons: dict[int, Diagnosis], number: int | None
+) -> str:
+    """Sentences about the capture, and about the connection that was requested or is the only one."""
+    said = [words.capture(analysis)]
+    if number is not None or len(shown) == 1:
+        said += [words.conclusion(each) for each in shown]
+        for one, each in reasons.items():
+            more = [f"--connection {one} shows the evidence."] if number is None else diagnosis.remarks(each)
+            said += [each.sentence, *more]
+    return "\n".join(said)
+
+
+def _tables(
+    analysis: Analysis, shown: Selection, reasons: dict[int, Diagnosis], options: ShownOptions
+) -> list[Table]:
+    """Tables of the first connections in ``shown``, and of what there is besides TCP."""
+    listed, left_out = shown[: options.limit], analysis["connections_left_out"]
+    beside = others.tables(analysis, options.limit)
+    if not listed:
+        return beside
+    caption = others.titled("TCP connections", len(shown), options.limit, left_out, "--limit shows more, ")
+    start_ns = facts.start_ns(analysis)
+    found = [tables.overview(listed, caption, start_ns, absolute=options.absolute)]
+    # For a single connection, the conclusion says it.
+    if len(shown) > 1:
+        found.append(tables.conclusions(listed))
+        if reasons:
+            found.append(diagnosis.sentences(reasons))
+    return [*found, tables.data(listed), *beside]

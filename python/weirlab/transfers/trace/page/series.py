@@ -1,0 +1,216 @@
+"""What the graphs of one direction show: layers of points, taken from the tables of series."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import polars as pl
+
+from weirlab.trace import Trace
+from weirlab.trace.facts import SideName
+from weirlab.transfers.trace.page import decimate
+
+Kind = Literal["bars", "line", "band", "blocks", "marks"]
+Chart = Literal["sequence", "throughput", "rtt", "flight"]
+
+RST: Final = 0x04
+SYN: Final = 0x02
+FIN: Final = 0x01
+
+_EVENTS: Final = (
+    ("timeout", "retransmitted after a time-out", "timeout"),
+    ("fast", "retransmitted after dup. ACKs or SACK", "fast"),
+    ("tail_probe", "tail probe", "probe"),
+    ("handshake", "SYN retransmitted", "probe"),
+    ("unexplained", "retransmitted, no visible reason", "unexplained"),
+    ("out_of_order", "out of order", "reordered"),
+    ("copy", "copy made on the way", "reordered"),
+    ("keep_alive", "keep-alive", "probe"),
+    ("window_probe", "window probe", "probe"),
+)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Points of one meaning. ``x`` in seconds since the first packet; ``low`` to ``high`` in ``unit``."""
+
+    chart: Chart
+    kind: Kind
+    name: str
+    colour: str
+    points: pl.DataFrame
+    """``time_ns``, ``low``, ``high`` and, of bands, ``mean``."""
+    left_out: int = 0
+
+    def to_json(self, start_ns: int, scale: float = 1.0) -> dict[str, Any]:
+        """For the page: numbers as little-endian doubles in base64."""
+        data = {"x": _packed((self.points["time_ns"] - start_ns).to_numpy() / 1e9)}
+        for name in ("low", "high", "mean"):
+            if name in self.points.columns:
+                data[name] = _packed(self.points[name].to_numpy() * scale)
+        return {
+            "chart": self.chart,
+            "kind": self.kind,
+            "name": self.name,
+            "colour": self.colour,
+            "leftOut": self.left_out,
+            **data,
+        }
+
+
+SCALES: Final[dict[Chart, float]] = {"sequence": 1.0, "throughput": 1.0, "rtt": 1e-6, "flight": 1.0}
+"""From the unit of the tables to that of the page: bytes, bit/s, ms."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """All points of a layer: ``rows`` has ``time_ns``, ``low`` and ``high``."""
+
+    chart: Chart
+    kind: Kind
+    name: str
+    colour: str
+    rows: pl.LazyFrame
+
+    @property
+    def single(self) -> bool:
+        """Whether points are kept one by one, as far as possible; other sources keep extremes only."""
+        return self.kind == "marks" or self.colour in ("sack", "dsack")
+
+    def layer(self) -> Layer:
+        """The layer for the whole of the trace."""
+        if self.single:
+            every = self.rows.collect()
+            kept = decimate.events(every)
+            return Layer(self.chart, self.kind, self.name, self.colour, kept, len(every) - len(kept))
+        points = decimate.spans(self.rows, "low", "high")
+        return Layer(
+            self.chart,
+            self.kind,
+            self.name,
+            self.colour,
+            points if self.kind == "band" else points.drop("mean"),
+        )
+
+
+def layers(
+    trace: Trace, connection: int, sender: SideName, period_ns: int, *, windows: bool = True
+) -> list[Layer]:
+    """All layers about the data that ``sender`` sent, with windows if wanted; empty ones are left out."""
+    found = [
+        *(source.layer() for source in sources(trace, connection, sender, windows=windows)),
+        *_throughput(_of(trace.scan_periods(), connection, sender), period_ns),
+    ]
+    return [layer for layer in found if not layer.points.is_empty()]
+
+
+def sources(trace: Trace, connection: int, sender: SideName, *, windows: bool = True) -> list[Source]:
+    """The sources of all layers except throughput; windows only if wanted."""
+    receiver: SideName = "b" if sender == "a" else "a"
+    mine = _of(trace.scan_segments(), connection, sender)
+    theirs = _of(trace.scan_segments(), connection, receiver)
+    found = [
+        *_sequence(mine, theirs, _of(trace.scan_sack(), connection, receiver)),
+        *_round_trips(_of(trace.scan_rtt(), connection, sender)),
+        *_flight(mine, theirs),
+    ]
+    return [source for source in found if windows or source.colour != "edge"]
+
+
+def embedded(found: list[Layer], start_ns: int) -> list[dict[str, Any]]:
+    """Layers as JSON, in the units of the page: bytes, bit/s, ms."""
+    return [layer.to_json(start_ns, SCALES[layer.chart]) for layer in found]
+
+
+def _points(rows: pl.LazyFrame, low: pl.Expr | str, high: pl.Expr | str) -> pl.LazyFrame:
+    columns = [pl.col(each) if isinstance(each, str) else each for each in (low, high)]
+    return rows.select("time_ns", low=columns[0], high=columns[1])
+
+
+def _sequence(mine: pl.LazyFrame, theirs: pl.LazyFrame, sack: pl.LazyFrame) -> list[Source]:
+    end = pl.col("seq") + pl.col("payload_bytes")
+    # An ACK of nothing (its number is 0, or it resets) has no place on the ACK line.
+    acks = theirs.filter(_lacks(SYN), _lacks(RST), pl.col("ack") > 0)
+    edge = pl.col("ack") + pl.col("window_bytes")
+    data = mine.filter(pl.col("payload_bytes") > 0, pl.col("meaning") == "new")
+    blocks = [(name, sack.filter(pl.col("duplicate") == (name == "DSACK"))) for name in ("SACK", "DSACK")]
+    closed = acks.filter(pl.col("window_bytes") == 0, _lacks(FIN))
+    return [
+        Source("sequence", "line", "window's edge", "edge", _points(acks, edge, edge)),
+        Source("sequence", "line", "acknowledged", "ack", _points(acks, "ack", "ack")),
+        Source("sequence", "bars", "segments", "data", _points(data, "seq", end)),
+        *(
+            Source("sequence", "bars", name, name.lower(), _points(rows, "left", "right"))
+            for name, rows in blocks
+        ),
+        *(
+            Source(
+                "sequence",
+                "marks",
+                name,
+                colour,
+                _points(mine.filter(pl.col("meaning") == meaning), "seq", end),
+            )
+            for meaning, name, colour in _EVENTS
+        ),
+        Source("sequence", "marks", "window closed", "closed", _points(closed, "ack", "ack")),
+    ]
+
+
+def _throughput(periods: pl.LazyFrame, period_ns: int) -> list[Layer]:
+    rows = periods.sort("start_ns").collect()
+    if rows.is_empty():
+        return []
+    span = rows["start_ns"][-1] - rows["start_ns"][0] + period_ns
+    # One block has enough whole periods for no more blocks than columns.
+    width_ns = period_ns * max(1, -(-span // (period_ns * decimate.COLUMNS)))
+    begun = (pl.col("start_ns") - rows["start_ns"][0]) // width_ns * width_ns + rows["start_ns"][0]
+    summed = rows.group_by(time_ns=begun).agg(pl.sum("payload_bytes"), pl.sum("unique_bytes")).sort("time_ns")
+    found = []
+    for column, name, colour in (
+        ("payload_bytes", "with retransmissions", "again"),
+        ("unique_bytes", "each byte once", "data"),
+    ):
+        points = summed.select("time_ns", high=pl.col(column) * 8e9 / width_ns)
+        # A block needs its width: its end stands where a band has its low.
+        points = points.with_columns(low=pl.lit(width_ns / 1e9))
+        found.append(Layer("throughput", "blocks", name, colour, points))
+    return found
+
+
+def _round_trips(rtt: pl.LazyFrame) -> list[Source]:
+    return [
+        Source(
+            "rtt", "band", name, colour, _points(rtt.filter(pl.col("method") == method), "rtt_ns", "rtt_ns")
+        )
+        for method, name, colour in (
+            ("timestamp", "by time stamps", "stamp"),
+            ("ack", "by ACKs (Karn)", "data"),
+        )
+    ]
+
+
+def _flight(mine: pl.LazyFrame, theirs: pl.LazyFrame) -> list[Source]:
+    window = theirs.filter(_lacks(SYN), _lacks(RST))
+    data = mine.filter(pl.col("payload_bytes") > 0)
+    return [
+        Source(
+            "flight", "line", "receiver's window", "edge", _points(window, "window_bytes", "window_bytes")
+        ),
+        Source("flight", "band", "in flight", "data", _points(data, "flight_bytes", "flight_bytes")),
+    ]
+
+
+def _of(rows: pl.LazyFrame, connection: int, side: SideName) -> pl.LazyFrame:
+    return rows.filter(pl.col("connection") == connection, pl.col("from_side") == side)
+
+
+def _lacks(flag: int) -> pl.Expr:
+    return (pl.col("flags") & flag) == 0
+
+
+def _packed(values: np.ndarray[Any, Any]) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode("ascii")

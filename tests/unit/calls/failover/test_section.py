@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+
+from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
+from weirlab.calls.failover.section import FailoverScenario
+from weirlab.errors import InputError
+from weirlab.scenario.load import from_plain
+from weirlab.studies import ready
+from weirlab.studies.scenarios import json_schema, load, loads
+
+PAIR = "name: t\nfailover:\n  pairs:\n    - protocol: keepalived\n"
+
+
+def read(text: str) -> FailoverScenario:
+    scenario = loads(text, "f.yaml")
+    assert isinstance(scenario, FailoverScenario)
+    return scenario
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        loads(text, "f.yaml")
+    return str(caught.value).splitlines()
+
+
+def test_the_shortest_scenario_measures_both_kinds_seven_times() -> None:
+    scenario = read(PAIR)
+    assert scenario.failover.kinds == ("soft", "hard")
+    assert scenario.failover.repetitions == 7
+    calls = scenario.calls.calls(scenario.calls.count)
+    assert calls.count == 3000
+    assert calls.count * 2 * 1000 / calls.classes[0].stream.packet_ms >= 81_600
+    assert not calls.rtcp
+
+
+def test_the_shipped_scenario_has_what_the_question_needs() -> None:
+    scenario = load(ready.paths()["failover"])
+    assert isinstance(scenario, FailoverScenario)
+    found = [(p.protocol, p.advert_s, p.states) for p in scenario.failover.pairs]
+    assert {("keepalived", 1, "direct"), ("keepalived", 0.1, "direct"), ("ucarp", 1, "direct")} <= set(found)
+    assert {states for *_, states in found} == {"direct", "cached", "off"}
+
+
+def test_settings_reach_the_protocol_and_those_left_out_are_the_protocols_own() -> None:
+    text = "name: t\nfailover:\n  pairs:\n"
+    text += "    - {protocol: keepalived, advert_s: 0.2, priorities: [200, 90], use_vmac: true}\n"
+    text += "    - {protocol: ucarp, advert_s: 2, deadratio: 4, advskews: [0, 100], states: cached}\n"
+    vrrp, carp = read(text).failover.pairs
+    assert vrrp.addresses() == Keepalived(advert_s=0.2, priorities=(200, 90), use_vmac=True)
+    assert vrrp.sharing() == Conntrackd()
+    assert carp.addresses() == Ucarp(advbase_s=2, deadratio=4, advskews=(0, 100))
+    assert carp.sharing() == Conntrackd(external_cache=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "      advskews: [0, 50]\n",
+            "f.yaml:5:17: failover.pairs[0].advskews: keepalived has no such setting",
+        ),
+        ("      advert_s: 0.005\n", "f.yaml:4:7: failover.pairs[0]: an advertisement interval of 0.005 s"),
+        ("      advert: 1\n", "f.yaml:5:7: failover.pairs[0].advert: unknown key; did you mean 'advert_s'?"),
+        ("      states: on\n", "f.yaml:5:15: failover.pairs[0].states: must be 'direct', 'cached' or 'off'"),
+        (
+            "    - protocol: keepalived\n",
+            "f.yaml:5:7: failover.pairs[1]: is the same as number 1 of the list",
+        ),
+        (
+            "    - {protocol: keepalived, advert_s: 1, preempt: true}\n",
+            "f.yaml:5:7: failover.pairs[1]: is the same as number 1 of the list",
+        ),
+        (
+            "  warmup_s: 0\n",
+            "f.yaml:5:13: failover.warmup_s: packets back are dropped until one forward has",
+        ),
+        (
+            "    - {protocol: carp}\n",
+            "f.yaml:5:18: failover.pairs[1].protocol: must be 'keepalived' or 'ucarp'",
+        ),
+        (
+            "    - {protocol: ucarp, advert_s: 0.5}\n",
+            "f.yaml:5:7: failover.pairs[1]: ucarp advertises every 1, 2, ... s, not every 0.5 s",
+        ),
+        ("  kinds: [soft, soft]\n", "f.yaml:5:10: failover.kinds: 'soft' is listed twice"),
+        ("      nat: true\n", "f.yaml:5:12: failover.pairs[0].nat: the addresses that packets back go to"),
+        (
+            "calls: {directions: back}\n",
+            "f.yaml:5:21: calls.directions: calls are admitted from the sender's",
+        ),
+        ("calls: {spurts: true}\n", "f.yaml:5:17: calls.spurts: a silence would look like a gap"),
+        ("calls: {codec: g711:7.5ms}\n", "f.yaml:5:16: calls.codec: "),
+        ("profile: {}\n", "f.yaml:5:1: profile: the file has 'failover' already; write a file for each"),
+    ],
+)
+def test_what_cannot_be_is_refused_where_it_stands(text: str, message: str) -> None:
+    (problem,) = problems(PAIR + text)
+    assert problem.startswith(message)
+
+
+def test_a_scenario_survives_the_manifest() -> None:
+    scenario = read(PAIR + "      states: cached\n")
+    assert from_plain(scenario.model_dump(mode="json"), "manifest", FailoverScenario) == scenario
+
+
+def test_the_schema_knows_the_keys() -> None:
+    assert "FailoverScenario" in json_schema()["$defs"]

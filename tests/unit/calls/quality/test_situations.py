@@ -1,0 +1,430 @@
+"""What callers complain about, and what only looks like a fault of the network: findings of streams."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weirlab.calls.quality.findings import Kind
+from weirlab.calls.quality.requiring import CAPTURE, of_capture
+from weirlab.calls.quality.study import QualityOutcome, capture_quality
+from weirlab.calls.quality.told import sentence
+from weirlab.requirements import parse
+
+from .captures import Rtp, ethernet, frames, pcap, talk, udp_over_ip, without
+
+CALLER, CALLEE = ("192.0.2.1", 4000), ("192.0.2.2", 4002)
+
+Frames = list[tuple[int, bytes]]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "calls.pcap"
+
+
+def outcome_of(
+    file: Path, packets: Iterable[Rtp], others: Iterable[tuple[int, bytes]] = ()
+) -> QualityOutcome:
+    pcap(file, sorted([*frames(packets), *others], key=lambda each: each[0]))
+    return capture_quality(file)
+
+
+def found(outcome: QualityOutcome, kind: Kind) -> list[tuple[tuple[int, ...], str]]:
+    return [(each.streams, each.text) for each in outcome.findings if each.kind == kind]
+
+
+def message(
+    line: str,
+    port: int,
+    address: str = "192.0.2.1",
+    *,
+    types: str = "0 8 101",
+    direction: str = "sendrecv",
+    cseq: str = "1 INVITE",
+) -> bytes:
+    """A SIP message of one call whose sender wants media at this address and port."""
+    body = (
+        f"v=0\r\no=- 1 1 IN IP4 {address}\r\ns=-\r\nc=IN IP4 {address}\r\nt=0 0\r\n"
+        f"m=audio {port} RTP/AVP {types}\r\na=rtpmap:101 telephone-event/8000\r\na={direction}\r\n"
+    )
+    head = (
+        f"{line}\r\nCall-ID: 7@x\r\nCSeq: {cseq}\r\nFrom: <sip:alice@example.net>;tag=1\r\n"
+        f"To: <sip:bob@example.net>\r\nContent-Type: application/sdp\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return (head + body).encode()
+
+
+INVITE, OK = "INVITE sip:bob@example.net SIP/2.0", "SIP/2.0 200 OK"
+
+
+def sip(at_us: int, src: str, dst: str, content: bytes) -> tuple[int, bytes]:
+    return at_us, ethernet(udp_over_ip(src, dst, 5060, 5060, content))
+
+
+def answered(caller_address: str = "192.0.2.1", caller_signals: str = "192.0.2.1") -> Frames:
+    return [
+        sip(0, caller_signals, "192.0.2.2", message(INVITE, 4000, caller_address)),
+        sip(100_000, "192.0.2.2", caller_signals, message(OK, 4002, "192.0.2.2")),
+    ]
+
+
+def back(packets: Sequence[Rtp]) -> list[Rtp]:
+    """The same from the other end."""
+    return [
+        replace(each, src=each.dst, dst=each.src, src_port=each.dst_port, dst_port=each.src_port, ssrc=5)
+        for each in packets
+    ]
+
+
+def rtcp(at_us: int, content: bytes, *, from_caller: bool) -> tuple[int, bytes]:
+    ends = ("192.0.2.1", "192.0.2.2", 4001, 4003)
+    src, dst, src_port, dst_port = ends if from_caller else (ends[1], ends[0], ends[3], ends[2])
+    return at_us, ethernet(udp_over_ip(src, dst, src_port, dst_port, content))
+
+
+def sender_report(ssrc: int, middle: int) -> bytes:
+    return struct.pack(">BBHIHIHIII", 0x80, 200, 6, ssrc, 0, middle, 0, 0, 0, 0)
+
+
+def receiver_report(
+    about: int, *, lost: int = 0, highest: int = 0, fraction: int = 0, since: tuple[int, float] = (0, 0.0)
+) -> bytes:
+    losses = fraction << 24 | (lost & 0xFFFFFF)
+    words = (77, about, losses, highest, 0, since[0], round(since[1] * 65_536))
+    return struct.pack(">BBH7I", 0x81, 201, 7, *words)
+
+
+def voip_metrics(about: int) -> bytes:
+    """2 % lost, 6 % discarded, a round trip of 240 ms, R 70, MOS-LQ 3.6, MOS-CQ 3.4."""
+    ratings = (5, 15, 0, 0, 0, 0, 240, 30, 0, 0, 0, 16, 70, 127, 36, 34, 0, 0, 0, 0, 0)
+    metrics = struct.pack(">I4B4H4B4B2B3H", about, *ratings)
+    return struct.pack(">BBHIBBH", 0x80, 207, 10, 77, 7, 0, 8) + metrics
+
+
+def test_hold_music_of_another_source_is_no_loss_of_the_speaker(file: Path) -> None:
+    speaker = talk(1_000)
+    music = [replace(each, ssrc=9, seq=each.seq + 777) for each in speaker[400:600]]
+    outcome = outcome_of(file, [*speaker[:400], *music, *speaker[600:]])
+    row = outcome.document()["streams"][0]
+    assert (row["lost"], row["not_sent"], row["pauses"]) == (0, 200, 1)
+    assert outcome.mos[0] > 4.3
+    ((streams, text),) = found(outcome, "pause")
+    assert streams == (1,)
+    assert "200 numbers that it skipped were not lost" in text
+
+
+@pytest.mark.parametrize(
+    ("payload_type", "step", "rate"), [(9, 320, 16_000), (8, 80, 4_000), (0, 240, 12_000)]
+)
+def test_stamps_at_the_wrong_rate_are_a_finding_and_spoil_nothing(
+    file: Path, payload_type: int, step: int, rate: int
+) -> None:
+    packets = [
+        replace(each, stamp=1_000 + i * step, payload_type=payload_type)
+        for i, each in enumerate(talk(600, jitter_us=300))
+    ]
+    outcome = outcome_of(file, packets)
+    assert (outcome.streams[0].clock_hz, outcome.streams[0].nominal_hz) == (rate, 8_000)
+    assert outcome.mos[0] > 4.2
+    ((streams, text),) = found(outcome, "clock rate")
+    assert streams == (1,)
+    assert f"count {rate:,} a second" in text
+
+
+def test_stamps_that_stand_still_in_silences_are_a_finding_and_spoil_nothing(file: Path) -> None:
+    packets = [replace(each, at_us=each.at_us + i // 60 * 700_000) for i, each in enumerate(talk(600))]
+    outcome = outcome_of(file, packets)
+    assert outcome.streams[0].still == 9
+    assert outcome.table.streams.delay_p99_ns[0] == 0
+    assert outcome.mos[0] > 4.3
+    ((_, text),) = found(outcome, "standing time stamps")
+    assert "9 silences" in text
+
+
+def test_another_codec_in_mid_call_is_a_stream_of_its_own_with_its_own_mos(file: Path) -> None:
+    packets = [replace(each, payload_type=9 if i < 300 else 0) for i, each in enumerate(talk(600))]
+    outcome = outcome_of(file, without(packets, [300, 301]))
+    assert [(each.codec, each.begins) for each in outcome.streams] == [("G722", "first"), ("PCMU", "codec")]
+    # What is lost between both is lost of the second.
+    assert outcome.document()["streams"][1]["lost"] == 2
+    ((streams, text),) = found(outcome, "codec change")
+    assert streams == (1, 2)
+    assert "from G722 to PCMU" in text
+
+
+def test_telephone_events_that_are_sent_again_are_no_copies(file: Path) -> None:
+    speech = talk(400)
+    digits = [
+        replace(
+            speech[begin],
+            seq=speech[begin].seq + n,
+            payload_type=101,
+            payload_bytes=4,
+            at_us=begin * 20_000 + i * 10_000,
+        )
+        for begin in range(50, 350, 50)
+        for i, n in enumerate([0, 0, 0, 1, 2, 3, 3, 3])
+    ]
+    spoken = [each for i, each in enumerate(speech) if not any(b <= i < b + 4 for b in range(50, 350, 50))]
+    outcome = outcome_of(file, [*spoken, *digits])
+    row = outcome.document()["streams"][0]
+    assert (row["lost"], row["duplicated"], row["repeats"]) == (0, 0, 24)
+    assert not found(outcome, "copies")
+    alone = outcome_of(file, digits)
+    assert alone.document()["streams"][0]["lost"] is None
+    texts = [text for _, text in found(alone, "telephone events")]
+    assert "nothing but telephone events" in texts[0]
+    assert "24 packets" in texts[1]
+    assert sentence(alone).startswith("1 stream, none of voice, in ")
+
+
+def test_copies_that_the_capture_made_are_still_told(file: Path) -> None:
+    packets = talk(200)
+    outcome = outcome_of(file, [*packets, *(replace(each, at_us=each.at_us + 40) for each in packets)])
+    assert outcome.document()["streams"][0]["duplicated"] == 200
+    assert found(outcome, "copies")
+
+
+def test_pictures_and_events_are_no_voice_and_meet_no_requirement_of_voice(file: Path) -> None:
+    pictures = [
+        Rtp(i // 4 * 40_000 + i % 4, i, i // 4 * 3_600, payload_type=96, ssrc=3, payload_bytes=1_200)
+        for i in range(400)
+    ]
+    outcome = outcome_of(file, [*talk(400), *pictures])
+    assert [each.is_voice for each in sorted(outcome.streams, key=lambda each: each.ssrc)] == [False, True]
+    ((streams, _),) = found(outcome, "not voice")
+    assert len(streams) == 1
+    assert sentence(outcome).startswith("1 voice stream and 1 other in ")
+    (judged,) = of_capture([parse("mos>=4", CAPTURE)], outcome)
+    assert judged.verdict == "met"
+
+
+def test_uncompressed_sound_of_a_studio_is_no_voice(file: Path) -> None:
+    # AES67: 48 samples of two channels with 24 bits, every millisecond.
+    studio = [Rtp(i * 1_000, i, i * 48, payload_type=98, payload_bytes=288) for i in range(3_000)]
+    outcome = outcome_of(file, studio)
+    assert (outcome.streams[0].clock_hz, outcome.streams[0].is_voice) == (48_000, False)
+    assert found(outcome, "not voice")
+
+
+@pytest.mark.parametrize(
+    ("payload_bytes", "packets", "is_voice"), [(1_050, 8, False), (160, 8, True), (640, 60, True)]
+)
+def test_a_few_large_packets_of_an_unknown_codec_are_no_voice(
+    file: Path, payload_bytes: int, packets: int, is_voice: bool
+) -> None:
+    # Pieces of a picture; speech that was held up and comes all at once; speech in large packets.
+    apart_us = 500 if packets < 10 else 20_000
+    few = [
+        Rtp(i * apart_us, i, i * 960, payload_type=101, payload_bytes=payload_bytes) for i in range(packets)
+    ]
+    assert outcome_of(file, few).streams[0].is_voice == is_voice
+
+
+def test_a_call_that_goes_one_way_is_found_with_the_address_that_is_to_blame(file: Path) -> None:
+    heard = [replace(each, at_us=each.at_us + 200_000) for each in back(talk(300))]
+    there = [replace(each, at_us=each.at_us + 200_000) for each in talk(300)]
+    assert not found(outcome_of(file, [*heard, *there], answered()), "one-way audio")
+    assert not found(outcome_of(file, heard[:60], answered()), "one-way audio")
+    hidden = [replace(each, dst="10.1.2.3") for each in heard]
+    outcome = outcome_of(file, hidden, answered("10.1.2.3", "203.0.113.5"))
+    ((streams, text),) = found(outcome, "one-way audio")
+    assert streams == (1,)
+    assert "nothing goes from 10.1.2.3:4000 to 192.0.2.2:4002" in text
+    assert "the private address 10.1.2.3, but its messages come from 203.0.113.5" in text
+
+
+def test_a_call_on_hold_is_not_one_way(file: Path) -> None:
+    held = [
+        *answered(),
+        sip(200_000, "192.0.2.1", "192.0.2.2", message(INVITE, 4000, direction="sendonly", cseq="2 INVITE")),
+    ]
+    outcome = outcome_of(file, [replace(each, at_us=each.at_us + 200_000) for each in talk(300)], held)
+    assert not found(outcome, "one-way audio")
+
+
+def test_a_stream_from_elsewhere_than_its_sender_said_is_found(file: Path) -> None:
+    there = [replace(each, src="203.0.113.9", src_port=61_000) for each in talk(300)]
+    outcome = outcome_of(file, [*there, *back(talk(300))], answered())
+    ((streams, text),) = found(outcome, "another address")
+    assert len(streams) == 1
+    assert "comes from 203.0.113.9:61000" in text
+    assert "says 192.0.2.1:4000" in text
+
+
+def test_reports_of_receivers_give_the_delay_and_the_loss_beyond_the_capture(file: Path) -> None:
+    speaker = talk(600)
+    reports = [
+        rtcp(1_000_000, sender_report(0x1234ABCD, 0xAAAA0001), from_caller=True),
+        rtcp(
+            1_250_000, receiver_report(0x1234ABCD, highest=150, since=(0xAAAA0001, 0.05)), from_caller=False
+        ),
+        rtcp(9_000_000, receiver_report(0x1234ABCD, lost=20, highest=550), from_caller=False),
+    ]
+    outcome = outcome_of(file, [*speaker, *back(speaker)], reports)
+    row = outcome.document()["streams"][0]
+    assert row["far_end"]["round_trip_mean_ns"] == pytest.approx(200e6, rel=1e-3)
+    assert row["far_end"]["loss_ratio"] == pytest.approx(0.05)
+    assert row["network_ms"] == pytest.approx(100, rel=1e-3)
+    assert row["lost_beyond_ratio"] == pytest.approx(0.05)
+    # Half of the same round trip, and no loss, is what the other end hears.
+    assert outcome.document()["streams"][1]["network_ms"] == pytest.approx(100, rel=1e-3)
+    assert outcome.mos[0] < outcome.mos[1] - 0.4
+    assert "half of the round trip that RTCP shows: 100 ms" in outcome.notes()[0]
+    assert found(outcome, "far-end loss")
+    assert found(outcome, "round trip")
+    without_reports = outcome_of(file, [*speaker, *back(speaker)])
+    assert outcome.mos[1] < without_reports.mos[1]
+    told = capture_quality(file, network_ms=100)
+    assert told.mos[1] == pytest.approx(outcome.mos[1], abs=0.01)
+
+
+def test_round_trips_to_both_ends_add_up(file: Path) -> None:
+    reports = [
+        rtcp(1_000_000, sender_report(0x1234ABCD, 1), from_caller=True),
+        rtcp(1_030_000, receiver_report(0x1234ABCD, since=(1, 0.0)), from_caller=False),
+        rtcp(2_000_000, sender_report(5, 2), from_caller=False),
+        rtcp(2_050_000, receiver_report(5, since=(2, 0.0)), from_caller=True),
+    ]
+    outcome = outcome_of(file, [*talk(300), *back(talk(300))], reports)
+    assert outcome.table.network_ns.tolist() == [40e6, 40e6]
+
+
+def test_losses_that_the_capture_shows_do_not_count_twice(file: Path) -> None:
+    speaker = without(talk(1_001), range(10, 1_000, 20))
+    report = rtcp(15_000_000, receiver_report(0x1234ABCD, fraction=13), from_caller=False)
+    outcome = outcome_of(file, speaker, [report])
+    assert outcome.table.beyond.tolist() == [0]
+
+
+def test_extended_reports_say_what_the_receiver_heard(file: Path) -> None:
+    outcome = outcome_of(file, talk(300), [rtcp(2_000_000, voip_metrics(0x1234ABCD), from_caller=False)])
+    claim = outcome.streams[0].far_end and outcome.streams[0].far_end["claim"]
+    assert claim == {
+        "loss_ratio": 5 / 256, "discard_ratio": 15 / 256, "round_trip_ms": 240, "end_system_ms": 30,
+        "r": 70, "mos_lq": 3.6, "mos_cq": 3.4,
+    }  # fmt: skip
+    assert outcome.table.network_ns.tolist() == [120e6]
+    ((_, text),) = found(outcome, "far-end claim")
+    assert "R 70; MOS-LQ 3.6; MOS-CQ 3.4" in text
+
+
+def tcp_segments(content: bytes, cuts: Sequence[int]) -> Frames:
+    """SIP over TCP, cut into segments at these places."""
+    made = []
+    places = [0, *cuts, len(content)]
+    for n, (begin, end) in enumerate(pairwise(places)):
+        part = content[begin:end]
+        tcp = struct.pack(">HHIIBBHHH", 5060, 5060, 1_000 + begin, 1, 0x50, 0x18, 65_535, 0, 0) + part
+        head = struct.pack(
+            ">BBHHHBBH4s4s",
+            0x45,
+            0,
+            20 + len(tcp),
+            0,
+            0x4000,
+            64,
+            6,
+            0,
+            bytes([192, 0, 2, 2]),
+            bytes([192, 0, 2, 1]),
+        )
+        made.append((n * 100, ethernet(head + tcp)))
+    return made
+
+
+@pytest.mark.parametrize("cuts", [[], [100], [200, 230], [300], [420]])
+def test_sip_over_tcp_is_understood_however_it_is_cut(file: Path, cuts: list[int]) -> None:
+    content = message(OK, 4002, "192.0.2.2", types="96").replace(
+        b"a=rtpmap:101 telephone-event/8000", b"a=rtpmap:96 iLBC/8000/1xxxxxxxxxx"
+    )
+    packets = [
+        replace(each, payload_type=96, payload_bytes=38, at_us=each.at_us + 1_000) for each in talk(60)
+    ]
+    outcome = outcome_of(file, packets, tcp_segments(content, cuts))
+    assert (outcome.streams[0].codec, outcome.streams[0].known_by) == ("iLBC", "sdp")
+    assert outcome.capture["sip"] == 1
+
+
+def test_sip_in_fragments_of_udp_is_understood(file: Path) -> None:
+    content = message(OK, 4002, "192.0.2.2", types="96").replace(
+        b"a=rtpmap:101 telephone-event/8000", b"a=rtpmap:96 iLBC/8000/1xxxxxxxxxx"
+    )
+    whole = udp_over_ip("192.0.2.2", "192.0.2.1", 5060, 5060, content)
+    head, body = bytearray(whole[:20]), whole[20:]
+    pieces = []
+    for offset in range(0, len(body), 200):
+        more = 0x2000 if offset + 200 < len(body) else 0
+        part = body[offset : offset + 200]
+        struct.pack_into(">HHH", head, 2, 20 + len(part), 7, more | offset // 8)
+        pieces.append((offset, ethernet(bytes(head) + part)))
+    packets = [
+        replace(each, payload_type=96, payload_bytes=38, at_us=each.at_us + 1_000) for each in talk(60)
+    ]
+    assert outcome_of(file, packets, pieces).streams[0].codec == "iLBC"
+    lacking = outcome_of(file, packets, pieces[:-1])
+    assert lacking.streams[0].codec == ""
+    assert "1 fragmented datagram was not whole" in lacking.notes()[0]
+
+
+def test_streams_that_rtsp_sets_up_have_the_codec_of_its_description(file: Path) -> None:
+    described = (
+        b"RTSP/1.0 200 OK\r\nCSeq: 2\r\nContent-Length: 96\r\n\r\nv=0\r\nc=IN IP4 0.0.0.0\r\n"
+        b"m=audio 0 RTP/AVP 97\r\na=rtpmap:97 G726-32/8000\r\na=control:one\r\n"
+    ).replace(b"96\r\n\r\n", b"83\r\n\r\n")
+    setup = b"RTSP/1.0 200 OK\r\nCSeq: 3\r\nTransport: RTP/AVP;unicast;client_port=4002-4003\r\n\r\n"
+
+    def from_server(at_us: int, sequence: int, part: bytes) -> tuple[int, bytes]:
+        tcp = struct.pack(">HHIIBBHHH", 554, 40_000, sequence, 1, 0x50, 0x18, 65_535, 0, 0) + part
+        ends = (bytes([192, 0, 2, 1]), bytes([192, 0, 2, 2]))
+        head = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(tcp), 0, 0x4000, 64, 6, 0, *ends)
+        return at_us, ethernet(head + tcp)
+
+    replies = [from_server(0, 1, described), from_server(10, 1 + len(described), setup)]
+    packets = [
+        replace(each, payload_type=97, payload_bytes=80, at_us=each.at_us + 1_000) for each in talk(60)
+    ]
+    assert outcome_of(file, packets, replies).streams[0].codec == "G726-32"
+
+
+def test_opus_of_webrtc_is_a_guess_that_is_told(file: Path) -> None:
+    binding = struct.pack(">HHI12s", 1, 0, 0x2112A442, b"x" * 12)
+    stun = (0, ethernet(udp_over_ip("192.0.2.1", "192.0.2.2", 4000, 4002, binding)))
+    packets = [
+        replace(each, at_us=each.at_us + 1_000, payload_type=111, stamp=i * 960, payload_bytes=90)
+        for i, each in enumerate(talk(200))
+    ]
+    outcome = outcome_of(file, packets, [stun])
+    assert (outcome.streams[0].codec, outcome.streams[0].encrypted) == ("opus", True)
+    # 80 bytes in 20 ms, without the tag of SRTP: 32 kbit/s.
+    assert outcome.table.kinds[0].ie == pytest.approx(np.interp(32, [31, 34], [21.74, 20.62]))
+    assert found(outcome, "guessed codec")
+
+
+def test_encrypted_reports_are_counted_and_not_believed(file: Path) -> None:
+    report = receiver_report(0x1234ABCD, fraction=200) + b"\x80\0\0\1" + b"tag" * 3
+    outcome = outcome_of(file, talk(100), [rtcp(1_000, report, from_caller=False)])
+    assert outcome.streams[0].far_end is None
+    assert "1 packet of RTCP was encrypted or damaged" in outcome.notes()[0]
+
+
+def test_amr_has_a_mos_by_its_mode(file: Path) -> None:
+    sdp = message(OK, 4002, "192.0.2.2", types="98").replace(
+        b"a=rtpmap:101 telephone-event/8000", b"a=rtpmap:98 AMR-WB/16000/1xxxxxxx"
+    )
+    packets = [
+        replace(
+            each, payload_type=98, stamp=i * 320, payload_bytes=61 if i % 9 else 7, at_us=each.at_us + 500
+        )
+        for i, each in enumerate(talk(300))
+    ]
+    outcome = outcome_of(file, packets, [sip(0, "192.0.2.2", "192.0.2.1", sdp)])
+    assert (outcome.table.kinds[0].band, outcome.table.kinds[0].ie) == ("wideband", 8)
+    assert outcome.mos[0] > 4.2

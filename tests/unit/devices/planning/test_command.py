@@ -1,0 +1,427 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from weirlab.devices.planning import study
+from weirlab.lab.dut.rulesets.source import RulesetSource
+from weirlab.lab.equivalence.proof import Proof
+from weirlab.model import Device, fit_all, save_devices
+from weirlab.rules import Advice, advise
+from weirlab.testing import queue
+
+from ...conftest import Weir
+from .conftest import NEW, OLD
+
+RULES = """\
+*filter
+:INPUT ACCEPT [0:0]
+:FORWARD DROP [0:0]
+{fillers}[5:1] -A FORWARD -p udp -m udp --dport 53 -j ACCEPT
+[9000:1] -A FORWARD -p tcp -m tcp --dport 443 -j ACCEPT
+COMMIT
+"""
+
+
+@pytest.fixture(autouse=True)
+def proof(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Proofs succeed without packets, or fail for a reason."""
+
+    def prove(failure: str) -> None:
+        def proven(source: RulesetSource, where: str) -> tuple[Advice, Proof]:
+            return advise(source.path_of_packets(elements=False), where), Proof(1234, failure=failure)
+
+        monkeypatch.setattr(study, "proven_advice", proven)
+
+    prove("")
+    return prove
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A ruleset whose busiest rule is the last of 300."""
+    path = tmp_path / "saved.rules"
+    fillers = "".join(f"[0:0] -A FORWARD -s 10.0.{i % 250}.0/24 -p udp -j ACCEPT\n" for i in range(298))
+    path.write_text(RULES.format(fillers=fillers))
+    return path
+
+
+def test_the_rate_for_given_rules_is_each_devices_capacity(weir: Weir, devices: Path) -> None:
+    answer = weir("plan", devices, "--rules", "400", "--certainty", "50%", "--json")
+    assert answer.code == 0
+    assert answer.json["find"] == "rate"
+    assert answer.json["best"] == "new"
+    found = {one["device"]: one["reach"]["value"] for one in answer.json["answers"]}
+    assert found["old"] == pytest.approx(1e9 / OLD.service_ns(400), rel=0.03)
+    assert found["new"] == pytest.approx(1e9 / NEW.service_ns(400), rel=0.03)
+
+
+def test_a_deep_queue_makes_the_answer_depend_on_the_length_of_a_trial(weir: Weir, tmp_path: Path) -> None:
+    # 5,000 packets/s, and 1,000 packets that wait: 50 calls for long.
+    device = queue.Device(fixed_ns=200_000.0, per_rule_ns=0.0, queue_packets=1000)
+    frames = (100.0, 218.0)
+    models = fit_all(queue.profile(device, (0,), frames, packets=500), calibrate=False)
+    save_devices([Device("tunnel", models)], tmp_path / "deep.json")
+    arguments = ("--rules", "0", "--codec", "g711", "--certainty", "50%", "--arrivals", "constant")
+    answer = weir("plan", tmp_path / "deep.json", *arguments, "--json")
+    [warning] = [one for one in answer.json["warnings"] if "its queue holds" in one]
+    assert "packets (200 ms of work)" in warning
+    depends = r"(59|60) calls \(1 s\), (50|51) calls \(10 s\), but in the long run only (49|50) calls"
+    assert re.search(depends, warning)
+
+
+def test_options_and_given_values_mean_the_same(weir: Weir, devices: Path) -> None:
+    one = weir("plan", devices, "--device", "old", "--rules", "400", "--frame", "64", "--json").json
+    other = weir(
+        "plan", "--models", devices, "--given", "device=old", "--given", "rules=400", "--given", "frame=64",
+        "--find", "rate", "--json",
+    ).json  # fmt: skip
+    assert one == other
+
+
+def test_rules_are_found_for_a_rate_and_back(weir: Weir, devices: Path) -> None:
+    common = ("plan", devices, "--device", "old", "--certainty", "50%", "--json")
+    rate = weir(*common, "--rules", "400").json["answers"][0]["reach"]["value"]
+    rules = weir(*common, "--rate", f"{rate * 0.9999:.0f}pps").json["answers"][0]["reach"]["value"]
+    assert rules == pytest.approx(400, abs=1)
+
+
+def test_calls_bring_frame_size_arrivals_and_requirement_along(weir: Weir, devices: Path) -> None:
+    document = weir("plan", devices, "--codec", "g711", "--rules", "100", "--extrapolate", "--json").json
+    assert document["find"] == "calls"
+    assert document["given"]["frame_bytes"] == 218
+    assert document["given"]["gap_scv"] == 1
+    assert document["given"]["call_pps"] == 100
+    assert {limit["quantity"] for limit in document["limits"]} == {"delay_p99_ns", "loss_ratio"}
+    assert document["answers"][0]["calls"] > 1000
+    assert "two-way calls, G.711" in document["conclusion"]
+
+
+def test_a_class_names_the_devices_that_meet_it(weir: Weir, devices: Path) -> None:
+    answer = weir(
+        "plan", devices, "--rate", "600kpps", "--rules", "400", "--class", "cyclic", "--cycle", "2ms"
+    )
+    assert answer.code == 0
+    assert "1 of 2 devices will do: new" in answer.out
+    assert "IEC/IEEE 60802" in answer.out
+
+
+def test_a_limit_to_delay_alone_still_allows_no_loss(weir: Weir, devices: Path) -> None:
+    document = weir("plan", devices, "--rules", "400", "--require", "p99<1s", "--json").json
+    assert [limit["quantity"] for limit in document["limits"]] == ["delay_p99_ns", "loss_ratio"]
+
+
+def test_frames_delay_and_loss_can_be_sought(weir: Weir, devices: Path) -> None:
+    common = ("plan", devices, "--device", "old", "--rate", "100kpps", "--rules", "100", "--json")
+    assert weir(*common, "--find", "frame").json["answers"][0]["frames"] == [[64, 64]]
+    look = weir(*common, "--find", "delay").json["answers"][0]["outlook"]
+    assert look["predicted"]["delay_mean_ns"] == pytest.approx(OLD.base_ns + OLD.service_ns(100), rel=0.05)
+    assert weir(*common, "--find", "loss").json["answers"][0]["outlook"]["predicted"]["loss_ratio"] == 0
+
+
+def test_models_without_intervals_are_warned_about(weir: Weir, devices: Path) -> None:
+    answer = weir("plan", devices, "--rules", "400", "--certainty", "99%")
+    assert "no intervals" in answer.err
+    assert "without certainty" in answer.out
+    assert "no intervals" not in weir("plan", devices, "--rules", "400", "--certainty", "50%").err
+
+
+def test_what_was_not_profiled_is_refused_unless_told_otherwise(weir: Weir, devices: Path) -> None:
+    arguments = ("plan", devices, "--rules", "5000", "--json")
+    refused = weir(*arguments)
+    assert refused.code == 7
+    assert "matching position 5000, but only 0 to 1000 was profiled" in refused.json["error"]["message"]
+    allowed = weir(*arguments, "--extrapolate")
+    assert allowed.code == 0
+    assert "extrapolated" in allowed.err
+
+
+def test_a_ruleset_gives_the_position_and_better_order(
+    weir: Weir, devices: Path, saved: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "new.rules"
+    document = weir("plan", devices, "--ruleset", saved, "--reordered", target, "--json").json
+    assert document["given"]["position"] == pytest.approx(300, rel=0.01)
+    ruleset = document["ruleset"]
+    assert ruleset["new_mean_position"] == pytest.approx(1, abs=0.01)
+    assert ruleset["moves"][0]["place"] == 300
+    assert ruleset["gains"][0]["threshold_after_pps"] > ruleset["gains"][0]["threshold_before_pps"]
+    assert sorted(target.read_text().splitlines()) == sorted(saved.read_text().splitlines())
+    alone = weir("plan", "--ruleset", saved)
+    assert alone.code == 0
+    assert "same verdict for every packet: 1,234 test packets" in " ".join(alone.out.split())
+
+
+def test_the_better_order_of_commands_is_written_as_the_dump_of_their_rules(
+    weir: Weir, saved: Path, tmp_path: Path
+) -> None:
+    saved.write_text(
+        "iptables -P FORWARD DROP\niptables -A FORWARD -c 9 9 -p udp --dport 53 -j ACCEPT\n"
+        "iptables -I FORWARD -c 1 9 -p tcp -j DROP\n"
+    )
+    target = tmp_path / "new.rules"
+    ruleset = weir("plan", "--ruleset", saved, "--reordered", target, "--json").json["ruleset"]
+    assert (ruleset["mean_position"], ruleset["new_mean_position"]) == pytest.approx((1.9, 1.1))
+    assert [line for line in target.read_text().splitlines() if "FORWARD" in line] == [
+        ":FORWARD DROP [0:0]",
+        "[9:9] -A FORWARD -p udp --dport 53 -j ACCEPT",
+        "[1:9] -A FORWARD -p tcp -j DROP",
+    ]
+
+
+def test_an_order_that_is_not_proven_is_neither_given_nor_written(
+    weir: Weir, devices: Path, saved: Path, tmp_path: Path, proof: Callable[[str], None]
+) -> None:
+    proof("Operation not permitted; run as root")
+    document = weir("plan", devices, "--ruleset", saved, "--json").json["ruleset"]
+    assert (document["moves"], document["orders"]) == ([], {})
+    assert document["proof"]["failure"] == "Operation not permitted; run as root"
+    assert document["new_mean_position"] == document["mean_position"] == pytest.approx(300, rel=0.01)
+    assert document["unproven_mean_position"] == pytest.approx(1, abs=0.01)
+    gain = document["gains"][0]
+    assert gain["threshold_after_pps"] == gain["threshold_before_pps"]
+    words = " ".join(weir("plan", "--ruleset", saved).out.split())
+    assert "not proven here that it means the same: Operation not permitted; run as root." in words
+    assert "Rules to move" not in words
+    refused = weir("plan", "--ruleset", saved, "--reordered", tmp_path / "new.rules")
+    assert refused.code == 4
+    assert "no order that is not proven: Operation not permitted" in " ".join(refused.err.split())
+    assert not (tmp_path / "new.rules").exists()
+
+
+def test_a_rule_that_keeps_its_place_tells_what_it_would_gain_if_it_could_move(
+    weir: Weir, devices: Path, saved: Path
+) -> None:
+    saved.write_text(saved.read_text().replace("--dport 443 -j", "--dport 443 -m limit --limit 9/sec -j"))
+    ruleset = weir("plan", devices, "--ruleset", saved, "--json").json["ruleset"]
+    ((text, position),) = ruleset["freed"].items()
+    assert text.startswith("FORWARD rule 300: match limit depends on earlier packets")
+    assert position == pytest.approx(1, abs=0.01)
+    assert ruleset["new_mean_position"] == pytest.approx(300, rel=0.01)
+    old = next(gain for gain in ruleset["gains"] if gain["device"] == "old")
+    assert old["freed"][0]["saved_ns"] == pytest.approx(299 * OLD.per_rule_ns, rel=0.02)
+    told = weir("plan", devices, "--ruleset", saved, "--details").out
+    assert "if it could move: 1" in " ".join(told.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (("--rules", "1", "--find", "calls"), 2, "a codec is needed"),
+        (("--calls", "3", "--rules", "1"), 2, "--calls needs the codec"),
+        (("--rules", "1", "--frame", "64", "--codec", "g711"), 2, "has its own frame size"),
+        (("--rules", "1", "--rate", "max"), 2, "not 'max'"),
+        (("--given", "colour=red"), 2, "one of rate, calls"),
+        (("--given", "rules=many"), 2, "is no number for rules"),
+        (("--given", "rules=1", "--rules", "2"), 2, "rules is given twice"),
+        (("--rules", "1", "--certainty", "often"), 2, "--certainty 95%"),
+        (("--rules", "1", "--certainty", "99.9%"), 2, "out of range"),
+        (("--rules", "1", "--cycle", "4ms"), 2, "--cycle belongs to a class"),
+        (("--rules", "1", "--share", "50%"), 2, "--share belongs to"),
+        (("--rules", "1", "--reordered", "x"), 2, "give --ruleset as well"),
+        (("--rules", "1", "--include", "x"), 2, "--include names folders for --ruleset"),
+        (("--rules", "1", "--ruleset", "nowhere.rules"), 2, "nowhere.rules: no such file"),
+        (("--rules", "1", "--device", "third"), 7, "no device 'third'"),
+        ((), 2, "give a load"),
+    ],
+)
+def test_mistakes_are_named(
+    weir: Weir, devices: Path, arguments: tuple[str, ...], code: int, complaint: str
+) -> None:
+    answer = weir("plan", devices, *arguments)
+    assert answer.code == code
+    assert complaint in answer.err
+
+
+def test_without_models_and_ruleset_there_is_nothing_to_plan(weir: Weir) -> None:
+    assert "give model files or runs, or --ruleset FILE" in weir("plan").err
+
+
+def test_predict_takes_one_of_several_devices(weir: Weir, devices: Path) -> None:
+    arguments = ("predict", devices, "--rate", "100kpps", "--rules", "100")
+    assert "choose one with --device: old, new" in weir(*arguments).err
+    assert weir(*arguments, "--device", "old", "--json").code == 0
+
+
+def test_several_runs_become_several_devices_in_one_file(weir: Weir, finished: str, tmp_path: Path) -> None:
+    path = tmp_path / "d.json"
+    assert weir("fit", finished, finished, "--out", path, "--name", "a", "--name", "b", "--json").code == 0
+    written = json.loads(path.read_text())
+    assert [device["name"] for device in written["devices"]] == ["a", "b"]
+    assert written["devices"][0]["facts"]["run_id"] == finished
+    assert "command" not in written["devices"][0]["facts"]
+    assert "--out FILE" in weir("fit", finished, finished).err
+    assert "3 names for 2 runs" in weir(
+        "fit", finished, finished, "--out", path, "--name", "a", "--name", "b", "--name", "c"
+    ).err  # fmt: skip
+
+
+@pytest.fixture
+def noisy(tmp_path: Path) -> Path:
+    """The old device, by a profile of which the host lost packets in every tenth trial, whatever the load."""
+    rows = queue.profile(OLD, packets=800)
+    spoiled = [
+        replace(row, loss_ratio=0.05, forwarding_pps=0.95 * row.rate_pps, delay_p99_ns=300 * row.delay_p99_ns)
+        if i % 10 in (1, 5) and not row.loss_ratio
+        else row
+        for i, row in enumerate(rows)
+    ]
+    path = tmp_path / "noisy.json"
+    save_devices([Device("old", fit_all(spoiled))], path)
+    return path
+
+
+def test_a_noisy_profile_leaves_the_plan_undecided_and_says_what_to_do(weir: Weir, noisy: Path) -> None:
+    asked = (
+        "plan",
+        noisy,
+        "--rate",
+        "30kpps",
+        "--rules",
+        "400",
+        "--require",
+        "p99<7ms",
+        "--require",
+        "loss<0.1%",
+    )
+    answer = weir(*asked)
+    assert answer.code == 7
+    assert "Undecided: the profile of old is too noisy. For 30.0 kpps of 64-byte frames" in answer.out
+    assert "but at 95 % certainty all that can be said is that " in answer.out
+    assert "weir profile --repetitions" in answer.out
+    document = weir(*asked, "--json").json
+    assert document["verdict"] == document["answers"][0]["verdict"] == "undecided"
+    assert not document["answers"][0]["met"]
+    over = weir("plan", noisy, "--rate", "600kpps", "--rules", "400", "--require", "loss<0.1%")
+    assert over.code == 9
+    assert "does not meet" in over.out
+
+
+def test_a_load_asked_in_calls_is_answered_in_calls_with_headroom_as_a_factor(
+    weir: Weir, devices: Path
+) -> None:
+    answer = weir(
+        "plan", devices, "--device", "old", "--codec", "g711", "--calls", "300", "--rules", "400",
+        "--certainty", "50%", "--extrapolate",
+    )  # fmt: skip
+    assert answer.code == 0
+    assert " carries 300 two-way calls, G.711 in packets of 20 ms, behind 400 rules with " in answer.out
+    assert re.search(r"; [\d.]+ × headroom, beyond it ", answer.out)
+
+
+def test_a_prediction_from_a_noisy_profile_has_its_interval_in_the_sentence(weir: Weir, noisy: Path) -> None:
+    answer = weir("predict", noisy, "--rate", "100kpps", "--rules", "200")
+    assert "without loss" not in answer.out
+    assert "may lose up to " in answer.out
+    assert "too noisy to say more about" in answer.out
+
+
+def test_a_plan_whose_answer_is_no_has_an_exit_code_for_scripts(weir: Weir, devices: Path) -> None:
+    asked = ("plan", devices, "--device", "old", "--rules", "400", "--certainty", "50%")
+    answer = weir(*asked, "--rate", f"{1.3e9 / OLD.service_ns(400):.0f}")
+    assert answer.code == 9
+    assert "not met: no loss" in answer.err
+    assert weir(*asked, "--rate", "100kpps").code == 0
+
+
+def test_a_plan_says_of_each_requirement_whether_it_is_met(weir: Weir, devices: Path) -> None:
+    asked = ("plan", devices, "--device", "old", "--rules", "400", "--rate", "100kpps", "--certainty", "50%")
+    answer = weir(*asked, "--require", "mean<1ns", "--require", "p99<1s", "--json")
+    assert answer.code == 9
+    found = {each["requirement"]: each for each in answer.json["requirements"]}
+    assert {text: each["verdict"] for text, each in found.items()} == {
+        "mean<1ns": "not met", "p99<1s": "met", "no loss": "met",
+    }  # fmt: skip
+    assert found["mean<1ns"]["value"] == pytest.approx(OLD.base_ns + OLD.service_ns(400), rel=0.1)
+    assert found["no loss"]["note"] == "default"
+
+
+def test_what_a_plan_finds_can_be_required(weir: Weir, devices: Path) -> None:
+    asked = ("plan", devices, "--device", "old", "--rules", "400", "--certainty", "50%")
+    carries = 1e9 / OLD.service_ns(400)
+    assert weir(*asked, "--require", f"rate>={carries * 0.9:.0f}").code == 0
+    answer = weir(*asked, "--require", f"rate>={carries * 1.1:.0f}", "--json")
+    assert answer.code == 9
+    assert answer.json["verdict"] == "meets"
+    assert answer.json["requirements"][0]["verdict"] == "not met"
+    calls = ("plan", devices, "--device", "old", "--codec", "g711", "--rules", "100", "--extrapolate")
+    assert weir(*calls, "--certainty", "50%", "--require", "calls>=300").code == 0
+    assert weir(*calls, "--certainty", "50%", "--require", "calls>=3000000").code == 9
+    rules = ("plan", devices, "--device", "old", "--rate", "300kpps", "--certainty", "50%", "--json")
+    assert weir(*rules, "--require", "rules>=10").code == 0
+    wrong = weir(*rules, "--require", "calls>=10")
+    assert wrong.code == 2
+    assert "this plan finds rules, not calls" in wrong.err
+
+
+def test_between_what_is_sure_and_what_is_predicted_a_plan_is_undecided(weir: Weir, noisy: Path) -> None:
+    asked = ("plan", noisy, "--rules", "400", "--require", "loss<10%", "--json")
+    reach = weir(*asked).json["answers"][0]
+    sure, foreseen = reach["reach"]["value"], reach["foreseen"]["value"]
+    assert sure < foreseen
+    answer = weir(*asked, "--require", f"rate>={(sure + foreseen) / 2:.0f}")
+    assert answer.code == 7
+    _, rate, *_ = answer.json["requirements"]
+    assert rate["verdict"] == "undecided"
+    assert "profile again with more repetitions" in rate["why"]
+
+
+def test_rates_in_bits_are_required_of_the_planned_frames(weir: Weir, devices: Path) -> None:
+    asked = ("plan", devices, "--device", "old", "--rules", "0", "--certainty", "50%", "--json")
+    wire_bps = 1e9 / OLD.service_ns(0) * 84 * 8
+    assert weir(*asked, "--require", f"rate>={wire_bps * 0.9:.0f}bit/s").code == 0
+    assert weir(*asked, "--require", f"rate>={wire_bps * 1.1:.0f}bit/s").code == 9
+
+
+def test_more_rules_per_packet_than_before_end_with_9_without_a_model(
+    weir: Weir, saved: Path, tmp_path: Path
+) -> None:
+    before = tmp_path / "before.rules"
+    before.write_text(RULES.format(fillers=""))
+    answer = weir("plan", "--ruleset", saved, "--before", before)
+    assert answer.code == 9
+    assert "2.00 → 300 rules per packet (+14,904 %)" in answer.out
+    assert "298 rules added" in answer.out
+    document = weir("plan", "--ruleset", saved, "--before", before, "--json").json["change"]
+    assert (document["verdict"], document["added"], document["counters"]) == ("worse", 298, "own")
+    assert weir("plan", "--ruleset", before, "--before", saved).code == 0
+    assert weir("plan", "--ruleset", saved, "--before", before, "--margin", "20000%").code == 0
+
+
+def test_the_same_rules_end_with_0_whatever_they_counted(weir: Weir, saved: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.rules"
+    other.write_text(saved.read_text().replace("[9000:1]", "[1:1]").replace("[5:1]", "[900:1]"))
+    answer = weir("plan", "--ruleset", other, "--before", saved, "--margin", "0%", "--json")
+    assert (answer.code, answer.json["change"]["verdict"]) == (0, "unchanged")
+
+
+def test_rules_per_packet_are_required_without_a_model(weir: Weir, saved: Path) -> None:
+    found = weir("plan", "--ruleset", saved, "--require", "rules<=60", "--json")
+    assert found.code == 9
+    (rules,) = found.json["requirements"]
+    assert (rules["verdict"], rules["value"]) == ("not met", pytest.approx(300, rel=0.01))
+    assert weir("plan", "--ruleset", saved, "--require", "rules<=301").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--require", "p99<1ms", "--require", "rules<=60"), "requirement 'p99<1ms' needs a model"),
+        (("--class", "cyclic", "--cycle", "4ms"), "cyclic traffic, cycle 4 ms needs a model"),
+        (("--margin", "5%"), "--margin belongs to --before"),
+        (("--before", "saved.rules", "--margin", "often"), "--margin 5%"),
+        (("--before", "saved.rules", "--reordered", "new.rules"), "leave --reordered out"),
+    ],
+)
+def test_what_rules_alone_cannot_answer_is_refused(
+    weir: Weir, saved: Path, arguments: tuple[str, ...], complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(saved.parent)
+    answer = weir("plan", "--ruleset", saved, *arguments)
+    assert answer.code == 2
+    assert complaint in " ".join(answer.err.split())

@@ -1,0 +1,111 @@
+"""Letter values, the tables of errors and the sentences on them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weirlab.devices.profile.page import drawing as figure
+from weirlab.devices.profile.page.accuracy import chart, letter_values, tables, words
+from weirlab.devices.profile.page.source import Evidence, gather
+from weirlab.model.score import REPEATABILITY
+
+
+@pytest.fixture(scope="module")
+def evidence(small_run, models) -> Evidence:
+    return gather(small_run, models)
+
+
+def _plain(text: str) -> str:
+    return text.replace("\u00a0", " ")
+
+
+def test_letter_values_are_medians_of_halves() -> None:
+    """1 to 100: depths 50.5, 25.5, 13, 7; boxes hold a half, three quarters, seven eighths, ..."""
+    found = letter_values.letter_values(np.arange(1.0, 101.0))
+    assert found.median == 50.5
+    assert found.boxes[-3:] == ((0.875, 7.0, 94.0), (0.75, 13.0, 88.0), (0.5, 25.5, 75.5))
+    assert found.boxes[0] == (1 - 0.5**4, 4.0, 97.0)
+    assert found.outside == (1.0, 2.0, 3.0, 98.0, 99.0, 100.0)
+
+
+@pytest.mark.parametrize(("n", "boxes"), [(1, 1), (12, 1), (16, 2), (100, 4), (1000, 8)])
+def test_only_boxes_whose_ends_can_be_known_are_drawn(n: int, boxes: int) -> None:
+    """floor(log2 n - log2(2 * 1.96^2)) + 1 of them."""
+    values = np.random.default_rng(1).normal(size=n)
+    assert len(letter_values.letter_values(values).boxes) == boxes
+
+
+def test_every_model_and_the_repeatability_are_drawn_for_the_same_trials(evidence: Evidence) -> None:
+    _, names = words.PANELS["Delay below the threshold"]
+    table = letter_values.table(evidence.deviations, names)
+    assert set(table["source"]) == {"queueing", "piecewise", REPEATABILITY}
+    of_mean = table.filter(quantity="Mean")
+    assert of_mean["trials"].n_unique() == 1
+    medians = dict(of_mean.filter(mark="median").select("source", "low_percent").iter_rows())
+    assert abs(medians["queueing"]) < abs(medians["piecewise"])
+
+
+def test_the_plots_stand_beside_the_repeatability_in_words(evidence: Evidence) -> None:
+    drawn = [one for one in figure.draw(evidence) if one.section == "accuracy"]
+    assert [one.panel for one in drawn] == list(words.PANELS)
+    for one in drawn:
+        assert "(queueing)" in one.title
+        assert "trials of one setting are within" in one.title
+
+
+def test_intervals_are_drawn_as_a_band_around_the_model_that_has_them(evidence: Evidence) -> None:
+    drawn = next(one for one in figure.draw(evidence) if one.section == "delay")
+    assert "90 % of single trials lie according to the queueing model" in drawn.caption
+    rows = drawn.data.filter(source="queueing")
+    assert (rows["p99_us_low"] < rows["p99_us"]).all()
+    assert (rows["p99_us_high"] > rows["p99_us"]).all()
+    assert drawn.data.filter(source="piecewise")["p99_us_low"].is_null().all()
+
+
+def test_the_coverage_is_told(evidence: Evidence) -> None:
+    said = _plain(words.coverage(evidence.deviations))
+    assert said.startswith("The 90 % intervals held")
+    assert "(queueing)" in said
+    assert "piecewise" not in said
+    assert words.coverage(()) == ""
+
+
+def test_errors_stand_side_by_side_per_quantity_in_readable_units(verification) -> None:
+    (table,) = tables.errors(verification.errors)
+    rows = [tuple(_plain(cell) for cell in row) for row in table.rows]
+    assert [row[:2] for row in rows[:3]] == [
+        ("Threshold", "queueing"), ("Threshold", "piecewise"), ("Threshold", REPEATABILITY)
+    ]  # fmt: skip
+    assert rows[0][3:] == (
+        "3.1 %", "+3.1 % (−9.0 kpps)", "+2.1 to +4.1 %", "2.0 %", "+9.3 %", "48/92/100"
+    )  # fmt: skip
+    assert rows[2][4:6] == ("–", "–")
+    assert rows[-1][3:5] == ("0.20 %-points", "+0.20 %-points")
+
+
+def test_tables_of_single_trials_medians_and_extrapolation_are_apart(evidence: Evidence) -> None:
+    captions = [table.caption for table in tables.errors(evidence.errors)]
+    assert captions == ["Errors on single held-out trials", "Errors on the medians of the repetitions"]
+
+
+def test_false_alarms_are_told_per_model(verification) -> None:
+    told = tables.alarms(verification.errors)
+    assert told == "Trials without loss for which loss was predicted: queueing 2 of 36."
+    assert tables.alarms(()) == ""
+
+
+def test_without_held_out_trials_there_is_nothing_to_draw(evidence: Evidence) -> None:
+    _, names = words.PANELS["Delay below the threshold"]
+    assert letter_values.table((), names).height == 0
+    assert tables.errors(()) == []
+
+
+def test_the_axis_ends_where_a_wild_error_would_squeeze_the_rest(evidence: Evidence) -> None:
+    _, names = words.PANELS["Delay below the threshold"]
+    table = letter_values.table(evidence.deviations, names)
+    wild = table.with_columns(high_percent=table["high_percent"] * 1e4)
+    boxes = chart.letter_values(wild, "measured").to_dict()["layer"][1]
+    low, high = boxes["encoding"]["x"]["scale"]["domain"]
+    assert -100 <= low < 0
+    assert high == 1000

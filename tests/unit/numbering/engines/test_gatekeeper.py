@@ -1,0 +1,514 @@
+"""The gatekeeper: messages on the wire, and its answer to every request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weirlab.numbering.configs import configs
+from weirlab.numbering.gatekeeper import ras
+from weirlab.numbering.gatekeeper.__main__ import MOST_OF_HOST as MOST_REQUESTS_OF_HOST
+from weirlab.numbering.gatekeeper.__main__ import Service, reply_place
+from weirlab.numbering.gatekeeper.answering import Gatekeeper
+from weirlab.numbering.gatekeeper.ras import Address, Message
+from weirlab.numbering.gatekeeper.registrations import LIVE_S, MOST, MOST_OF_HOST
+from weirlab.numbering.gatekeeper.table import Record, Table
+
+from ..plans import network, ready_network
+
+GATEWAY = Address("192.0.2.3", 1720)
+PBX = Address("192.0.2.6", 1720)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ras.GatekeeperConfirm(1, "gk", Address("192.0.2.4", 1719)),
+        ras.RegistrationConfirm(2, "gk", "192.0.2.3:1720", 60),
+        ras.RegistrationReject(3, "fullRegistrationRequired"),
+        ras.RegistrationReject(3, "resourceUnavailable"),
+        ras.UnregistrationConfirm(4),
+        ras.AdmissionConfirm(5, 1280, PBX),
+        ras.AdmissionConfirm(6, 1280, Address("2001:db8::6", 1720), "420222"),
+        ras.AdmissionReject(7, "calledPartyNotRegistered"),
+        ras.AdmissionReject(7, "incompleteAddress"),
+        ras.LocationReject(7, "incompleteAddress"),
+        ras.DisengageConfirm(8),
+        ras.BandwidthConfirm(9, 640),
+        ras.LocationRequest(65535, "420222", Address("192.0.2.4", 1719), 7),
+        ras.LocationConfirm(11, PBX, Address("192.0.2.4", 1719)),
+        ras.LocationReject(12, "notRegistered"),
+        ras.InfoRequestAck(13),
+        ras.InfoRequestNak(14, "notRegistered"),
+    ],
+    ids=lambda message: message.NAME,
+)
+def test_what_a_gatekeeper_sends_is_read_as_it_was_meant(message: Message) -> None:
+    assert ras.read(ras.written(message)) == message
+
+
+REPORTED = (
+    "5ac0000322c0b8000027056f6f683332330676302e382e336d01c000310030002e00390035002e0030002e00340032003a00"
+    "31003700320030000a5f002a32e601000a5f002a06b80001a0000c6162636465666768696a6b6c6d6e6f7006000a5f002a06"
+    "b8000a5f002a06b8000003c10011006f6f68333233632d4177d220c93f00960c6000c06b03bb29c06b03bb290e2401N00180"
+)
+"""What Asterisk's ooh323 reports of a call, with N in place of needResponse: 0 for no, 8 for yes."""
+
+RECORDED = {
+    "00200000060008914a0004000a5f002932e622c0b8000027056f6f683332330676302e382e336d00024006"
+    "00670077002d007700650073007401807536": ras.GatekeeperRequest(1),
+    "0ec00001060008914a00048001000a5f002906b801000a5f002932e622c0b8000027056f6f683332330676302e382e336d"
+    "0002400600670077002d0077006500730074018075360c0067006b002d007700650073007460b8000027056f6f68333233"
+    "0676302e382e336d2c8a00000340012b01000100": ras.RegistrationRequest(
+        2, Address("10.95.0.41", 1720), ("gw-west", "4203"), "", False, Address("10.95.0.41", 13030)
+    ),
+    "2790000200e000310030002e00390035002e0030002e00340031003a0031003700320030010580753735333334024006"
+    "00670077002d007700650073007401807536000a5f002906b8800186a0000c6162636465666768696a6b6c6d6e6f700964"
+    "2000010011006f6f68333233632d4177d220c93f00960f0c0067006b002d00770065007300740100": ras.AdmissionRequest(
+        3,
+        "10.95.0.41:1720",
+        "420402000001",
+        False,
+        100000,
+        None,
+        False,
+        "6f6f68333233632d4177d220c93f0096",
+        12,
+        ("gw-west", "4203"),
+    ),
+    "27d0000200e000310030002e00390035002e0030002e00340032003a0031003700320030010580753735333334000a5f00"
+    "2a06b80201807536400600670077002d0077006500730074000a5f00292efe800186a0000c6162636465666768696a6b6c"
+    "6d6e6f7049642000010011006f6f68333233632d4177d220c93f00960f0c0067006b002d00650061007300740100": (
+        ras.AdmissionRequest(
+            3,
+            "10.95.0.42:1720",
+            "420402000001",
+            True,
+            100000,
+            Address("10.95.0.42", 1720),
+            False,
+            "6f6f68333233632d4177d220c93f0096",
+            12,
+            ("4203", "gw-west"),
+        )
+    ),
+    REPORTED.replace("01N0", "0100"): ras.InfoRequestResponse(4, "10.95.0.42:1720", False),
+    REPORTED.replace("01N0", "0180"): ras.InfoRequestResponse(4, "10.95.0.42:1720", True),
+}
+"""What Asterisk's ooh323 sends, and what it means."""
+
+
+@pytest.mark.parametrize("content", RECORDED, ids=[message.NAME for message in RECORDED.values()])
+def test_requests_of_a_real_gateway_are_read(content: str) -> None:
+    assert ras.read(bytes.fromhex(content)) == RECORDED[content]
+
+
+@pytest.mark.parametrize(
+    ("message", "content"),
+    [
+        (
+            ras.LocationConfirm(1, Address("10.95.0.42", 1720), Address("10.95.0.52", 1719)),
+            "4c0000000a5f002a06b8000a5f003406b7",
+        ),
+        (
+            ras.AdmissionConfirm(3, 100000, Address("10.95.0.42", 1720)),
+            "2a000002800186a0000a5f002a06b82c00c0000180020000",
+        ),
+    ],
+    ids=["LCF", "ACF"],
+)
+def test_answers_that_a_real_gateway_has_taken(message: Message, content: str) -> None:
+    assert ras.written(message).hex() == content
+
+
+@settings(max_examples=100)
+@given(st.binary(max_size=60))
+def test_foreign_bytes_are_a_message_or_none(content: bytes) -> None:
+    with suppress(ras.NoMessage):
+        assert 1 <= ras.read(content).number <= 65535
+
+
+@dataclass
+class Others:
+    """What the gatekeeper learns from others."""
+
+    records: dict[str, Sequence[Record]] = field(default_factory=dict)
+    hosts: dict[str, str] = field(default_factory=dict)
+    neighbours: dict[str, Address | str] = field(default_factory=dict)
+    asked: list[tuple[Address, str, int, tuple[str, ...]]] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    async def naptr(self, digits: str, suffix: str) -> Sequence[Record]:
+        return self.records.get(f"{digits} {suffix}", ())
+
+    async def places(self, name: str, port: int | None) -> Sequence[Address]:
+        return [Address(self.hosts[name], port or 1720)] if name in self.hosts else []
+
+    async def ask(
+        self, place: Address, digits: str, hops: int, callers: tuple[str, ...]
+    ) -> Address | str | None:
+        self.asked.append((place, digits, hops, callers))
+        return self.neighbours.get(digits)
+
+
+def keeper(others: Others, *replacements: tuple[str, str]) -> Gatekeeper:
+    """The gatekeeper of the small plan, at which a gateway is registered."""
+    table = Table.of(json.loads(configs(network(*replacements), "/x")["gk/gatekeeper.json"]))
+    made = Gatekeeper(table, others.naptr, others.places, others.ask, others.said.append)
+    answer(made, ras.RegistrationRequest(1, GATEWAY, ("gw", "420"), "", False))
+    return made
+
+
+def answer(
+    made: Gatekeeper, message: Message, source: str | None = None, now_s: float = 0.0
+) -> Message | None:
+    """The answer; without ``source``, to the endpoint that the message names."""
+    named = getattr(message, "endpoint", "").rpartition(":")[0] or GATEWAY.host
+    if isinstance(message, ras.RegistrationRequest) and message.signalling is not None:
+        named = message.signalling.host
+    return asyncio.run(made.answer(message, source or named, now_s))
+
+
+def admission(
+    digits: str, *, endpoint: str = "192.0.2.3:1720", answers: bool = False
+) -> ras.AdmissionRequest:
+    return ras.AdmissionRequest(7, endpoint, digits, answers, 1280, None, False)
+
+
+def test_who_is_registered_is_told_where_a_number_leads_and_the_log_says_why() -> None:
+    others = Others()
+    made = keeper(others)
+    assert answer(made, admission("420222000001")) == ras.AdmissionConfirm(7, 1280, PBX)
+    assert others.said == [
+        "REGISTERED 192.0.2.3:1720 gw 420",
+        "ROUTE num=420222000001 via=static target=pbx",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (admission("420222000001", endpoint="unknown"), "invalidEndpointIdentifier"),
+        (admission("421222000001"), "calledPartyNotRegistered"),
+        (admission(""), "incompleteAddress"),
+    ],
+    ids=["stranger", "no route", "no number"],
+)
+def test_who_may_not_call_is_told_why(message: Message, reason: str) -> None:
+    assert answer(keeper(Others()), message) == ras.AdmissionReject(7, reason)
+
+
+def test_a_callee_that_asks_may_take_the_call_where_it_is() -> None:
+    assert answer(keeper(Others()), admission("", answers=True)) == ras.AdmissionConfirm(7, 1280, GATEWAY)
+
+
+def test_a_registration_ends_unless_it_is_renewed() -> None:
+    made = keeper(Others())
+    again = ras.RegistrationRequest(2, None, (), "192.0.2.3:1720", True)
+    assert isinstance(answer(made, again, now_s=LIVE_S - 1), ras.RegistrationConfirm)
+    assert isinstance(answer(made, admission("420222"), now_s=2 * LIVE_S - 2), ras.AdmissionConfirm)
+    assert answer(made, again, now_s=3 * LIVE_S) == ras.RegistrationReject(2, "fullRegistrationRequired")
+    assert isinstance(answer(made, admission("420222"), now_s=3 * LIVE_S), ras.AdmissionReject)
+
+
+def test_who_unregisters_may_not_call_any_more() -> None:
+    made = keeper(Others())
+    assert answer(made, ras.UnregistrationRequest(3, "", GATEWAY)) == ras.UnregistrationConfirm(3)
+    assert isinstance(answer(made, admission("420222")), ras.AdmissionReject)
+
+
+def test_a_report_of_a_call_is_answered_if_the_endpoint_waits_for_an_answer() -> None:
+    others = Others()
+    made = keeper(others)
+    endpoint = f"{GATEWAY.host}:{GATEWAY.port}"
+    assert answer(made, ras.InfoRequestResponse(4, endpoint, needs_response=False)) is None
+    report = ras.InfoRequestResponse(5, endpoint, needs_response=True)
+    assert answer(made, report) == ras.InfoRequestAck(5)
+    assert answer(made, report, now_s=2 * LIVE_S) == ras.InfoRequestNak(5, "notRegistered")
+    assert others.said == ["REGISTERED 192.0.2.3:1720 gw 420"]
+
+
+def test_a_target_that_is_registered_goes_before_one_that_is_not() -> None:
+    made = keeper(Others(), ('prefix: "+420", to: pbx}', 'prefix: "+420", to: [pbx, gw]}'))
+    assert answer(made, admission("420222")) == ras.AdmissionConfirm(7, 1280, GATEWAY)
+
+
+def test_another_number_is_told_to_who_can_call_it_and_refused_to_who_cannot() -> None:
+    made = keeper(
+        Others(), ('prefix: "+420", to: pbx}', 'prefix: "+420", to: pbx, strip: 3, prepend: "421"}')
+    )
+    asked = admission("420222")
+    assert answer(made, asked) == ras.AdmissionReject(7, "undefinedReason")
+    maps = ras.AdmissionRequest(7, asked.endpoint, "420222", False, 1280, None, True)
+    assert answer(made, maps) == ras.AdmissionConfirm(7, 1280, PBX, "421222")
+
+
+RECORDS = (
+    Record(200, 10, "E2U+h323", "!^.*$!h323:1@late.example!"),
+    Record(100, 20, "E2U+h323", r"!^\+(.*)$!h323:\1@gone.example!"),
+    Record(100, 10, "E2U+sip", r"!^\+(.*)$!sip:\1@other.example!"),
+    Record(100, 30, "E2U+h323", r"!^\+(.*)$!h323:\1@far.example:1799!"),
+    Record(1, 1, "", "", "1.2.4.e164.arpa"),
+    Record(2, 1, "E2U+h323", "no expression"),
+)
+
+
+def test_without_a_route_the_records_of_a_tree_decide_by_order_and_preference() -> None:
+    others = Others({"421555 e164.arpa": RECORDS}, {"far.example": "198.51.100.7"})
+    made = keeper(others, ("gk: {kind: gatekeeper,", "gk: {kind: gatekeeper, trees: [public],"))
+    found = answer(made, admission("421555"))
+    assert found == ras.AdmissionConfirm(7, 1280, Address("198.51.100.7", 1799))
+    assert others.said[-1] == "ROUTE num=421555 via=public target=h323:421555@far.example:1799"
+
+
+def test_a_record_for_another_protocol_is_followed_if_a_gateway_takes_it() -> None:
+    others = Others({"421555 e164.arpa": RECORDS})
+    given = "gk: {kind: gatekeeper, trees: [public], hand_over: {sip: gw},"
+    made = keeper(others, ("gk: {kind: gatekeeper,", given))
+    assert answer(made, admission("421555")) == ras.AdmissionConfirm(7, 1280, GATEWAY)
+
+
+@pytest.mark.parametrize("uri", ["tel:+420222000001", "tel:+421555;npdi;rn=+420222000001"])
+def test_a_record_of_another_number_is_decided_again(uri: str) -> None:
+    others = Others({"421555 e164.arpa": (Record(1, 1, "E2U+pstn:tel", f"!^.*$!{uri}!"),)})
+    made = keeper(others, ("gk: {kind: gatekeeper,", "gk: {kind: gatekeeper, trees: [public],"))
+    maps = ras.AdmissionRequest(7, "192.0.2.3:1720", "421555", False, 1280, None, True)
+    assert answer(made, maps) == ras.AdmissionConfirm(7, 1280, PBX, "420222000001")
+
+
+def test_records_that_refer_to_each_other_come_to_an_end() -> None:
+    records = {
+        "421555 e164.arpa": (Record(1, 1, "E2U+voice:tel", "!^.*$!tel:+421666!"),),
+        "421666 e164.arpa": (Record(1, 1, "E2U+voice:tel", "!^.*$!tel:+421555!"),),
+        "421777 e164.arpa": (Record(1, 1, "E2U+pstn:tel", "!^.*$!tel:+421777;npdi!"),),
+    }
+    made = keeper(Others(records), ("gk: {kind: gatekeeper,", "gk: {kind: gatekeeper, trees: [public],"))
+    for number in ("421555", "421777"):
+        assert answer(made, admission(number)) == ras.AdmissionReject(7, "calledPartyNotRegistered")
+
+
+def two_gatekeepers(others: Others) -> Gatekeeper:
+    table = Table.of(json.loads(configs(ready_network("translations"), "/x")["gk-west/gatekeeper.json"]))
+    made = Gatekeeper(table, others.naptr, others.places, others.ask, others.said.append)
+    answer(made, ras.RegistrationRequest(1, Address("10.95.0.41", 1720), ("gw-west",), "", False))
+    return made
+
+
+def test_a_neighbour_is_asked_where_its_numbers_lead() -> None:
+    east = Address("10.95.0.42", 1720)
+    others = Others(neighbours={"420401000001": east})
+    made = two_gatekeepers(others)
+    asked = admission("420401000001", endpoint="10.95.0.41:1720")
+    assert answer(made, asked) == ras.AdmissionConfirm(7, 1280, east)
+    assert others.asked == [(Address("10.95.0.52", 1719), "420401000001", 8, ())]
+    unknown = admission("420409", endpoint="10.95.0.41:1720")
+    assert answer(made, unknown) == ras.AdmissionReject(7, "calledPartyNotRegistered")
+
+
+def test_only_neighbours_may_ask_and_no_question_goes_round_for_ever() -> None:
+    others = Others()
+    made = two_gatekeepers(others)
+    here = Address("10.95.0.52", 1719)
+    known = ras.LocationRequest(9, "420301000001", here)
+    assert answer(made, known, here.host) == ras.LocationConfirm(
+        9, Address("10.95.0.41", 1720), Address("10.95.0.51", 1719)
+    )
+    assert answer(made, ras.LocationRequest(9, "", here), here.host) == ras.LocationReject(
+        9, "incompleteAddress"
+    )
+    assert answer(made, known, "10.95.0.99") == ras.LocationReject(9, "requestDenied")
+    last = ras.LocationRequest(9, "420401000001", here, 1)
+    assert answer(made, last, here.host) == ras.LocationReject(9, "notRegistered")
+    assert others.asked == []
+
+
+HALL, GUEST = Address("10.95.0.70", 1720), Address("10.95.0.72", 1720)
+CALLS = [f"{number:032x}" for number in range(4)]
+
+
+def with_telephones(others: Others, keeper: str = "gk-west") -> Gatekeeper:
+    """A gatekeeper of the plan of translations, at which two telephones are registered."""
+    table = Table.of(json.loads(configs(ready_network("translations"), "/x")[f"{keeper}/gatekeeper.json"]))
+    made = Gatekeeper(table, others.naptr, others.places, others.ask, others.said.append)
+    for place in (HALL, GUEST):
+        answer(made, ras.RegistrationRequest(1, place, ("x",), "", False))
+    return made
+
+
+def telephone_calls(made: Gatekeeper, place: Address, digits: str, call: str = CALLS[0]) -> Message | None:
+    endpoint = f"{place.host}:{place.port}"
+    return answer(made, ras.AdmissionRequest(7, endpoint, digits, False, 1280, None, False, call, 3))
+
+
+def test_a_number_that_is_barred_is_rejected_and_the_log_names_the_line_of_the_plan() -> None:
+    others = Others()
+    made = with_telephones(others)
+    assert telephone_calls(made, HALL, "420900000001") == ras.AdmissionReject(7, "requestDenied")
+    assert re.fullmatch(
+        r"REJECTED num=420900000001 west may not call it \(translations\.yaml:\d+\)", others.said[-1]
+    )
+    assert isinstance(telephone_calls(made, HALL, "420308000001"), ras.AdmissionConfirm)
+
+
+def test_an_organisation_has_as_many_calls_as_it_may_until_one_is_over() -> None:
+    others = Others()
+    made = with_telephones(others)
+    number = "420308000001"
+    for call in CALLS[:2]:
+        assert isinstance(telephone_calls(made, GUEST, number, call), ras.AdmissionConfirm)
+    # Asked once more, it is the same call.
+    assert isinstance(telephone_calls(made, GUEST, number, CALLS[1]), ras.AdmissionConfirm)
+    assert telephone_calls(made, GUEST, number, CALLS[2]) == ras.AdmissionReject(7, "resourceUnavailable")
+    assert others.said[-1].startswith("REJECTED guests has 2 calls (translations.yaml:")
+    # Calls of others do not count.
+    assert isinstance(telephone_calls(made, HALL, number, CALLS[2]), ras.AdmissionConfirm)
+    answer(made, ras.DisengageRequest(8, f"{GUEST.host}:1720", CALLS[0], 3))
+    assert isinstance(telephone_calls(made, GUEST, number, CALLS[2]), ras.AdmissionConfirm)
+
+
+def test_a_call_that_leads_nowhere_counts_for_nothing() -> None:
+    made = with_telephones(Others())
+    for call in CALLS[:3]:
+        assert telephone_calls(made, GUEST, "420555", call) == ras.AdmissionReject(
+            7, "calledPartyNotRegistered"
+        )
+    assert isinstance(telephone_calls(made, GUEST, "420308", CALLS[3]), ras.AdmissionConfirm)
+
+
+def test_the_calls_of_who_has_gone_without_a_word_are_over() -> None:
+    made = with_telephones(Others())
+    for call in CALLS[:2]:
+        telephone_calls(made, GUEST, "420308", call)
+    late_s = LIVE_S + 1.0
+    known = ras.AdmissionRequest(7, f"{GUEST.host}:1720", "420308", False, 1280, None, False, CALLS[2], 3)
+    assert isinstance(answer(made, known, now_s=late_s), ras.AdmissionReject)
+    other = ras.RegistrationRequest(1, GUEST._replace(port=1721), ("x",), "", False)
+    answer(made, other, now_s=late_s)
+    elsewhere = ras.AdmissionRequest(7, f"{GUEST.host}:1721", "420308", False, 1280, None, False, CALLS[2], 3)
+    assert isinstance(answer(made, elsewhere, now_s=late_s), ras.AdmissionConfirm)
+
+
+def test_a_neighbour_is_told_who_calls_and_its_refusal_is_passed_on() -> None:
+    others = Others(neighbours={"420407": "requestDenied"})
+    made = with_telephones(others)
+    assert telephone_calls(made, GUEST, "420407") == ras.AdmissionReject(7, "requestDenied")
+    assert others.asked == [(Address("10.95.0.52", 1719), "420407", 8, ("guest",))]
+
+
+def test_a_neighbour_refuses_callers_that_are_not_admitted() -> None:
+    others = Others()
+    made = with_telephones(others, "gk-east")
+    west = Address("10.95.0.51", 1719)
+    asked = ras.LocationRequest(9, "420407", west, 8, ("guest",))
+    assert answer(made, asked, west.host) == ras.LocationReject(9, "requestDenied")
+    assert others.said[-1].startswith("REJECTED num=420407 guests is not admitted (translations.yaml:")
+    hall = ras.LocationRequest(9, "420407", west, 8, ("hall",))
+    assert isinstance(answer(made, hall, west.host), ras.LocationConfirm)
+
+
+def test_every_other_request_is_granted_and_answers_are_not_answered() -> None:
+    made = keeper(Others())
+    assert answer(made, ras.GatekeeperRequest(1)) == ras.GatekeeperConfirm(
+        1, "gk", Address("192.0.2.4", 1719)
+    )
+    assert answer(made, ras.DisengageRequest(2)) == ras.DisengageConfirm(2)
+    assert answer(made, ras.BandwidthRequest(3, 640)) == ras.BandwidthConfirm(3, 640)
+    assert answer(made, ras.DisengageConfirm(4)) is None
+
+
+STRANGER = "192.0.2.99"
+
+
+def test_nobody_registers_calls_or_unregisters_for_another_host() -> None:
+    made = keeper(Others())
+    foreign = ras.RegistrationRequest(1, GATEWAY, ("gw",), "", False)
+    assert answer(made, foreign, STRANGER) == ras.RegistrationReject(1, "invalidCallSignalAddress")
+    renewal = ras.RegistrationRequest(2, None, (), "192.0.2.3:1720", True)
+    assert answer(made, renewal, STRANGER) == ras.RegistrationReject(2, "fullRegistrationRequired")
+    assert answer(made, admission("420222"), STRANGER) == ras.AdmissionReject(7, "invalidEndpointIdentifier")
+    answer(made, ras.UnregistrationRequest(3, "192.0.2.3:1720", GATEWAY), STRANGER)
+    assert isinstance(answer(made, admission("420222")), ras.AdmissionConfirm)
+
+
+def test_registrations_are_bounded_and_those_that_have_expired_are_forgotten() -> None:
+    made = keeper(Others())
+
+    def register(host: str, port: int, now_s: float = 0.0) -> Message | None:
+        return answer(made, ras.RegistrationRequest(1, Address(host, port), (), "", False), now_s=now_s)
+
+    answers = [register(STRANGER, port) for port in range(2000, 2000 + MOST_OF_HOST + 1)]
+    assert [each for each in answers if not isinstance(each, ras.RegistrationConfirm)] == [
+        ras.RegistrationReject(1, "resourceUnavailable")
+    ]
+    # One that is registered may register again.
+    assert isinstance(register(STRANGER, 2000), ras.RegistrationConfirm)
+    for number in range(MOST):
+        register(f"198.51.{number // 200}.{number % 200}", 1720)
+    assert register("203.0.113.1", 1720) == ras.RegistrationReject(1, "resourceUnavailable")
+    assert len(made.registrations._known) == MOST
+    assert isinstance(register("203.0.113.1", 1720, now_s=LIVE_S), ras.RegistrationConfirm)
+    assert len(made.registrations._known) == 1
+
+
+def test_the_call_of_another_host_is_not_ended() -> None:
+    made = keeper(Others())
+    made._calls["192.0.2.3:1720", "a", 1] = "one"
+    disengage = ras.DisengageRequest(4, "192.0.2.3:1720", "a", 1)
+    assert answer(made, disengage, STRANGER) == ras.DisengageConfirm(4)
+    assert made._calls
+    answer(made, disengage)
+    assert not made._calls
+
+
+@pytest.mark.parametrize(
+    ("reply", "goes"),
+    [
+        (Address("192.0.2.50", 1719), Address("192.0.2.50", 1719)),
+        (Address("192.0.2.50", 9999), Address("192.0.2.50", 9999)),
+        (Address("198.51.100.1", 53), Address("192.0.2.50", 40000)),
+    ],
+    ids=["the same host", "another port", "another host"],
+)
+def test_an_answer_goes_to_no_host_but_the_one_that_asked(reply: Address, goes: Address) -> None:
+    asked = ras.LocationRequest(9, "420222", reply)
+    assert reply_place(asked, Address("192.0.2.50", 40000)) == goes
+    assert reply_place(admission("420222"), Address("192.0.2.50", 40000)) == Address("192.0.2.50", 40000)
+
+
+class Wire(asyncio.DatagramTransport):
+    """A transport that keeps what is sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[tuple[bytes, Address]] = []
+
+    def sendto(self, data: bytes, addr: Any = None) -> None:
+        self.sent.append((data, addr))
+
+
+def test_a_flood_of_requests_is_answered_in_part() -> None:
+    async def flooded() -> tuple[int, int]:
+        table = Table.of(json.loads(configs(network(), "/x")["gk/gatekeeper.json"]))
+        service, wire = Service(table), Wire()
+        service.connection_made(wire)
+        request = ras.written(ras.LocationRequest(1, "420222", Address("198.51.100.1", 53)))
+        for _ in range(3 * MOST_REQUESTS_OF_HOST):
+            service.datagram_received(request, ("192.0.2.9", 5000))
+        service.datagram_received(request, ("192.0.2.10", 5000))
+        await asyncio.gather(*service._tasks)
+        others = [addr for _, addr in wire.sent if addr.host == "192.0.2.10"]
+        # There is room again.
+        service.datagram_received(request, ("192.0.2.9", 5000))
+        await asyncio.gather(*service._tasks)
+        return len(wire.sent) - 2, len(others)
+
+    assert asyncio.run(flooded()) == (MOST_REQUESTS_OF_HOST, 1)

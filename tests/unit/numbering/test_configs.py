@@ -1,0 +1,374 @@
+"""The golden directory is written by::
+
+    weir voice configs --plan federation --root /etc/voice --date 2026-11-22 \\
+        --out tests/unit/numbering/golden
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from weirlab.errors import InputError
+from weirlab.numbering.checking import check
+from weirlab.numbering.configs import configs, put
+from weirlab.numbering.routing import Network
+
+from .plans import network, ready_network
+
+GOLDEN = Path(__file__).parent / "golden"
+ABOUT = {"plan": "small"}
+
+
+SIP_URI = "service: E2U+sip, uri: 'sip:\\1@example.net'}]"
+
+
+def regexp(text: str) -> str:
+    """The record of ``SIP_URI`` with a regexp."""
+    return f"service: E2U+sip, regexp: '{text}'}}]"
+
+
+def made(net: Network) -> dict[str, str]:
+    return configs(net, "/etc/voice")
+
+
+def test_the_configurations_of_the_federation_are_those_of_the_golden_directory() -> None:
+    files = made(ready_network("federation"))
+    listed = {str(p.relative_to(GOLDEN)) for p in GOLDEN.rglob("*") if p.is_file()} - {"manifest.json"}
+    assert listed == files.keys()
+    for name, text in files.items():
+        assert text == (GOLDEN / name).read_text(), name
+
+
+def test_the_manifest_names_every_file_with_its_digest(tmp_path: Path) -> None:
+    put(made(network()), tmp_path, ABOUT)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["plan"] == "small"
+    assert manifest["files"].keys() == made(network()).keys()
+
+
+def test_files_that_are_not_made_any_more_are_removed_and_others_stay(tmp_path: Path) -> None:
+    put({"a/x": "1", "b/y": "2"}, tmp_path, ABOUT)
+    (tmp_path / "a/mine").write_text("3")
+    put({"b/y": "4"}, tmp_path, ABOUT)
+    assert {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()} == {
+        "a/mine", "b/y", "manifest.json",
+    }  # fmt: skip
+
+
+def test_a_folder_of_somebody_else_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("1")
+    with pytest.raises(InputError, match="the folder is not empty, and Weir did not write it"):
+        put({"a": "1"}, tmp_path, ABOUT)
+
+
+def test_every_scenario_is_well_formed() -> None:
+    for name, text in made(ready_network("federation")).items():
+        if name.endswith(".xml"):
+            assert ElementTree.fromstring(text).tag == "scenario"
+
+
+def test_a_call_that_is_to_be_refused_has_a_scenario_of_its_own() -> None:
+    files = made(ready_network("federation"))
+    assert '<recv response="404" rtd="true"/>' in files["sipp/uac-phone-404.xml"]
+    assert "-sf uac-phone-404.xml 10.92.0.10:5060" in files["sipp/commands.txt"]
+
+
+def test_a_fall_back_stands_in_the_table_and_in_the_dial_plan() -> None:
+    net = network(
+        (
+            '{at: gw, arriving: sip, prefix: "+", to: gk}',
+            '{at: gw, arriving: sip, prefix: "+", to: [gk, desk]}',
+        )
+    )
+    files = made(net)
+    assert "1:+420222:0,,sip\\:192.0.2.5\\:5060|sip\\:192.0.2.3\\:5060\n" in files["core/db/mtree_plan"]
+    assert """exten => _+X!,1,Log(NOTICE,ROUTE num=${EXTEN} via=static target=gk|desk)
+ same => n,Dial(OOH323/${EXTEN:1},30)
+ same => n,GotoIf($["${DIALSTATUS}" != "CHANUNAVAIL" & "${DIALSTATUS}" != "CONGESTION"]?done)
+ same => n,Dial(PJSIP/+${EXTEN:1}@desk,30)
+ same => n(done),Hangup()
+""" in files["gw/extensions.conf"]
+
+
+LINES = """\
+  fax: {kind: endpoint, protocols: [mgcp], address: 192.0.2.7, codecs: [ulaw], home: gw}
+  pbx: {"""
+
+
+def test_a_line_that_calls_is_known_to_its_gateway_which_waits_for_its_last_digit() -> None:
+    net = network(
+        ("protocols: [sip, h323], address: 192.0.2.3", "protocols: [sip, h323, mgcp], address: 192.0.2.3"),
+        ("  pbx: {", LINES),
+        ('sip, prefix: "+", to: gk}', 'mgcp, prefix: "+420", to: desk}'),
+    )
+    files = made(net)
+    assert "[fax]\ncontext=from-mgcp\nhost=192.0.2.7\n" in files["gw/mgcp.conf"]
+    assert "exten => _420.,1,Log(" in files["gw/extensions.conf"]
+
+
+def test_a_whole_number_of_a_line_meets_its_own_bar_route_and_rule() -> None:
+    """A pattern with ``.`` stands for longer numbers only."""
+    net = network(
+        ("protocols: [sip, h323], address: 192.0.2.3", "protocols: [sip, h323, mgcp], address: 192.0.2.3"),
+        ("  pbx: {", LINES.replace("home: gw", "organisation: two, home: gw")),
+        ("  two: {title: Two}", '  two: {title: Two, barred: ["+420222000007"]}'),
+        ('sip, prefix: "+", to: gk}', 'mgcp, prefix: "+420222000009", to: desk}'),
+        (
+            "gw: {kind: gateway,",
+            "gw: {kind: gateway, rewrite: [{match: '^112(.*)$', replace: '+420112\\1'}],",
+        ),
+    )
+    text = made(net)["gw/extensions.conf"]
+    for pattern in ("_420222000007", "_420222000009", "_112"):
+        assert f"exten => {pattern},1," in text
+        assert f"exten => {pattern}.,1," in text
+
+
+def test_a_rule_that_leaves_nothing_of_a_whole_number_is_not_applied_to_it() -> None:
+    net = network(
+        ("protocols: [sip, h323], address: 192.0.2.3", "protocols: [sip, h323, mgcp], address: 192.0.2.3"),
+        ("  pbx: {", LINES),
+        ("gw: {kind: gateway,", "gw: {kind: gateway, rewrite: [{match: '^00(.*)$', replace: '+\\1'}],"),
+    )
+    text = made(net)["gw/extensions.conf"].partition("[from-mgcp]")[2]
+    assert "exten => _00.,1,Goto(${EXTEN:2},1)" in text
+    assert "exten => _00,1," not in text
+
+
+def test_a_line_with_two_call_agents_is_refused_with_its_line() -> None:
+    more = "  other: {kind: gateway, protocols: [sip, mgcp], address: 192.0.2.8}\n" + LINES
+    net = network(
+        ("protocols: [sip, h323], address: 192.0.2.3", "protocols: [sip, h323, mgcp], address: 192.0.2.3"),
+        ("  pbx: {", more),
+        ('{at: gw, arriving: sip, prefix: "+", to: gk}', '{at: other, prefix: "+", to: fax}'),
+    )
+    with pytest.raises(InputError, match=r"plan\.yaml:\d+: fax would have the call agents gw, other"):
+        made(net)
+    assert any(each.code == "two call agents" for each in check(net))
+
+
+def test_gatekeepers_know_whom_to_ask_and_who_may_ask() -> None:
+    files = made(ready_network("translations"))
+    table = json.loads(files["gk-west/gatekeeper.json"])
+    assert table["neighbours"] == {"10.95.0.52": "gk-east"}
+    (target,) = next(each["targets"] for each in table["prefixes"] if each["prefix"] == "4204")
+    assert target == {"engine": "gk-east", "address": "10.95.0.52", "port": 1719, "neighbour": True}
+    text = files["gk-west/gnugk.ini"]
+    assert "default=internal,neighbor" in text
+    assert (
+        "[Neighbor::gk-east]\nGatekeeperIdentifier=gk-east\nHost=10.95.0.52:1719\nSendPrefixes=4204\n" in text
+    )
+    assert "10.95.0.52:1720=" not in text
+
+
+def test_callers_with_rules_begin_in_a_context_of_their_organisation() -> None:
+    files = made(ready_network("translations"))
+    text = files["gw-west/extensions.conf"]
+    barred = text[text.index("[from-sip-of-west]") :].partition("[")[2].partition("\n[")[0]
+    assert (
+        barred
+        == """from-sip-of-west]
+include => from-sip
+exten => _+420900!,1,Log(NOTICE,REJECTED num=${EXTEN} barred for west)
+ same => n,Hangup(21)"""
+    )
+    assert "[phone]\ntype=endpoint\ncontext=from-sip-of-west\n" in files["gw-west/pjsip.conf"]
+    assert "[fax]\ncontext=from-mgcp-of-west\n" in files["gw-west/mgcp.conf"]
+    counted = text[text.index("[from-h323-of-tenants]") :].partition("\n[")[0]
+    assert (
+        """\
+exten => _X!,1,Set(GROUP(calls)=tenants)
+ same => n,GotoIf($[${GROUP_COUNT(tenants@calls)} > 2]?full)
+ same => n,GotoIf(${DIALPLAN_EXISTS(from-h323,${EXTEN},1)}?from-h323,${EXTEN},1)
+ same => n,Wait(2)
+ same => n,Hangup(1)
+ same => n(full),Log(NOTICE,REJECTED num=${EXTEN} tenants has 2 calls)
+ same => n,Wait(2)
+ same => n,Hangup(34)"""
+        in counted
+    )
+    assert "load=func_groupcount.so" in files["gw-west/modules.conf"]
+    assert "[annex]\ntype=friend\ncontext=from-h323-of-tenants\n" in files["gw-west/ooh323.conf"]
+
+
+def test_callers_that_are_not_admitted_begin_where_they_are_refused() -> None:
+    files = made(ready_network("translations"))
+    assert "[lounge]\ntype=endpoint\ncontext=refused\n" in files["gw-east/pjsip.conf"]
+    # A gatekeeper sends it here, and it calls by itself.
+    assert "[guest]\ntype=friend\ncontext=refused\nip=10.95.0.72\n" in files["gw-east/ooh323.conf"]
+    assert """[refused]
+exten => _+X!,1,Log(NOTICE,REJECTED num=${EXTEN} not admitted)
+ same => n,Hangup(21)
+exten => _X!,1,Log(NOTICE,REJECTED num=${EXTEN} not admitted)
+ same => n,Wait(2)
+ same => n,Hangup(21)
+""" in files["gw-east/extensions.conf"]
+    assert "refused" not in files["gw-west/extensions.conf"]
+    assert "func_groupcount" not in made(ready_network("federation"))["gw-a/modules.conf"]
+
+
+def test_gatekeepers_know_who_may_call_what_and_telephones_where_they_register() -> None:
+    files = made(ready_network("translations"))
+    callers = json.loads(files["gk-west/gatekeeper.json"])["callers"]
+    assert callers["10.95.0.70"]["may_call"] == {"": True, "420900": False}
+    assert (callers["10.95.0.72"]["engine"], callers["10.95.0.72"]["most_calls"]) == ("guest", 2)
+    assert "10.95.0.73" not in callers
+    assert not json.loads(files["gk-east/gatekeeper.json"])["callers"]["10.95.0.72"]["admitted"]
+    assert "Rules of admission are not written here" in files["gk-west/gnugk.ini"]
+    hall, annex = (json.loads(files[f"{name}/telephone.json"]) for name in ("hall", "annex"))
+    assert (hall["gatekeeper"]["engine"], hall["gatekeeper"]["port"], hall["home"]) == ("gk-west", 1719, None)
+    assert (annex["gatekeeper"], annex["home"]["engine"], annex["home"]["port"]) == (None, "gw-west", 1720)
+
+
+def test_strip_and_prepend_reach_every_engine() -> None:
+    net = network(
+        ("to: [desk, gw]}", "to: gw, strip: 3, prepend: '421'}"),
+        ('sip, prefix: "+", to: gk}', 'sip, prefix: "+", to: gk, strip: 3, prepend: "422"}'),
+        ('{at: gk, prefix: "+420", to: pbx}', '{at: gk, prefix: "+422", to: pbx, strip: 3, prepend: "420"}'),
+    )
+    files = made(net)
+    assert "1:+420222:3,421,sip" in files["core/db/mtree_plan"]
+    assert "Dial(OOH323/422${EXTEN:4},30)" in files["gw/extensions.conf"]
+    assert "pbx=out=422=420" in files["gk/gnugk.ini"]
+    [prefix] = json.loads(files["gk/gatekeeper.json"])["prefixes"]
+    assert (prefix["strip"], prefix["prepend"]) == (3, "420")
+
+
+def test_who_may_not_call_is_refused_by_the_proxy() -> None:
+    net = network(
+        ("  one: {title: One}", "  one: {title: One, may_call: ['+420'], barred: ['+4209']}"),
+        ("core: {kind: proxy,", "core: {kind: proxy, organisation: two,"),
+        ("  two: {title: Two}", "  two: {title: Two, admits: []}"),
+    )
+    text = made(net)["core/kamailio.cfg"]
+    assert (
+        'if ($si == "192.0.2.1") { sl_send_reply("403", "Not admitted"); exit; }  # phone, plan.yaml:7'
+        in text
+    )
+    assert (
+        """\
+  if ($si == "192.0.2.1") {  # phone of one, plan.yaml:6
+    if ($rU =~ "^\\+4209") { sl_send_reply("403", "Barred"); exit; }
+    if ($rU =~ "^\\+420") { return; }
+    sl_send_reply("403", "Barred"); exit;
+  }
+"""
+        in text
+    )
+
+
+COUNTED = """\
+# Calls of organisations that may have so many at once, each with its own count.
+route[COUNT] {
+  $var(organisation) = "";
+  if ($si == "192.0.2.1") { $var(organisation) = "one"; $var(most) = 3; }  # phone, plan.yaml:6
+  if ($var(organisation) == "") return;
+  dlg_manage();
+"""
+
+
+def test_a_proxy_counts_the_calls_of_organisations_with_a_limit_and_of_no_other() -> None:
+    limited = made(network(("  one: {title: One}", "  one: {title: One, most_calls: 3}")))
+    text = limited["core/kamailio.cfg"]
+    assert COUNTED in text
+    assert 'loadmodule "dialog.so"\nmodparam("dialog", "profiles_with_value", "calls")\n' in text
+    # What is barred is refused without being counted, and what is counted is routed.
+    assert "  route(BARRED);\n  route(COUNT);\n  route(PREFIXES);\n" in text
+    unlimited = made(network())["core/kamailio.cfg"]
+    assert "dialog" not in unlimited
+    assert "COUNT" not in unlimited
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            "gw: {kind: gateway,",
+            "gw: {kind: gateway, trees: [public],",
+            "an Asterisk gateway cannot query trees",
+        ),
+        (
+            '{at: gw, arriving: sip, prefix: "+", to: gk}',
+            '{at: gw, arriving: sip, prefix: "+", to: [gk, pbx]}',
+            "gw registers with gk, so Asterisk asks gk about every H.323 call",
+        ),
+        (
+            "codecs: [alaw], organisation",
+            "codecs: [opus], organisation",
+            "SIPp offers ulaw, gsm, alaw, g722, g729",
+        ),
+        (
+            "core: {kind: proxy,",
+            "core: {kind: proxy, rewrite: [{match: '(.*)', replace: '+\\1'}],",
+            "Kamailio takes rules that begin with ^",
+        ),
+        (
+            "gw: {kind: gateway,",
+            "gw: {kind: gateway, rewrite: [{match: '^(.*)1$', replace: '+\\1'}],",
+            "the dial plan of an Asterisk takes rules such as",
+        ),
+        (
+            "service: E2U+sip, uri: 'sip:\\1@example.net'}]",
+            "service: E2U+voice:tel, uri: 'tel:+\\1'}]",
+            "Kamailio does not",
+        ),
+        (SIP_URI, "service: 'E2U+pstn:sip', uri: 'sip:\\1@example.net'}]", "Kamailio does not follow"),
+        (SIP_URI, "service: 'E2U+sip+h323', uri: 'sip:\\1@example.net'}]", "Kamailio does not follow"),
+        (SIP_URI, "service: E2U+sip, uri: 'sips:\\1@example.net'}]", "sips: needs TLS"),
+        (SIP_URI, regexp(r"/^\+(.*)$/sip:\1@example.net/"), "Kamailio knows no delimiter but !"),
+        (SIP_URI, regexp(r"!^\+(.*)$!sip:\1@example.net;a=\!!"), "Kamailio knows no escaped"),
+        (
+            SIP_URI,
+            regexp(r"!^\+(.)(.)(.)(.)(.)(.)(.*)$!sip:\1@example.net!"),
+            "Kamailio takes up to 6 groups",
+        ),
+        (SIP_URI, regexp(r"!^\+(.)(.)(.)(.)(.)(.*)$!sip:\6@example.net!"), "Kamailio takes the groups"),
+        (SIP_URI, regexp(r"!^\+(49)?(.*)$!sip:\1\2@example.net!"), "Kamailio cannot insert"),
+        (
+            "gk: {kind: gatekeeper,",
+            "gk: {kind: gatekeeper, rewrite: [{match: '^00(.*)$', replace: '+\\1'}],",
+            "gatekeepers do not rewrite",
+        ),
+        (
+            'prefix: "+420", to: pbx}',
+            'prefix: "+420", strip: 4, to: pbx}',
+            "GNU Gatekeeper rewrites prefixes",
+        ),
+    ],
+)
+def test_what_an_engine_cannot_do_is_refused_with_its_line(old: str, new: str, reason: str) -> None:
+    wrong = network((old, new))
+    with pytest.raises(InputError, match=r"^plan\.yaml:\d+: .*" + reason.replace("^", r"\^")) as refused:
+        made(wrong)
+    # The check says so, too, of the same line.
+    place, _, _ = str(refused.value).partition(": ")
+    found = [each for each in check(wrong) if each.severity == "error" and each.place == place]
+    assert found, [*map(str, check(wrong))]
+
+
+@pytest.mark.parametrize("name", ["carriers", "cesnet", "federation"])
+def test_kamailio_accepts_its_configuration(name: str, tmp_path: Path) -> None:
+    program = shutil.which("kamailio", path="/usr/sbin:/usr/bin")
+    if program is None:
+        pytest.skip("needs kamailio (Debian: kamailio)")
+    net = ready_network(name)
+    put(configs(net, str(tmp_path)), tmp_path, ABOUT)
+    proxy = next(engine for engine in net.plan.engines if net.plan.engines[engine].kind == "proxy")
+    command = [program, "-c", "-f", tmp_path / proxy / "kamailio.cfg"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_name_server_listens_at_its_address_alone_whichever_version_of_ip() -> None:
+    four = made(network())["named/named.conf"]
+    assert "listen-on port 53 { 192.0.2.53; }; listen-on-v6 { none; };" in four
+    six = made(network(("{ns.example.net: 192.0.2.53}", '{ns.example.net: "2001:db8::53"}')))[
+        "named/named.conf"
+    ]
+    assert "listen-on { none; }; listen-on-v6 port 53 { 2001:db8::53; };" in six
