@@ -116,10 +116,10 @@ def _proxy() -> ParallelProxy:
     return proxy_with([DESTINATION, DESTINATION6, FAR6, "2001:db8::/32", "127.0.0.1:7"], 29102)
 
 
-def proxy_with(allow: list[str], port: int) -> ParallelProxy:
-    """A proxy of the far host, at both of its addresses."""
+def proxy_with(allow: list[str], port: int, most: int = 64) -> ParallelProxy:
+    """A proxy of the far host, at both of its addresses, for ``most`` sessions at one time."""
     how = SessionOptions(token=TOKEN).how(StreamOptions(scheduler=SCHEDULER)).plain()
-    return ParallelProxy([(f"10.98.{path}.2", port) for path in (1, 2)], how, allow=allow, most=64)
+    return ParallelProxy([(f"10.98.{path}.2", port) for path in (1, 2)], how, allow=allow, most=most)
 
 
 def command(*arguments: object) -> list[str]:

@@ -120,16 +120,23 @@ def test_wide_networks_leave_out_the_addresses_of_the_proxys_own_host(
 MANY: Final = """
 import asyncio, sys
 
-async def one(number):
-    reader, writer = await asyncio.open_connection(sys.argv[1], int(sys.argv[2]))
+address, port, count, is_held = *sys.argv[1:2], *map(int, sys.argv[2:5])
+
+async def one(answered, all_answered):
+    reader, writer = await asyncio.open_connection(address, port)
     writer.write(b"x")
-    writer.write_eof()
     found = await reader.read()
+    answered.append(found)
+    if len(answered) == count:
+        all_answered.set()
+    if is_held:
+        await all_answered.wait()
     writer.close()
     return found
 
 async def main():
-    found = await asyncio.gather(*(one(n) for n in range(int(sys.argv[3]))), return_exceptions=True)
+    shared = [], asyncio.Event()
+    found = await asyncio.gather(*(one(*shared) for _ in range(count)), return_exceptions=True)
     print(found.count(b"y"), {str(each) for each in found if each != b"y"})
 
 asyncio.run(main())
@@ -141,12 +148,52 @@ def _answer(stream: socket.socket) -> None:
     stream.sendall(b"y")
 
 
-@pytest.mark.parametrize("connections", [60, 256])
+@pytest.mark.parametrize("connections", [60, 256, 2000])
 def test_many_connections_at_once_wait_their_turn(proxy: ParallelProxy, connections: int) -> None:
+    # The proxy takes 64 at one time.
     with listening(_answer, DESTINATION, count=300) as port:
         options = ("--streams", 2, "--connections", connections)
-        ran = run(*options, "--", sys.executable, "-c", MANY, DESTINATION, port, 300)
+        ran = run(*options, "--", sys.executable, "-c", MANY, DESTINATION, port, 300, 0)
     assert (ran.code, ran.out) == (0, "300 set()\n"), ran.err
+
+
+def test_2000_connections_are_open_at_the_same_time(proxy: ParallelProxy) -> None:
+    wide = Namespace(FAR).call(lambda: proxy_with([DESTINATION], 29104, 2000))
+    try:
+        with listening(_answer, DESTINATION, count=2000) as port:
+            ran = run(
+                "--via", "10.98.1.2:29104", "--", sys.executable, "-c", MANY, DESTINATION, port, 2000, 1
+            )
+    finally:
+        wide.stop()
+    assert (ran.code, ran.out) == (0, "2000 set()\n"), ran.err
+
+
+IN_TURN: Final = """
+import socket, sys
+
+for pair in range(int(sys.argv[3])):
+    made = [socket.create_connection((sys.argv[1], int(sys.argv[2]))) for _ in range(2)]
+    for number, stream in reversed(list(enumerate(made))):
+        stream.sendall(bytes([number]))
+    for stream in made:
+        stream.recv(1)
+        stream.close()
+"""
+
+
+@pytest.mark.parametrize("by", ["bpf", "seccomp"])
+def test_connections_are_accepted_in_the_order_in_which_they_were_opened(
+    proxy: ParallelProxy, by: str
+) -> None:
+    numbers, pairs = [], 100
+
+    def note(stream: socket.socket) -> None:
+        numbers.append(stream.recv(1)[0])
+
+    with listening(note, DESTINATION, count=2 * pairs) as port:
+        ran = run("--by", by, "--", sys.executable, "-c", IN_TURN, DESTINATION, port, pairs)
+    assert (ran.code, numbers) == (0, [0, 1] * pairs), ran.err
 
 
 RECONNECTING: Final = """

@@ -16,7 +16,7 @@ use weir_psock::wire::Reason;
 use crate::splice::{Broken, End, splice};
 
 /// Default limit of connections that are carried at one time.
-pub const MOST_CONNECTIONS: usize = 256;
+pub const MOST_CONNECTIONS: usize = 2048;
 
 /// Time within which a connection to a destination must be made.
 pub const CONNECT: Duration = Duration::from_secs(10);

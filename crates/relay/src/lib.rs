@@ -13,6 +13,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 mod house;
+mod order;
 mod proxy;
 mod redirect;
 mod relay;

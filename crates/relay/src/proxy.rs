@@ -3,15 +3,18 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use socket2::{Domain, Protocol, Socket, Type};
 use weir_psock::io::{Listener, OpenError, Options, ParallelSocket, SocketError, Stranger};
 use weir_tcp::interface::is_own;
 
 use crate::house::{CONNECT, Door, Ended, House, LOOK, NO_THREAD, prepare};
+use crate::order::{self, Ordering};
 use crate::rules::Rules;
-use crate::wire::{REQUEST_BYTES, Request, Status, WireError};
+use crate::wire::{HEAD_BYTES, REQUEST_BYTES, Request, Status, WireError, check};
 
 /// Default TCP port of a proxy.
 pub const PORT: u16 = 29_102;
@@ -87,7 +90,7 @@ impl Proxy {
 }
 
 fn accept(listener: &Listener, house: &Arc<House>, allowed: &Arc<Rules>, patience: Duration) {
-    let refusals = House::new(MOST_REFUSALS);
+    let (refusals, ordering) = (House::new(MOST_REFUSALS), Arc::new(Ordering::default()));
     let mut waiting = VecDeque::new();
     while !house.is_stopped() {
         let wait = if waiting.is_empty() { LOOK } else { SOON };
@@ -101,13 +104,15 @@ fn accept(listener: &Listener, house: &Arc<House>, allowed: &Arc<Rules>, patienc
             continue;
         };
         let is_begun = if house.has_room() {
-            let allowed = Arc::clone(allowed);
-            house.apart(move |house| serve(house, session, peer, &allowed))
+            let (allowed, ordering) = (Arc::clone(allowed), Arc::clone(&ordering));
+            house.apart(move |house| serve(house, session, peer, &allowed, &ordering))
         } else if refusals.has_room() {
-            let told = Arc::clone(house);
+            let (told, ordering) = (Arc::clone(house), Arc::clone(&ordering));
             refusals.apart(move |house| {
-                // A session that still asks would not receive the answer.
-                let _ = house.fill(&session, &mut [0; REQUEST_BYTES], FAREWELL);
+                // A session that still asks would not receive the answer; and those behind it do not wait for it.
+                if let Ok(request) = requested(house, &session, FAREWELL) {
+                    ordering.in_turn(request.position, Duration::ZERO, || ());
+                }
                 told.tell(refuse(house, &session, Ended::new(peer, None), Status::Full));
                 None
             })
@@ -122,34 +127,60 @@ fn accept(listener: &Listener, house: &Arc<House>, allowed: &Arc<Rules>, patienc
     refusals.stop();
 }
 
-/// Does what a session requests; `None`: it requested nothing, like a check whether the proxy works.
-fn serve(house: &House, session: ParallelSocket, peer: SocketAddr, allowed: &Rules) -> Option<Ended> {
-    let mut ended = Ended::new(peer, None);
+/// Why there is no request.
+enum Failed {
+    /// It requested nothing, like a check whether the proxy works.
+    Nothing,
+    Wire(WireError),
+    Session(String),
+}
+
+/// What a session requests.
+fn requested(house: &House, session: &ParallelSocket, within: Duration) -> Result<Request, Failed> {
     let mut bytes = [0; REQUEST_BYTES];
-    match house.fill(&session, &mut bytes, PATIENCE) {
-        Ok(0) => {
+    let (head, rest) = bytes.split_at_mut(HEAD_BYTES);
+    match house.fill(session, head, within).map_err(Failed::Session)? {
+        0 => return Err(Failed::Nothing),
+        HEAD_BYTES => check(head).map_err(Failed::Wire)?,
+        _ => return Err(Failed::Wire(WireError::NotProxy)),
+    }
+    if house.fill(session, rest, within).map_err(Failed::Session)? < rest.len() {
+        return Err(Failed::Wire(WireError::NotProxy));
+    }
+    Request::parse(&bytes).map_err(Failed::Wire)
+}
+
+/// Does what a session requests; `None`: it requested nothing.
+fn serve(
+    house: &House,
+    session: ParallelSocket,
+    peer: SocketAddr,
+    allowed: &Rules,
+    ordering: &Ordering,
+) -> Option<Ended> {
+    let mut ended = Ended::new(peer, None);
+    let Request { to, position } = match requested(house, &session, PATIENCE) {
+        Ok(request) => request,
+        Err(Failed::Nothing) => {
             let _ = session.close(Some(FAREWELL));
             return None;
         }
-        Ok(REQUEST_BYTES) => {}
-        Ok(_) => return Some(ended.failed(WireError::NotProxy)),
-        Err(why) => return Some(ended.failed(why)),
-    }
-    let to = match Request::parse(&bytes) {
-        Ok(request) => request.to,
-        Err(error @ WireError::Version(_)) => {
+        Err(Failed::Wire(error @ WireError::Version(_))) => {
             return Some(refuse(house, &session, ended, Status::Version).failed(error));
         }
         // Dropping it aborts the session.
-        Err(error) => return Some(ended.failed(error)),
+        Err(Failed::Wire(error)) => return Some(ended.failed(error)),
+        Err(Failed::Session(why)) => return Some(ended.failed(why)),
     };
     ended.to = Some(to);
     // If the kernel does not say whose address it is, it may be this host's.
     let is_allowed = allowed.takes(to) && (allowed.names(to) || !is_own(to.ip()).unwrap_or(true));
     if !is_allowed {
+        ordering.in_turn(position, Duration::ZERO, || ());
         return Some(refuse(house, &session, ended, Status::Forbidden));
     }
-    let stream = match TcpStream::connect_timeout(&to, CONNECT) {
+    let begun = ordering.in_turn(position, order::PATIENCE, || begin(to));
+    let stream = match begun.and_then(|socket| connected(socket, CONNECT)) {
         Ok(stream) => stream,
         Err(error) => return Some(refuse(house, &session, ended, status(&error))),
     };
@@ -162,6 +193,36 @@ fn serve(house: &House, session: ParallelSocket, peer: SocketAddr, allowed: &Rul
     house.carry(&session, &stream, Some(&session), &mut |_| true, &mut ended);
     ended.report = Some(session.report());
     Some(ended)
+}
+
+/// Starts to connect: the SYN has been sent.
+fn begin(to: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&to.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket),
+    }
+}
+
+/// A socket that has started to connect, when it is connected.
+fn connected(socket: Socket, within: Duration) -> io::Result<TcpStream> {
+    let (due, ready) = (Instant::now() + within, libc::POLLOUT);
+    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events: ready, revents: 0 };
+    while entry.revents == 0 {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let wait_ms = left.as_millis().max(1) as libc::c_int;
+        // SAFETY: one entry, whose descriptor is open. An error is as if nothing had happened.
+        unsafe { libc::poll(&raw mut entry, 1, wait_ms) };
+    }
+    if let Some(error) = socket.take_error()? {
+        return Err(error);
+    }
+    socket.set_nonblocking(false)?;
+    Ok(socket.into())
 }
 
 /// Reports why not, and waits until that has arrived.
@@ -197,7 +258,7 @@ mod tests {
     use weir_psock::io::Route;
 
     use super::*;
-    use crate::wire::REPLY_BYTES;
+    use crate::wire::{Position, REPLY_BYTES};
 
     #[test]
     fn a_session_for_which_there_is_no_room_in_time_is_told_so() {
@@ -208,7 +269,9 @@ mod tests {
         let any = Arc::new(Rules::parse(&["any"]).unwrap());
         let accepting = thread::spawn(move || accept(&listener, &for_thread, &any, Duration::ZERO));
         let session = ParallelSocket::connect(&[route], &Options::default()).unwrap();
-        session.write_all(&Request { to: "192.0.2.1:80".parse().unwrap() }.emit()).unwrap();
+        let position = Position { sequence: 1, number: 0 };
+        let request = Request { to: "192.0.2.1:80".parse().unwrap(), position };
+        session.write_all(&request.emit()).unwrap();
         let mut reply = [0; REPLY_BYTES];
         house.fill(&session, &mut reply, ROOM).unwrap();
         assert_eq!(Status::parse(&reply), Ok(Status::Full));

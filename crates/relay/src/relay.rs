@@ -14,6 +14,7 @@ use weir_psock::io::{OpenError, Opening, Options, ParallelSocket, Route};
 use weir_psock::wire::GreetingError;
 
 use crate::house::{CONNECT, Door, Ended, House, LOOK, NO_THREAD, prepare};
+use crate::order::{self, Numbering, Ticket};
 use crate::redirect::{Redirect, RedirectError, netns_cookie};
 use crate::rules::Rules;
 use crate::seccomp::{SeccompError, Supervisor, Watch};
@@ -26,8 +27,9 @@ use crate::wire::{REPLY_BYTES, Request, Status, WireError};
 pub const BACKLOG: i32 = 4096;
 /// Connections to the proxy that sessions make and greet at one time; the proxy limits those that it does not know.
 const MOST_STREAMS_OPENING: usize = 256;
-/// How long a session waits for those before it, and then no longer.
-const TURN: Duration = Duration::from_secs(30);
+/// How long a session waits for those before it, and then no longer; how long a proxy may have no room for it.
+/// Nearly as long as TCP goes on trying (`net.ipv4.tcp_syn_retries`).
+const TURN: Duration = Duration::from_secs(120);
 /// Time within which the proxy must have answered: it tries to connect for 10 s.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Once the programs have ended and the destination has everything: time until it must have ended its direction.
@@ -89,12 +91,13 @@ struct Carrier {
     settings: Settings,
     /// For sessions that are being opened.
     turns: Turns,
+    numbering: Numbering,
 }
 
 impl Carrier {
     fn new(settings: Settings) -> Self {
         let turns = Turns::new((MOST_STREAMS_OPENING / settings.routes.len().max(1)).max(1));
-        Self { settings, turns }
+        Self { settings, turns, numbering: Numbering::default() }
     }
 }
 
@@ -248,9 +251,9 @@ fn accept(
             // Others on this host may connect as well: they are turned away.
             if let Some(to) = redirecting.take(from) {
                 let (carrier, end) = (Arc::clone(carrier), Arc::clone(end));
-                let ended = Ended::new(from, Some(to));
+                let (ended, ticket) = (Ended::new(from, Some(to)), carrier.numbering.ticket(to));
                 take(house, stream, ended, move |house, stream, ended| {
-                    carry(house, &carrier, &end.is_told, stream, to, ended)
+                    carry(house, &carrier, &end.is_told, stream, (to, ticket), ended)
                 });
             }
         }
@@ -281,23 +284,27 @@ fn carry(
     carrier: &Carrier,
     has_ended: &AtomicBool,
     stream: &TcpStream,
-    to: SocketAddr,
+    (to, ticket): (SocketAddr, Ticket),
     mut ended: Ended,
 ) -> Ended {
     let is_fallback = carrier.settings.is_fallback;
-    let done = prepare(stream).map_err(|e| e.to_string()).and_then(|()| match open(house, carrier) {
-        Ok(session) => through(house, has_ended, stream, to, &session, &mut ended),
-        Err(Failed::Stopped) => Err("it was stopped".to_owned()),
-        Err(Failed::Open(problem)) if is_fallback && has_no_psock(&problem) => {
-            ended.is_direct = true;
-            let direct = TcpStream::connect_timeout(&to, CONNECT).map_err(|e| e.to_string())?;
-            prepare(&direct).map_err(|e| e.to_string())?;
-            let mut goes_on = lingering(has_ended, || unsent_bytes(&direct) == 0);
-            house.carry(stream, &direct, None, &mut goes_on, &mut ended);
+    let found =
+        prepare(stream).map_err(Failed::from).and_then(|()| connect(house, carrier, stream, to, &ticket));
+    // It is made, or will not be.
+    drop(ticket);
+    let done = match found {
+        Ok(session) => {
+            let mut goes_on = lingering(has_ended, || session.delivered(Some(Duration::ZERO)).is_ok());
+            house.carry(stream, &session, Some(&session), &mut goes_on, &mut ended);
+            ended.report = Some(session.report());
             Ok(())
         }
-        Err(Failed::Open(problem)) => Err(in_words(&problem)),
-    });
+        Err(Failed::Open(problem)) if is_fallback && has_no_psock(&problem) => {
+            ended.is_direct = true;
+            directly(house, has_ended, stream, to, &mut ended).map_err(|e| e.to_string())
+        }
+        Err(failed) => Err(failed.in_words()),
+    };
     if let Err(why) = done {
         // The program is to see that it failed, and not an end.
         stream.reset();
@@ -306,29 +313,60 @@ fn carry(
     ended
 }
 
-/// Carries a connection through a session.
-fn through(
+/// Carries a connection without a session.
+fn directly(
     house: &House,
     has_ended: &AtomicBool,
     stream: &TcpStream,
     to: SocketAddr,
-    session: &ParallelSocket,
     ended: &mut Ended,
-) -> Result<(), String> {
-    session.write_all(&Request { to }.emit()).map_err(|e| e.to_string())?;
-    let mut reply = [0; REPLY_BYTES];
-    if house.fill(session, &mut reply, PATIENCE)? < REPLY_BYTES {
-        return Err(WireError::NotProxy.to_string());
-    }
-    match Status::parse(&reply) {
-        Ok(Status::Connected) => {}
-        Ok(refusal) => return Err(refusal.to_string()),
-        Err(error) => return Err(error.to_string()),
-    }
-    let mut goes_on = lingering(has_ended, || session.delivered(Some(Duration::ZERO)).is_ok());
-    house.carry(stream, session, Some(session), &mut goes_on, ended);
-    ended.report = Some(session.report());
+) -> io::Result<()> {
+    let direct = TcpStream::connect_timeout(&to, CONNECT)?;
+    prepare(&direct)?;
+    let mut goes_on = lingering(has_ended, || unsent_bytes(&direct) == 0);
+    house.carry(stream, &direct, None, &mut goes_on, ended);
     Ok(())
+}
+
+/// A session whose other end has connected with `to`. While the proxy has no room, it is tried again, as long as the
+/// program has not given up.
+fn connect(
+    house: &House,
+    carrier: &Carrier,
+    stream: &TcpStream,
+    to: SocketAddr,
+    ticket: &Ticket,
+) -> Result<ParallelSocket, Failed> {
+    let begun = Instant::now();
+    loop {
+        let is_last = begun.elapsed() > TURN || is_reset(stream);
+        match open(house, carrier).and_then(|session| request(house, &session, to, ticket).map(|()| session))
+        {
+            Err(failed) if failed.has_no_room() && !is_last => thread::sleep(LOOK),
+            result => return result,
+        }
+    }
+}
+
+/// Has the proxy connect with `to`.
+fn request(house: &House, session: &ParallelSocket, to: SocketAddr, ticket: &Ticket) -> Result<(), Failed> {
+    let send = |position| session.write_all(&Request { to, position }.emit());
+    ticket.send(order::PATIENCE, send).map_err(|e| Failed::Session(e.to_string()))?;
+    let mut reply = [0; REPLY_BYTES];
+    if house.fill(session, &mut reply, PATIENCE).map_err(Failed::Session)? < REPLY_BYTES {
+        return Err(WireError::NotProxy.into());
+    }
+    match Status::parse(&reply)? {
+        Status::Connected => Ok(()),
+        refusal => Err(Failed::Refused(refusal)),
+    }
+}
+
+/// The program has given up.
+fn is_reset(stream: &TcpStream) -> bool {
+    let mut entry = libc::pollfd { fd: stream.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one entry, whose descriptor is open.
+    unsafe { libc::poll(&raw mut entry, 1, 0) == 1 }
 }
 
 /// Whether to carry on: for [`LINGER`] once the program is gone and all that it sent has arrived.
@@ -350,22 +388,51 @@ fn unsent_bytes(stream: &TcpStream) -> libc::c_int {
     bytes
 }
 
+/// Why there is no connection.
+#[derive(Debug, Error)]
 enum Failed {
-    Open(OpenError),
+    #[error("{0}")]
+    Open(#[source] OpenError),
+    #[error("it was stopped")]
     Stopped,
+    #[error("{0}")]
+    Session(String),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error(transparent)]
+    Refused(Status),
+    #[error(transparent)]
+    Local(#[from] io::Error),
+}
+
+impl Failed {
+    /// The proxy carries as many sessions as it may.
+    const fn has_no_room(&self) -> bool {
+        match self {
+            Self::Refused(status) => matches!(status, Status::Full),
+            Self::Open(OpenError::Greeting { source, .. }) => matches!(source, GreetingError::Full),
+            _ => false,
+        }
+    }
+
+    /// With its cause.
+    fn in_words(&self) -> String {
+        match self {
+            Self::Open(problem) => match std::error::Error::source(problem) {
+                Some(cause) => format!("{problem}: {cause}"),
+                None => problem.to_string(),
+            },
+            _ => self.to_string(),
+        }
+    }
 }
 
 fn open(house: &House, carrier: &Carrier) -> Result<ParallelSocket, Failed> {
-    let Carrier { settings, turns } = carrier;
-    let waits_since = Instant::now();
-    let _turn = loop {
-        match turns.take(LOOK) {
-            Some(turn) => break Some(turn),
-            None if house.is_stopped() => return Err(Failed::Stopped),
-            None if waits_since.elapsed() > TURN => break None,
-            None => {}
-        }
-    };
+    let Carrier { settings, turns, .. } = carrier;
+    let _turn = turns.take(TURN, LOOK, || !house.is_stopped());
+    if house.is_stopped() {
+        return Err(Failed::Stopped);
+    }
     let mut opening = Opening::start(&settings.routes, &settings.options, None).map_err(Failed::Open)?;
     loop {
         match opening.wait(Some(LOOK)) {
@@ -385,12 +452,6 @@ const fn has_no_psock(problem: &OpenError) -> bool {
         OpenError::Silent { .. } | OpenError::Connect { .. } => true,
         _ => false,
     }
-}
-
-/// With its cause.
-fn in_words(problem: &OpenError) -> String {
-    let cause = std::error::Error::source(problem).map(|cause| format!(": {cause}")).unwrap_or_default();
-    format!("{problem}{cause}")
 }
 
 #[cfg(test)]

@@ -3,22 +3,25 @@
 //! Both are of fixed length and precede everything else in their direction of the session.
 //!
 //! ```text
-//! Request   magic "WEIRPXY" (7), version (1), port (2, little-endian), zeros (6), address (16)
+//! Request   magic "WEIRPXY" (7), version (1), port (2), zeros (6), address (16), sequence (8), number (8)
 //! Reply     magic "WEIRPXY" (7), version (1), status (1), zeros (7)
 //! ```
 //!
-//! The address is an IPv6 address; IPv4 is mapped into it (RFC 4291, section 2.5.5.2).
+//! Numbers are little-endian. The address is an IPv6 address; IPv4 is mapped into it (RFC 4291, section 2.5.5.2).
+//! Requests of one sequence are connected in the order of their numbers, which begin with 0.
 
 use std::net::{Ipv6Addr, SocketAddr};
 
 use thiserror::Error;
 
 /// Bytes of a [`Request`].
-pub const REQUEST_BYTES: usize = 32;
+pub const REQUEST_BYTES: usize = 48;
+/// Bytes that a request and a reply begin with, in every version.
+pub const HEAD_BYTES: usize = 8;
 /// Bytes of a [`Status`].
 pub const REPLY_BYTES: usize = 16;
 /// Version of both.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 const MAGIC: [u8; 7] = *b"WEIRPXY";
 
@@ -36,11 +39,22 @@ pub enum WireError {
     Malformed,
 }
 
+/// The place of a connection among those to the same destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Which sequence: drawn at random, of one destination of one near end.
+    pub sequence: u64,
+    /// How many came before it.
+    pub number: u64,
+}
+
 /// The request of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The destination; an address of IPv4 is not mapped, and no address has a zone.
     pub to: SocketAddr,
+    /// Its place among the requests to this destination.
+    pub position: Position,
 }
 
 impl Request {
@@ -55,7 +69,9 @@ impl Request {
         bytes[..7].copy_from_slice(&MAGIC);
         bytes[7] = VERSION;
         bytes[8..10].copy_from_slice(&self.to.port().to_le_bytes());
-        bytes[16..].copy_from_slice(&address.octets());
+        bytes[16..32].copy_from_slice(&address.octets());
+        bytes[32..40].copy_from_slice(&self.position.sequence.to_le_bytes());
+        bytes[40..].copy_from_slice(&self.position.number.to_le_bytes());
         bytes
     }
 
@@ -64,14 +80,20 @@ impl Request {
     /// # Errors
     /// [`WireError`].
     pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Result<Self, WireError> {
-        check(&bytes[..8])?;
+        check(&bytes[..HEAD_BYTES])?;
         let (mut address, port) = ([0; 16], u16::from_le_bytes([bytes[8], bytes[9]]));
-        address.copy_from_slice(&bytes[16..]);
+        address.copy_from_slice(&bytes[16..32]);
+        let number = |at: usize| {
+            let mut number = [0; 8];
+            number.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(number)
+        };
         let ip = Ipv6Addr::from(address).to_canonical();
         if port == 0 || bytes[10..16] != [0; 6] || ip.is_unspecified() || ip.is_multicast() {
             return Err(WireError::Malformed);
         }
-        Ok(Self { to: SocketAddr::new(ip, port) })
+        let position = Position { sequence: number(32), number: number(40) };
+        Ok(Self { to: SocketAddr::new(ip, port), position })
     }
 }
 
@@ -131,7 +153,7 @@ impl Status {
     /// # Errors
     /// [`WireError`].
     pub fn parse(bytes: &[u8; REPLY_BYTES]) -> Result<Self, WireError> {
-        check(&bytes[..8])?;
+        check(&bytes[..HEAD_BYTES])?;
         if bytes[9..] != [0; 7] {
             return Err(WireError::Malformed);
         }
@@ -139,7 +161,11 @@ impl Status {
     }
 }
 
-fn check(bytes: &[u8]) -> Result<(), WireError> {
+/// Whether a request or a reply may begin with these [`HEAD_BYTES`].
+///
+/// # Errors
+/// [`WireError`].
+pub fn check(bytes: &[u8]) -> Result<(), WireError> {
     if bytes[..7] != MAGIC {
         return Err(WireError::NotProxy);
     }
@@ -156,11 +182,15 @@ mod tests {
 
     #[test]
     fn a_request_is_laid_out_as_it_is_written_down() {
-        let request = Request { to: "192.0.2.1:443".parse().unwrap() };
-        let expected = b"WEIRPXY\x01\xbb\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\x00\x02\x01";
+        let position = Position { sequence: 0x0102_0304_0506_0708, number: 3 };
+        let request = Request { to: "192.0.2.1:443".parse().unwrap(), position };
+        let expected = b"WEIRPXY\x02\xbb\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\x00\x02\x01\
+            \x08\x07\x06\x05\x04\x03\x02\x01\x03\0\0\0\0\0\0\0";
         assert_eq!(&request.emit(), expected);
         assert_eq!(Request::parse(expected), Ok(request));
     }
+
+    const FIRST: Position = Position { sequence: 1, number: 0 };
 
     #[test]
     fn every_status_has_a_number_of_its_own() {
@@ -172,21 +202,25 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let good = Request { to: "[2001:db8::1]:80".parse().unwrap() }.emit();
+        let good = Request { to: "[2001:db8::1]:80".parse().unwrap(), position: FIRST }.emit();
         let with = |at: usize, byte: u8| {
             let mut bytes = good;
             bytes[at] = byte;
             Request::parse(&bytes)
         };
         assert_eq!(with(0, b'X'), Err(WireError::NotProxy));
-        assert_eq!(with(7, 2), Err(WireError::Version(2)));
+        assert_eq!(with(7, 1), Err(WireError::Version(1)));
         assert_eq!(with(8, 0), Err(WireError::Malformed), "port 0");
         for at in 10..16 {
             assert_eq!(with(at, 1), Err(WireError::Malformed));
         }
         for ip in ["0.0.0.0", "::", "224.0.0.1", "ff02::1"] {
             let to = SocketAddr::new(ip.parse().unwrap(), 80);
-            assert_eq!(Request::parse(&Request { to }.emit()), Err(WireError::Malformed), "{ip}");
+            assert_eq!(
+                Request::parse(&Request { to, position: FIRST }.emit()),
+                Err(WireError::Malformed),
+                "{ip}"
+            );
         }
         let mut reply = Status::Connected.emit();
         reply[8] = Status::ALL.len() as u8;
@@ -201,20 +235,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_asked_for_is_what_was_asked(ip in addresses(), port in 1..=u16::MAX) {
+        fn what_is_asked_for_is_what_was_asked(
+            ip in addresses(), port in 1..=u16::MAX, sequence: u64, number: u64,
+        ) {
             prop_assume!(!ip.is_unspecified() && !ip.is_multicast());
-            let request = Request { to: SocketAddr::new(ip.to_canonical(), port) };
+            let position = Position { sequence, number };
+            let request = Request { to: SocketAddr::new(ip.to_canonical(), port), position };
             prop_assume!(!request.to.ip().is_unspecified() && !request.to.ip().is_multicast());
             prop_assert_eq!(Request::parse(&request.emit()), Ok(request));
         }
 
         /// There is one way to write a request: whatever is accepted is written again as it was.
         #[test]
-        fn any_bytes_are_refused_or_are_a_request(bytes: [u8; 24], has_head: bool) {
+        fn any_bytes_are_refused_or_are_a_request(bytes: [[u8; 8]; 5], has_head: bool) {
             let mut all = [0; REQUEST_BYTES];
-            all[8..].copy_from_slice(&bytes);
+            all[HEAD_BYTES..].copy_from_slice(bytes.as_flattened());
             if has_head {
-                all[..8].copy_from_slice(b"WEIRPXY\x01");
+                all[..HEAD_BYTES].copy_from_slice(b"WEIRPXY\x02");
                 // Else hardly any would have these zeros.
                 all[10..16].fill(0);
             }

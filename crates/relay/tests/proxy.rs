@@ -11,7 +11,7 @@ use socket2::SockRef;
 use weir_psock::io::{Options, ParallelSocket, Route};
 use weir_psock::session::SessionError;
 use weir_psock::wire::Reason;
-use weir_relay::wire::{REPLY_BYTES, Request, Status};
+use weir_relay::wire::{Position, REPLY_BYTES, Request, Status};
 use weir_relay::{Ended, Proxy, Rules};
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -39,8 +39,12 @@ fn fill(session: &ParallelSocket, into: &mut [u8]) {
     }
 }
 
+fn request(to: SocketAddr) -> Request {
+    Request { to, position: Position { sequence: 1, number: 0 } }
+}
+
 fn asked(session: &ParallelSocket, to: SocketAddr) -> Status {
-    session.write_all(&Request { to }.emit()).unwrap();
+    session.write_all(&request(to).emit()).unwrap();
     let mut reply = [0; REPLY_BYTES];
     fill(session, &mut reply);
     Status::parse(&reply).unwrap()
@@ -179,6 +183,24 @@ fn a_session_beyond_the_limit_waits_for_the_end_of_another() {
 }
 
 #[test]
+fn sessions_are_connected_in_the_order_of_their_numbers() {
+    let (listener, proxy) = (TcpListener::bind(LOOPBACK).unwrap(), proxy(&["127.0.0.1"], 10));
+    let to = listener.local_addr().unwrap();
+    let sessions: Vec<_> = (0..4_u64).map(|number| (number, opened(&proxy))).collect();
+    for (number, session) in sessions.iter().rev() {
+        let position = Position { sequence: 7, number: *number };
+        session.write_all(&Request { to, position }.emit()).unwrap();
+        session.write_all(&[*number as u8]).unwrap();
+    }
+    let mut numbers = [0_u8; 4];
+    for number in &mut numbers {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(std::slice::from_mut(number)).unwrap();
+    }
+    assert_eq!(numbers, [0, 1, 2, 3]);
+}
+
+#[test]
 fn whoever_asks_for_something_else_is_sent_away() {
     let proxy = proxy(&["127.0.0.1"], 10);
     let session = opened(&proxy);
@@ -187,7 +209,7 @@ fn whoever_asks_for_something_else_is_sent_away() {
     assert!(ended(&proxy).failure.contains("neither weir psock run nor weir psock proxy"));
 
     let session = opened(&proxy);
-    let mut bytes = Request { to: "192.0.2.1:80".parse().unwrap() }.emit();
+    let mut bytes = request("192.0.2.1:80".parse().unwrap()).emit();
     bytes[7] = 9;
     session.write_all(&bytes).unwrap();
     let mut reply = [0; REPLY_BYTES];

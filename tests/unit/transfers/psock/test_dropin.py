@@ -232,7 +232,7 @@ def _echo() -> Iterator[int]:
 def _request(address: str, port: int) -> bytes:
     """As docs/psock-run.md says."""
     ip = socket.inet_pton(socket.AF_INET6, f"::ffff:{address}")
-    return struct.pack("<7sBH6x16s", b"WEIRPXY", 1, port, ip)
+    return struct.pack("<7sBH6x16sQQ", b"WEIRPXY", 2, port, ip, 7, 0)
 
 
 def _read(made: ParallelSocket, size: int) -> bytes:
@@ -247,7 +247,7 @@ def test_a_session_names_its_destination_as_it_is_written_down() -> None:
     with _echo() as port:
         client = ParallelSocket.connect([(None, *made.addresses[0])] * 2, HOW)
         client.write_all(_request("127.0.0.1", port) + b"question")
-        assert _read(client, 16) == b"WEIRPXY\x01" + bytes(8)
+        assert _read(client, 16) == b"WEIRPXY\x02" + bytes(8)
         assert _read(client, 8) == b"question"
         client.finish()
         assert client.read(1) == b""
@@ -262,7 +262,7 @@ def test_a_session_names_its_destination_as_it_is_written_down() -> None:
     assert document["last"][0]["to"] == f"127.0.0.1:{port}"
     # Requests and replies are carried as well.
     [path] = document["paths"]
-    assert (path["local"], path["received_bytes"], path["sent_bytes"]) == ("127.0.0.1", 8 + 32, 8 + 16)
+    assert (path["local"], path["received_bytes"], path["sent_bytes"]) == ("127.0.0.1", 8 + 48, 8 + 16)
     captions = [table.caption for table in account.tables(found)]
     assert captions == ["Paths", "Connections"]
     assert account.tables(found)[1].rows[0][-1] == "done"
@@ -272,7 +272,7 @@ def test_what_failed_is_counted_and_said() -> None:
     made = ParallelProxy([("127.0.0.1", 0)], HOW, allow=["any"], most=4)
     client = ParallelSocket.connect([(None, *made.addresses[0])], HOW)
     client.write_all(_request("127.0.0.1", 80))
-    assert _read(client, 16) == b"WEIRPXY\x01\x02" + bytes(7)
+    assert _read(client, 16) == b"WEIRPXY\x02\x02" + bytes(7)
     client.abort()
     found, said = account.Account(), []
     while not said:

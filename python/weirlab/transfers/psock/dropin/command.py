@@ -17,7 +17,7 @@ from weirlab.cli.options.sockets import shown
 from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
 from weirlab.errors import InputError, LabError
-from weirlab.transfers.psock.dropin.options import BPF, By, ProgramOptions, ProxyOptions, parse_via
+from weirlab.transfers.psock.dropin.options import BPF, CONNECTIONS, By, ProgramOptions, ProxyOptions, parse_via
 from weirlab.transfers.psock.options import SessionOptions, StreamOptions, ends
 
 if TYPE_CHECKING:
@@ -107,14 +107,14 @@ def run(
         # Each connection of the program waits for its paths, and this one carries nothing.
         check = replace(how, wait_for_paths=False)
         routes = program.apart(lambda: _reached(tries, check, session.say if what.direct else None))
-        descriptors = program.allow_descriptors(what.connections, len(routes))
+        descriptors, most = _room(what.connections, len(routes), session.say)
         began = program.Program(path, what.command, user, descriptors, aside=json)
         given = {
             "routes": routes,
             "how": how.plain(),
             "only": what.only or ["any"],
             "fallback": what.direct,
-            "most": what.connections,
+            "most": most,
         }
         with program.signals_held():
             by, code = _carried(redirected(what.by, began, given, session.say), found, session.say)
@@ -126,6 +126,16 @@ def run(
             drawn = ["\n".join(layout.lines(table, columns)) for table in account.tables(found)]
             tell("\n\n".join([account.sentence(found, "connection"), *drawn]), sys.stderr)
     raise typer.Exit(code)
+
+
+def _room(connections: int, streams: int, say: Callable[[str], None]) -> tuple[int, int]:
+    """As ``program.allow_descriptors``; who asked for more connections than there may be is told."""
+    from weirlab.transfers.psock.dropin import program
+
+    before, most = program.allow_descriptors(connections, streams)
+    if most < connections != CONNECTIONS:
+        say(f"--connections {connections}: the limit of open files (ulimit -Hn) allows {most}; others wait")
+    return before, most
 
 
 def _reached(
@@ -184,7 +194,7 @@ def proxy(
     """Proxy."""
     from weirlab._engine import ParallelProxy
     from weirlab.link.stopping import Stop
-    from weirlab.transfers.psock.dropin import account, program
+    from weirlab.transfers.psock.dropin import account
 
     with Session(ctx, as_json=json) as session:
         if not what.allow:
@@ -192,9 +202,9 @@ def proxy(
                 "--allow is missing: the proxy connects to no destination that it was not told; --allow any "
                 "allows all but loopback and link-local addresses and those of this host"
             )
-        program.allow_descriptors(what.connections, _STREAMS)
+        _, most = _room(what.connections, _STREAMS, session.say)
         how = session_options.how(streams).plain()
-        made = ParallelProxy(ends(what.bind, what.port), how, allow=what.allow, most=what.connections)
+        made = ParallelProxy(ends(what.bind, what.port), how, allow=what.allow, most=most)
         session.say(f"listening on {', '.join(map(shown, made.addresses))}; Ctrl-C ends it")
         found = account.Account()
         with Stop() as stop:

@@ -13,9 +13,9 @@ from weirlab.transfers.psock.options import BindOption, ListenPortOption
 
 PORT: Final = 29102
 """TCP port of ``weir psock proxy`` (``weir_relay::PORT``)."""
-CONNECTIONS: Final = 256
+CONNECTIONS: Final = 2048
 """Connections at one time (``weir_relay::MOST_CONNECTIONS``)."""
-MOST_CONNECTIONS: Final = 4096
+MOST_CONNECTIONS: Final = 16_384
 
 By = Literal["bpf", "seccomp"]
 BPF: Final = "bpf"

@@ -87,14 +87,21 @@ def signals_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def allow_descriptors(connections: int, streams: int) -> int:
-    """Let this process have the descriptors that these connections need, if it may; how many it had."""
-    needed = _OWN_DESCRIPTORS + connections * (streams + _DESCRIPTORS)
+def allow_descriptors(connections: int, streams: int) -> tuple[int, int]:
+    """Let this process have the descriptors that these connections need, as far as it may.
+
+    Returns
+    -------
+    The number of descriptors that it could have before, and of connections for which they suffice now.
+    """
+    each = streams + _DESCRIPTORS
+    needed = _OWN_DESCRIPTORS + connections * each
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    return soft
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return soft, connections
+    most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return soft, max(1, (most - _OWN_DESCRIPTORS) // each)
 
 
 def apart(work: Callable[[], T]) -> T:
