@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from weirlab.errors import LabError, WeirError
+from weirlab.quantities import bit_rate, duration
 from weirlab.records import Histogram
 
 COUNTED = (
@@ -16,6 +17,12 @@ COUNTED = (
     "no_memory", "refused", "unfinished",
 )  # fmt: skip
 """What the engine counts in each direction, by the field names of ``Direction``."""
+
+LATE_NS: Final = 1_000_000
+"""A frame that leaves later than this after its time was not handled as configured."""
+RATE_TOLERANCE: Final = 0.02
+_RATE_NS: Final = 100_000_000
+"""Frames must have waited for this long in all before their rate is judged."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +174,11 @@ def read_account(raw: Mapping[str, Any], ends: Sequence[str], rates_bps: Sequenc
     )
 
 
-def complaints(account: Account) -> list[str]:
-    """Where the emulator fell short, in sentences; empty if it kept up."""
+def complaints(account: Account, slack_s: float = 0.0) -> list[str]:
+    """Where the emulator fell short, in sentences; empty if it kept up.
+
+    ``slack_s`` is how late frames were allowed to leave.
+    """
     said: list[str] = []
     for way in account.directions:
         where = f"{way.source} to {way.target}: "
@@ -188,6 +198,16 @@ def complaints(account: Account) -> list[str]:
             said.append(
                 f"{where}{way.unfinished:,} frames came without their checksum: switch checksum offload off "
                 "at the senders (ethtool -K IF tx off), or receivers will drop them"
+            )
+        late_ns = way.late_ns(0.99)
+        if late_ns > LATE_NS + slack_s * 1e9:
+            said.append(
+                f"{where}1 % of the frames left {duration(late_ns)} or more after their time (at most "
+                f"{duration(way.late_max_ns)}): this host was too busy; end other work, or use --busy, --cpu"
+            )
+        if way.paced_ns >= _RATE_NS and abs(way.rate_error) > RATE_TOLERANCE:
+            said.append(
+                f"{where}the rate was {bit_rate(way.carried_bps)} instead of {bit_rate(way.rate_bps or 0)}"
             )
         if not way.adds_up:
             said.append(f"{where}the counters do not add up: this is a bug in Weir")

@@ -62,6 +62,8 @@ class Asked:
     down_words: Settings
     up: PathSpec
     down: PathSpec
+    drawn_seed: int | None = None
+    """The seed that was drawn because none was given."""
 
     @property
     def traces(self) -> list[Path]:
@@ -73,18 +75,33 @@ class Asked:
         return replace(self, up=with_trace(self.up, inputs), down=with_trace(self.down, inputs))
 
 
-def read_link(both: Settings, up: str | None, down: str | None, profile: Path | None = None) -> Asked:
+def read_link(
+    both: Settings,
+    up: str | None,
+    down: str | None,
+    profile: Path | None = None,
+    draw_seed: Callable[[], int] | None = None,
+) -> Asked:
     """Read both directions from the options ``--NAME`` (``both``), ``--up``, ``--down`` and ``--profile``.
 
     A value for one direction overrides one for both, and an option overrides the profile. The files that they
-    name are read. Raises ``InputError``, which names the option.
+    name are read. A direction whose random choices have no seed gets that of ``draw_seed`` (None: 1). Raises
+    ``InputError``, which names the option.
     """
     of_file = read_profile(profile) if profile is not None else {}
     words: dict[str, Settings] = {}
     for name, text in (("up", up), ("down", down)):
         of_direction = read_words(text, f"--{name}") if text is not None else {}
         words[name] = {**of_file.get("both", {}), **of_file.get(name, {}), **both, **of_direction}
-    return read_both(words["up"], words["down"]).with_traces(files.HOST_FILES)
+    asked = read_both(words["up"], words["down"])
+    if draw_seed is not None:
+        specs = {"up": asked.up, "down": asked.down}
+        if unseeded := [name for name in words if specs[name].is_random and "seed" not in words[name]]:
+            seed = draw_seed()
+            for name in unseeded:
+                words[name] = {**words[name], "seed": str(seed)}
+            asked = replace(read_both(words["up"], words["down"]), drawn_seed=seed)
+    return asked.with_traces(files.HOST_FILES)
 
 
 def read_both(up: Settings, down: Settings) -> Asked:
@@ -290,7 +307,7 @@ def _read_aqm(text: str, option: str) -> DropTail | CoDel | Red:
     if "p" in values:
         red = replace(red, max_ratio=_share(values["p"], option))
     if "weight" in values:
-        red = replace(red, weight=_share(values["weight"], option))
+        red = replace(red, weight=_weight(values["weight"], option))
     return red
 
 
@@ -346,10 +363,17 @@ def _only(values: list[str], option: str, name: str) -> str:
 
 def _share(text: str, option: str) -> float:
     match = _SHARE.fullmatch(text.strip())
+    if match and not match[2] and float(match[1]) == 1:
+        raise InputError(f"{option}: {quoted(text)} may be 1 % or all; write 1% or 100%")
     ratio = float(match[1]) / (100 if match[2] else 1) if match else -1.0
     if not 0 <= ratio <= 1:
         raise InputError(f"{option}: {quoted(text)} is no share; accepted: 1% or 0.01, up to 100%")
     return ratio
+
+
+def _weight(text: str, option: str) -> float:
+    """RED's; a weight of 1 is no mistake for one of 1 %."""
+    return 1.0 if text.strip() == "1" else _share(text, option)
 
 
 def _number(text: str, option: str) -> float:

@@ -188,6 +188,13 @@ class PathSpec:
     duplicate: Selection = Never()
     seed: int = 1
 
+    @property
+    def is_random(self) -> bool:
+        """Whether what becomes of frames depends on ``seed``."""
+        selections = [self.loss, self.duplicate, *([self.reorder.selection] if self.reorder else [])]
+        chosen = any(isinstance(each, Random | Runs | GilbertElliott) for each in selections)
+        return chosen or self.jitter is not None or isinstance(self.discipline, Red)
+
     def plain(self) -> Plain:
         """For the engine."""
         jitter, reorder = self.jitter, self.reorder

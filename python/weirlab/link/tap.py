@@ -76,6 +76,7 @@ def run_tap(
             notes(warning)
         outputs = _outputs(settings.recording, manifest)
         with _claimed(outputs, "weir tap"), _journal(notes) as changes:
+            changes.occupy({facts.name: (settings.netns, facts.index) for facts in ends}, "weir tap")
             # Before they are up, or IPv6 would already have sent.
             for change in prepare.silence(changes, settings.netns, ends):
                 notes(change)

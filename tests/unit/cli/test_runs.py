@@ -215,7 +215,7 @@ def test_lab_clean_tells_what_it_removed(weir: Weir, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("weirlab.link.host.journal.clean", lambda tell: ["weir-00c0ffee"])
     assert weir("lab", "clean", "--json").json["removed"] == ["weir-1-tx", "weir-1-rx"]
     assert "Removed 2 namespaces of dead owners" in weir("lab", "clean").out
-    assert "Put back what 1 dead tap had changed: weir-00c0ffee" in weir("lab", "clean").out
+    assert "Put back what 1 dead session had changed: weir-00c0ffee" in weir("lab", "clean").out
 
 
 def test_lab_build_tells_what_there_is_and_what_is_missing(

@@ -13,7 +13,7 @@ import pytest
 from pyroute2.ethtool.ioctl import NoSuchDevice
 
 from weirlab import programs
-from weirlab.errors import InputError
+from weirlab.errors import InputError, LabError
 from weirlab.link.host import journal, nft
 from weirlab.link.host.journal import Journal
 
@@ -201,6 +201,31 @@ def test_what_a_dead_session_wrote_is_free_again(tmp_path: Path) -> None:
     living.undo()
     assert journal.clean(pytest.fail, tmp_path) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interface_belongs_to_one_link_at_a_time(tmp_path: Path) -> None:
+    first, second = Journal(tmp_path), Journal(tmp_path)
+    first.occupy({"eth1": (None, 7), "eth2": (None, 8)}, "weir link")
+    told = rf"eth2: weir link \(process {os.getpid()}\) carries its frames already"
+    with pytest.raises(LabError, match=told):
+        second.occupy({"eth3": (None, 9), "eth2": (None, 8)}, "weir tap")
+    # Nothing of a refused session stays occupied.
+    third = Journal(tmp_path)
+    third.occupy({"eth3": (None, 9)}, "weir link")
+    first.undo()
+    second.occupy({"eth2": (None, 8)}, "weir tap")
+    assert (second.undo(), third.undo()) == ((), ())
+
+
+def test_the_interfaces_of_a_dead_link_are_free_again(tmp_path: Path) -> None:
+    dead = Journal(tmp_path)
+    dead.occupy({"eth1": (None, 7)}, "weir link")
+    assert dead._fd is not None
+    os.close(dead._fd)
+    living = Journal(tmp_path)
+    living.occupy({"eth1": (None, 7)}, "weir link")
+    living.undo()
+    assert journal.clean(pytest.fail, tmp_path) == []
 
 
 def test_the_path_of_a_record_that_is_taken_is_printable_in_the_message(tmp_path: Path) -> None:

@@ -135,8 +135,10 @@ def frames(text: str | None) -> tuple[int, ...] | None:
 
 
 def one_share(text: str, option: str, example: str) -> float:
-    """A single ratio; raises ``InputError`` naming ``option``."""
+    """A single ratio; raises ``InputError`` naming ``option``, also for a bare 1."""
     values = listed(text, share, option, example)
+    if values == (1.0,) and "%" not in text:
+        raise InputError(f"{option}: {quoted(text)} may be 1 % or all; write 1% or 100%")
     if len(values) != 1:
         raise InputError(
             f"{option}: one share is needed, but {quoted(text)} has {len(values)}; e.g. {option} {example}"

@@ -1,4 +1,4 @@
-"""Records what a tap changes on this host, so that it can be undone even after ``kill -9``.
+"""Records what a tap, link or logger changes on this host, so that it can be undone even after ``kill -9``.
 
 Each tap has a file in ``/run/weir/link``, locked with flock(2), with one line of JSON per change, written
 before the change is made. A file whose lock can be taken has no living owner.
@@ -90,6 +90,30 @@ class Journal:
                 place = {"folder": _folder(path), "file": path.name}
                 self.note("output", None, str(path), **place, who=who, pid=os.getpid())
 
+    def occupy(self, ends: Mapping[str, tuple[str | None, int]], who: str) -> None:
+        """Keep other sessions from carrying frames between these interfaces until :meth:`undo`.
+
+        ``ends`` has the name of each interface with its namespace (None: this one) and its index. Raises
+        ``LabError``, naming the other session, if one already carries the frames of one of them.
+        """
+        places = {name: [*inside(netns, namespace.identity), index] for name, (netns, index) in ends.items()}
+        with lab_clean.alone(self._path.parent):
+            taken = {
+                tuple(change["place"]): change
+                for path in sorted(self._path.parent.glob("*.lock"))
+                if path != self._path
+                for change in _living(path)
+                if change["do"] == "end"
+            }
+            for name, place in places.items():
+                if other := taken.get(tuple(place)):
+                    raise LabError(
+                        f"{name}: {other['who']} (process {other['pid']}) carries its frames already, and "
+                        "each frame would cross twice; end that one first"
+                    )
+            for name, place in places.items():
+                self.note("end", None, name, place=place, who=who, pid=os.getpid())
+
     def undo(self) -> tuple[str, ...]:
         """Undo all changes, the last one first. May be called twice.
 
@@ -128,7 +152,7 @@ def clean(tell: Callable[[str], None], directory: Path = DIRECTORY) -> list[str]
             _keep(path, failed)
             for each in failed:
                 tell(each.problem)
-            if not failed and any(change["do"] != "output" for change in changes):
+            if not failed and any(change["do"] not in ("output", "end") for change in changes):
                 undone.append(f"weir-{path.stem}")
         finally:
             os.close(fd)
@@ -212,6 +236,7 @@ _UNDO: Final[Mapping[str, _Undoing]] = {
         "rmdir {name}",
     ),
     "output": _Undoing(lambda change: None, ""),
+    "end": _Undoing(lambda change: None, ""),
 }
 
 

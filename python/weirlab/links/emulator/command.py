@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +106,7 @@ class PathOptions:
     duplicate: Annotated[str | None, typer.Option("--duplicate", help="As --loss.", metavar="WHICH")] = None
     seed: Annotated[
         str | None,
-        typer.Option("--seed", help="Seed of all random choices (default: 1).", metavar="N"),
+        typer.Option("--seed", help="Seed of all random choices (default: drawn, and shown).", metavar="N"),
     ] = None
 
     def words(self) -> dict[str, str]:
@@ -131,11 +133,11 @@ class LinkOptions:
         ),
     ] = None
 
-    def asked(self) -> Asked:
-        """Both directions, understood."""
+    def asked(self, draw_seed: Callable[[], int] | None) -> Asked:
+        """Both directions, understood; ``draw_seed`` as for ``reading.read_link``."""
         from weirlab.emulation import reading
 
-        return reading.read_link(self.both.words(), self.up, self.down, self.profile)
+        return reading.read_link(self.both.words(), self.up, self.down, self.profile, draw_seed)
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,8 @@ def link(
 
     carry = _by_netem if running.by == "netem" else _by_weir
     with Session(ctx, as_json=json) as session:
-        asked = options.asked()
+        # netem takes no seed.
+        asked = options.asked(None if running.by == "netem" else _seed)
         how = running.how()
         notes: list[str] = []
         with tables.screen(sys.stderr) as shown:
@@ -228,6 +231,10 @@ def link(
                 notes.append(message)
                 shown.note(message)
 
+            if asked.drawn_seed is not None:
+                tell(
+                    f"random choices have the seed {asked.drawn_seed}: --seed {asked.drawn_seed} repeats them"
+                )
             done = carry((End(a, running.netns), End(b, running.netns)), asked, how, shown, tell)
         document = {
             "by": running.by,
@@ -238,6 +245,11 @@ def link(
         }
         session.finish(document, done.conclusion, done.tables, done.problem)
         session.complain(done.problem)
+
+
+def _seed() -> int:
+    """One that is easily typed."""
+    return random.SystemRandom().randrange(1, 1_000_000)
 
 
 @dataclass(frozen=True)
@@ -271,7 +283,7 @@ def _by_weir(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell:
     last = _watched(link, f"{ends[0]} and {ends[1]} are linked", how, shown, tell)
     if last.real_time_refused:
         tell(f"the emulator was not real time: {last.real_time_refused}")
-    complaints = account.complaints(last)
+    complaints = account.complaints(last, how.slack_s)
     more = {
         "elapsed_s": last.elapsed_s,
         "cpu_s": last.cpu_s,

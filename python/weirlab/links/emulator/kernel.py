@@ -104,6 +104,7 @@ def _put_up(
     """Make the link, and return the indices of its interfaces."""
     where = f"in namespace {netns}" if netns else "here"
     chosen = interfaces.choose(interfaces.look(netns), ends, where)
+    changes.occupy({facts.name: (netns, facts.index) for facts in chosen}, "weir link --by netem")
     for facts in chosen:
         interfaces.check_end(facts, xdp=False)
         if taken := interfaces.inside(netns, lambda name=facts.name: occupied(name)):  # type: ignore[misc]

@@ -121,8 +121,13 @@ def emulated_link(
                 raise InputError(f"{a}: a link has two ends; name two interfaces")
             journal.clean(tell)
             changes = journal.Journal()
-            for end in (a, b):
-                _prepare(changes, end, tell)
+            facts = [_facts(end) for end in (a, b)]
+            changes.occupy(
+                {str(end): (end.netns, each.index) for end, each in zip((a, b), facts, strict=True)},
+                "weir link",
+            )
+            for end, each in zip((a, b), facts, strict=True):
+                _prepare(changes, end, each, tell)
             engine = _started(a, b, up, down, how)
         yield EmulatedLink(engine, (a, b), up, down)
     finally:
@@ -132,11 +137,17 @@ def emulated_link(
             tell(problem)
 
 
-def _prepare(changes: journal.Journal, end: End, tell: Tell) -> None:
-    """Prepare an interface to be an end."""
+def _facts(end: End) -> interfaces.Facts:
+    """The interface, which can be an end."""
     where = f"in namespace {end.netns}" if end.netns else "here"
-    chosen = interfaces.choose(interfaces.look(end.netns), [end.interface], where)
-    interfaces.check_end(chosen[0], xdp=False)
+    (facts,) = interfaces.choose(interfaces.look(end.netns), [end.interface], where)
+    interfaces.check_end(facts, xdp=False)
+    return facts
+
+
+def _prepare(changes: journal.Journal, end: End, facts: interfaces.Facts, tell: Tell) -> None:
+    """Prepare an interface to be an end."""
+    chosen = (facts,)
     for warning in interfaces.warnings(chosen, "the emulated link"):
         tell(warning)
     # Before it is up, as it sends frames of its own from then on.

@@ -79,9 +79,9 @@ def clean(
     if settings:
         said.append(f"Restored {words(settings)}, which a dead test bed had changed.")
     if taps:
-        said.append(f"Put back what {plural(len(taps), 'dead tap')} had changed: {', '.join(taps)}.")
+        said.append(f"Put back what {plural(len(taps), 'dead session')} had changed: {', '.join(taps)}.")
     if left:
-        said.append(f"Not put back: {plural(len(left), 'change')} of a dead tap.")
+        said.append(f"Not put back: {plural(len(left), 'change')} of dead sessions.")
     return " ".join(said) or "Nothing was left behind."
 
 

@@ -84,6 +84,35 @@ def test_what_the_emulator_lost_itself_is_never_the_links_loss(name: str, words:
     assert tables.conclusion(found, [said]).startswith("NOT as configured: eth1 to eth2: 7 frames")
 
 
+def late(share: float, late_ns: int, count: int = 1000) -> dict[str, Any]:
+    """A direction whose last frames were late."""
+    counts = [round(count * (1 - share)), round(count * share)]
+    edges = {"lower_ns": [10_000, late_ns], "upper_ns": [10_100, late_ns + 1], "count": counts}
+    histogram = {name: np.array(values, np.uint64) for name, values in edges.items()}
+    return {**CARRIED, "late": histogram, "late_max_ns": late_ns}
+
+
+@pytest.mark.parametrize(
+    ("share", "late_ns", "slack_s", "is_kept"),
+    [(0.1, 27_000_000, 0, False), (0.02, 1_100_000, 0, False), (0.02, 1_100_000, 0.001, True),
+     (0.02, 900_000, 0, True), (0.005, 27_000_000, 0, True)],
+)  # fmt: skip
+def test_a_link_whose_frames_are_late_is_not_as_configured(
+    share: float, late_ns: int, slack_s: float, is_kept: bool
+) -> None:
+    said = complaints(account(late(share, late_ns)), slack_s)
+    assert (said == []) is is_kept
+    if not is_kept:
+        assert said[0].startswith("eth1 to eth2: 1 % of the frames left ")
+
+
+def test_a_link_whose_rate_is_another_is_not_as_configured() -> None:
+    (said,) = complaints(account({**CARRIED, "paced_bits": 9_700_000}))
+    assert said == "eth1 to eth2: the rate was 97 Mbit/s instead of 100 Mbit/s"
+    # Too little waited for a judgement.
+    assert complaints(account({**CARRIED, "paced_bits": 90_000, "paced_ns": 1_000_000})) == []
+
+
 def test_frames_that_the_interface_refused_are_told_with_its_reason() -> None:
     found = account({**CARRIED, "sent": 98, "refused": 2, "refused_reason": "eth2 is down"})
     assert complaints(found) == [

@@ -106,6 +106,40 @@ def test_mistakes_are_told_before_anything_is_changed(weir: Weir, linked: list[A
     assert isinstance(linked[0], FakeLink)
 
 
+@pytest.mark.parametrize("loss", ["10%", "5%,burst=3", "gemodel=1%,30%"])
+def test_random_choices_without_a_seed_have_one_that_is_shown_and_repeats_them(
+    weir: Weir, linked: list[Any], loss: str
+) -> None:
+    answer = weir("link", "eth1", "eth2", "--loss", loss, "--json")
+    seed = answer.json["up"]["asked"]["seed"]
+    assert answer.json["down"]["asked"]["seed"] == seed
+    assert f"random choices have the seed {seed}: --seed {seed} repeats them" in answer.json["notes"]
+    drawn = [path.seed for path in linked[0][2:4]]
+    linked[:] = [FakeLink()]
+    again = weir("link", "eth1", "eth2", "--loss", loss, "--seed", seed, "--json")
+    assert [path.seed for path in linked[0][2:4]] == drawn
+    assert not any("random choices" in note for note in again.json["notes"])
+
+
+def test_each_link_draws_its_own_seed(weir: Weir, linked: list[Any]) -> None:
+    seeds = set()
+    for _ in range(5):
+        linked[:] = [FakeLink()]
+        weir("link", "eth1", "eth2", "--jitter", "1ms", "--delay", "1ms")
+        seeds.add(linked[0][2].seed)
+    assert len(seeds) > 1
+
+
+@pytest.mark.parametrize("option", ["--loss", "--duplicate", "--reorder"])
+@pytest.mark.parametrize("text", ["1", "1.0", " 1", "1,burst=3", "gemodel=1,30%"])
+def test_a_bare_1_is_neither_1_percent_nor_all(weir: Weir, linked: list[Any], option: str, text: str) -> None:
+    more = ",by=3ms" if option == "--reorder" else ""
+    answer = weir("link", "eth1", "eth2", option, text + more)
+    assert answer.code == 2
+    assert "may be 1 % or all; write 1% or 100%" in answer.err
+    assert isinstance(linked[0], FakeLink)
+
+
 def test_slack_is_no_delay(weir: Weir, linked: list[Any]) -> None:
     assert weir("link", "eth1", "eth2", "--slack", "10ms").code == 0
     linked[:] = [FakeLink()]
