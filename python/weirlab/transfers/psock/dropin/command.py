@@ -17,7 +17,14 @@ from weirlab.cli.options.sockets import shown
 from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
 from weirlab.errors import InputError, LabError
-from weirlab.transfers.psock.dropin.options import BPF, CONNECTIONS, By, ProgramOptions, ProxyOptions, parse_via
+from weirlab.transfers.psock.dropin.options import (
+    BPF,
+    CONNECTIONS,
+    By,
+    ProgramOptions,
+    ProxyOptions,
+    parse_via,
+)
 from weirlab.transfers.psock.options import SessionOptions, StreamOptions, ends
 
 if TYPE_CHECKING:
