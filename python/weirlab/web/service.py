@@ -42,6 +42,7 @@ from weirlab.web.access.shares import Shares
 from weirlab.web.captures.desk import Desk
 from weirlab.web.children import Children, Refusal
 from weirlab.web.http import server
+from weirlab.web.http.turns import Turns
 from weirlab.web.launching.jobs import FOLDER, Places
 from weirlab.web.launching.launcher import Direct, Launcher
 from weirlab.web.measurements.elapsed import Elapsed
@@ -124,6 +125,7 @@ def service(
         app.add_middleware(Forms)
         app.add_middleware(Shares)
         app.add_middleware(Guard, sessions=sessions, settings=settings, public=_public())
+        app.add_middleware(Turns)
         app.add_middleware(Forwarding, proxies=Proxies(settings.proxies))
         shelf = Shelf(store, children, settings.memory_bytes, read_only=read_only)
         routes.add_to(

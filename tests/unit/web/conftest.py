@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
 from weirlab.store import Store
@@ -37,7 +38,10 @@ def serve(store: Store) -> Iterator[Serve]:
 
         def begin(**changes: Any) -> tuple[TestClient, Service]:
             made = stack.enter_context(service(replace(Settings(), **changes), store))
-            return TestClient(made.app, base_url=ORIGIN), made
+            client = TestClient(made.app, base_url=ORIGIN)
+            # One event loop for all requests, as in the server.
+            client.portal = stack.enter_context(start_blocking_portal())
+            return client, made
 
         yield begin
 

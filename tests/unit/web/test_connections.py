@@ -19,7 +19,7 @@ from uvicorn.server import ServerState
 
 from weirlab.link.stopping import Stop
 from weirlab.web.http import listening, server
-from weirlab.web.http.connections import KNOWN, Connection, Connections, Limits
+from weirlab.web.http.connections import KNOWN, LOST, Connection, Connections, Limits
 from weirlab.web.settings import Settings
 
 from .conftest import DEADLINE_S
@@ -130,6 +130,18 @@ def test_a_connection_without_a_request_is_closed_silently() -> None:
         assert not wire.closed
         bench.pass_s(1)
         assert (wire.closed, wire.sent) == (True, b"")
+
+    run(test)
+
+
+def test_a_request_that_waits_for_its_turn_hears_that_its_client_has_gone() -> None:
+    async def test() -> None:
+        bench, lost = Bench(), list[str]()
+        connection, _ = bench.connect()
+        connection.data_received(GET)
+        connection.scope["state"][LOST] = lambda: lost.append("lost")  # type: ignore[index]
+        connection.connection_lost(None)
+        assert lost == ["lost"]
 
     run(test)
 

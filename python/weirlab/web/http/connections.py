@@ -10,12 +10,14 @@ from enum import Enum, auto
 from typing import Any, Final
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from weirlab.web.addresses import site
 
 KNOWN: Final = "known"
 """Key of a request's state: true if its sender may use the service."""
+LOST: Final = "lost"
+"""Key of a request's state: what is called if the connection ends while the request waits for its turn."""
 _SWEEP_S: Final = 1.0
 
 
@@ -161,6 +163,9 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
         super().connection_lost(exc)
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and (lost := cycle.scope["state"].get(LOST)) is not None:
+            lost()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
