@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from weirlab.errors import InputError
+from weirlab.numbering.managing import database
 from weirlab.numbering.managing.accounts import Accounts
 from weirlab.numbering.managing.database import opened
 from weirlab.numbering.managing.register import Register
@@ -78,6 +81,39 @@ def test_without_the_option_there_is_no_zone_management(serve: Serve) -> None:
     client, _ = serve()
     assert client.get("/api/session").json()["voice"] is False
     assert client.get("/api/voice/session").status_code == 404
+
+
+def test_a_database_that_is_in_use_is_no_missing_page(
+    serve: Serve, settings: VoiceSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_WAIT_S", 0)
+    client, _ = serve(voice=settings)
+    form = sign_in(client, "nora")
+    with closing(sqlite3.connect(settings.database, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        answer = client.post("/api/voice/items/enum", json={"content": ENTRY}, headers=form)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert answer.json()["error"]["message"].endswith("database is locked; try again")
+    assert client.post("/api/voice/items/enum", json={"content": ENTRY}, headers=form).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.write_bytes(b"no database" * 1000), "file is not a database"),
+        (lambda path: sqlite3.connect(path).execute("DROP TABLE weir_events"), "no such table: weir_events"),
+    ],
+)
+def test_a_damaged_database_is_an_error_of_the_service(
+    client: TestClient, settings: VoiceSettings, damage: Callable[[Path], object], message: str
+) -> None:
+    sign_in(client, "nora")
+    client.app.state.voice._database.close()  # type: ignore[attr-defined]
+    damage(Path(settings.database))
+    answer = client.get("/api/voice/history")
+    assert (answer.status_code, answer.json()["error"]["kind"]) == (500, "DatabaseError")
+    assert message in answer.json()["error"]["message"]
+    assert str(Path(settings.database).parent) not in answer.text
 
 
 def test_nobody_sees_anything_before_signing_in(client: TestClient) -> None:

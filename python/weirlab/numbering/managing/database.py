@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sql
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 from weirlab import files
 from weirlab.errors import DiskFull, InputError, MissingCapability, StoreError
@@ -24,6 +24,17 @@ from weirlab.quoting import printable, shortened
 _WAIT_S: Final = 10
 """How long a transaction waits for another one."""
 _PRIVATE: Final = 0o600
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_UNAVAILABLE: Final = ("08", "53", "55P", "57P")
+"""PostgreSQL's classes of errors (its manual, appendix A): connection, resources, locks, shutdown."""
+
+
+class DatabaseError(StoreError):
+    """The database reports an error; ``temporary`` if it may be over soon."""
+
+    def __init__(self, message: str, *, temporary: bool) -> None:
+        super().__init__(message)
+        self.temporary = temporary
 
 
 class Database:
@@ -77,14 +88,26 @@ class Database:
         except SQLAlchemyError as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             said = shortened(printable(" ".join(str(cause).split())))
-            kind = DiskFull if _is_full(cause) else StoreError
-            raise kind(f"{self.shown}: the database reports an error: {said}") from error
+            message = f"{self.shown}: the database reports an error: {said}"
+            if _is_full(cause):
+                raise DiskFull(message) from error
+            temporary = _is_temporary(error, cause)
+            raise DatabaseError(message + "; try again" * temporary, temporary=temporary) from error
 
 
 def _is_full(cause: BaseException | None) -> bool:
     """Whether the disk of the database has no room: class 53 of PostgreSQL is insufficient resources."""
     full = getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
     return full or getattr(cause, "sqlstate", None) == "53100"
+
+
+def _is_temporary(error: SQLAlchemyError, cause: BaseException | None) -> bool:
+    """Whether another transaction takes long, or the server of the database cannot be reached."""
+    if isinstance(cause, sqlite3.Error):
+        # The low byte is the kind, the others are details of it.
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _BUSY
+    state = getattr(cause, "sqlstate", None)
+    return state.startswith(_UNAVAILABLE) if state else isinstance(error, OperationalError)
 
 
 def opened(place: str, *, new: bool = False) -> Database:

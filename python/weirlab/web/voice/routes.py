@@ -14,6 +14,7 @@ from pydantic import Field
 from weirlab.errors import InputError
 from weirlab.numbering.diff import by_kind
 from weirlab.numbering.managing.accounts import SESSION, NotSignedIn, SignedIn
+from weirlab.numbering.managing.database import DatabaseError
 from weirlab.numbering.managing.parts import GENERAL, PARTS, Item
 from weirlab.numbering.managing.register import Done, Gone
 from weirlab.numbering.managing.rights import refusal
@@ -30,6 +31,7 @@ _MOST_PIECES: Final = 100
 _MOST_EVENTS: Final = 100
 _MOST_PROBLEMS: Final = 200
 _MOST_NUMBERS: Final = 50
+_RETRY_S: Final = 5
 _NEW: Final = ("organisations", "trees", "domains")
 """Parts to which only administrators add."""
 
@@ -300,3 +302,10 @@ def _explain(app: FastAPI) -> None:
     @app.exception_handler(Gone)
     def gone(request: Request, error: Gone) -> Response:
         return JSONResponse({"error": {"kind": "Gone", "message": printable(str(error))}}, 404)
+
+    @app.exception_handler(DatabaseError)
+    def database_failed(request: Request, error: DatabaseError) -> Response:
+        content = {"error": {"kind": "DatabaseError", "message": printable(str(error))}}
+        if error.temporary:
+            return JSONResponse(content, 503, {"Retry-After": str(_RETRY_S)})
+        return JSONResponse(content, 500)
