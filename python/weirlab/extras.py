@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final
@@ -24,7 +26,7 @@ def engine_needed() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Extra:
-    """Packages that only some commands need, installed by ``pip install 'weirlab[name]'``."""
+    """Packages that only some commands need: the extra ``weirlab[name]``."""
 
     name: str
     purpose: str
@@ -34,8 +36,20 @@ class Extra:
 
     @property
     def remedy(self) -> str:
-        """The command that installs them."""
-        return f"pip install 'weirlab[{self.name}]'"
+        """The command that installs them: their own names, which every package index knows."""
+        return f"pip install {shlex.join(self.requirements())}"
+
+    def requirements(self) -> list[str]:
+        """The packages with their versions, as the installed package demands them."""
+        marker = f'extra == "{self.name}"'
+        try:
+            demanded = requires("weirlab") or []
+        except PackageNotFoundError:
+            demanded = []
+        parts = [demand.replace("'", '"').partition(";") for demand in demanded]
+        return [name.strip() for name, _, condition in parts if marker in condition] or [
+            f"weirlab[{self.name}]"
+        ]
 
     def missing(self) -> list[str]:
         """The packages that are not installed; none is imported to find out."""

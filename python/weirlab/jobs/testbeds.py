@@ -13,7 +13,7 @@ from weirlab.files import NO_FILES, Inputs
 from weirlab.interrupts import shielded
 from weirlab.jobs.progress import Progress
 from weirlab.lab.base import Aiming, TestBed
-from weirlab.records import RuleSetup, emulation_in_words
+from weirlab.records import RuleSetup, caution
 from weirlab.scenario import NO_DEVICE, Dut, Lab
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.flows import describe_headers, min_frame_bytes
@@ -134,8 +134,8 @@ def open_bed(
                 f"{dut.ruleset}: the device takes these rules, but Weir cannot read them: test traffic is "
                 "that of the benchmarking ranges, and which rule it meets is not known"
             )
-        if emulated := emulation_in_words(bed.facts):
-            progress.note(emulated)
+        if known := caution({"dut": bed.dut, **bed.facts}):
+            progress.note(known)
         yield bed
 
 

@@ -72,6 +72,25 @@ _EMULATED: Final = "dut_emulated"
 """The fact of a run that says whether the device's CPU was emulated."""
 
 
+USER_SPACE: Final = {
+    "wireguard-go": "your kernel's WireGuard",
+    "strongswan-libipsec": "your kernel's ESP",
+}
+"""Daemons that carry packets themselves, and the part of the kernel that does so where there is one."""
+
+
+def stand_in(dut: str) -> str:
+    """What the device recorded as ``dut`` stands in for, because it runs in user space; empty: nothing."""
+    return next((part for name, part in USER_SPACE.items() if dut.split(":")[0] == name), "")
+
+
+def caution(facts: Mapping[str, object]) -> str:
+    """What to know about the device of a run before believing its numbers; empty if there is nothing."""
+    part = stand_in(str(facts.get("dut", "")))
+    said = f"{facts['dut']} carries packets in user space; {part} would be faster" if part else ""
+    return "; ".join(filter(None, (emulation_in_words(facts), said)))
+
+
 def emulation_in_words(facts: Mapping[str, object]) -> str:
     """The warning about the numbers of a run whose device ran on an emulated CPU; empty for a real one."""
     if not facts.get(_EMULATED):
@@ -84,5 +103,5 @@ def emulation_in_words(facts: Mapping[str, object]) -> str:
 
 def device_in_words(dut: str, *, first: bool = False) -> str:
     """The name in sentences of the device recorded as ``dut``; ``first`` if the sentence begins with it."""
-    said = _DEVICES.get(dut, dut)
+    said = _DEVICES.get(dut, f"{dut} (user space)" if stand_in(dut) else dut)
     return said[:1].upper() + said[1:] if first and dut in _DEVICES else said

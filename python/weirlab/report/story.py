@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from weirlab.quantities import NOTHING
-from weirlab.records import emulation_in_words
+from weirlab.records import caution
 from weirlab.report.axes import QUANTITIES
 from weirlab.report.figure import Figure
 from weirlab.report.graphs import Drawing, Graphs
@@ -159,8 +159,8 @@ class Story:
     def warning(self) -> str:
         """Everything to know before believing the answer, beginning with whether the run is complete."""
         unfinished = _UNFINISHED.get(str(self.manifest.get("status")), "")
-        emulated = emulation_in_words(self.manifest.get("facts") or {})
-        sentence = f"{emulated[:1].upper()}{emulated[1:]}." if emulated else ""
+        device = caution(self.manifest.get("facts") or {})
+        sentence = f"{device[:1].upper()}{device[1:]}." if device else ""
         return " ".join(filter(None, (unfinished, sentence, self.caution)))
 
     @property

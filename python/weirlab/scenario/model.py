@@ -66,9 +66,13 @@ def _places(text: str) -> object:
 
 
 def _dut_name(name: str) -> str:
-    from weirlab.lab.dut import broken, drivers, exists, files_of
+    from weirlab.lab.dut import broken, drivers, exists, files_of, refuse_machine
 
     kind = name.partition(":")[0]
+    try:
+        refuse_machine(name)
+    except InputError as error:
+        raise ValueError(str(error)) from None
     if name != NO_DEVICE and not exists(kind):
         raise ValueError(
             "; ".join((f"no such device; there are {', '.join((*drivers(), NO_DEVICE))}", *broken()))

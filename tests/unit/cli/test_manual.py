@@ -37,7 +37,7 @@ def test_options_have_their_values_and_their_help() -> None:
     assert "\\fB--wide\\fR\n" in trial
     assert "  weir trial --dut iptables" not in trial
     assert "\nweir trial --dut iptables --rules 1000 --rate 2Mpps --duration 2 --json\n" in trial
-    assert "\\fIBEFORE\\fR\nRun before the change." in shown
+    assert "\\fIBEFORE\\fR\nRun before the change;" in shown
 
 
 def test_the_page_is_set_without_a_warning() -> None:

@@ -191,6 +191,19 @@ def test_export_writes_the_tables(weir: Weir, finished: str, tmp_path: Path, for
             assert "delay_p99_ns" in (next(csv.reader(file)))
 
 
+@pytest.mark.parametrize(("undisturbed", "code"), [(0.95, 0), (0.5, 5), (0.2, 5)])
+def test_doctor_can_require_a_quiet_machine(
+    weir: Weir, monkeypatch: pytest.MonkeyPatch, undisturbed: float, code: int
+) -> None:
+    from weirlab.lab import doctor
+    from weirlab.lab.finding import Finding
+
+    monkeypatch.setattr("weirlab.measure.noise.listen", lambda *_: make_noise(undisturbed_ratio=undisturbed))
+    monkeypatch.setattr(doctor, "diagnose", lambda *_: [Finding("kernel", True, "6.1")])
+    assert weir("doctor", "--require-quiet", "--json").code == code
+    assert weir("doctor").code == 0
+
+
 def test_doctor_fails_only_for_what_is_essential(weir: Weir, monkeypatch: pytest.MonkeyPatch) -> None:
     from weirlab.lab import doctor
     from weirlab.lab.finding import Finding

@@ -22,7 +22,7 @@ def test_a_scenario_with_a_report_is_refused_before_it_measures(weir: Weir) -> N
     refused = weir("run", "firewall-rules", "--lab", "sim")
     assert refused.code == 3
     assert "Altair and vl-convert, not installed here" in refused.err
-    assert "pip install 'weirlab[report]'" in refused.err
+    assert "pip install 'altair>=" in refused.err
     assert weir("runs", "--json").json["runs"] == []
 
 

@@ -223,3 +223,37 @@ def test_a_drift_within_the_profile_widens_what_other_hours_may_bring() -> None:
     usual, drifted = Later.published(), Later.published(drift=0.2)
     assert drifted.service > 2 * usual.service
     assert Later.published(drift=0.01) == usual
+
+
+def quick(rng: np.random.Generator, host_loss: float) -> list[Observation]:
+    """As a quick profile, of a device whose threshold scatters; one light trial lost ``host_loss``."""
+    rows = []
+    truths = profile(Device(), (0, 400), (64.0,), (0.02, 0.15, 0.4, 0.95, 1.1, 1.4), packets=800)
+    for truth in truths:
+        for trial in noisy(truth, rng, 3):
+            lost = min(max(trial.loss_ratio + (0.05 * rng.random() if truth.loss_ratio else 0.0), 0.0), 1.0)
+            rows.append(replace(trial, loss_ratio=lost, forwarding_pps=(1 - lost) * trial.rate_pps))
+    rows[1] = replace(rows[1], loss_ratio=host_loss, forwarding_pps=(1 - host_loss) * rows[1].rate_pps)
+    return rows
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_surely_below_the_threshold_only_what_the_host_loses_is_within_the_bound_of_the_loss(
+    seed: int,
+) -> None:
+    def bound(host_loss: float, rate_pps: float) -> float:
+        rows = quick(np.random.default_rng(seed), host_loss)
+        model = Queueing.fit(rows)
+        model = model.with_calibration(calibrate(Queueing, rows, model))
+        return float(model.predict(rate_pps, 64, 400).intervals["loss_ratio"][90].high)
+
+    light, heavy = 0.05e9 / Device().service_ns(400), 0.95e9 / Device().service_ns(400)
+    assert bound(0.0, light) == 0.0
+    assert bound(0.0, heavy) > 0.0
+    assert bound(0.03, light) >= 0.01
+
+
+def test_the_loss_of_the_host_survives_json() -> None:
+    found = calibrate(Queueing, quick(np.random.default_rng(1), 0.03))
+    assert set(found.host_loss) == set(LEVELS)
+    assert typed(Calibration, json.loads(json.dumps(plain(found)))) == found

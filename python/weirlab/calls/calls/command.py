@@ -10,7 +10,15 @@ import typer
 
 from weirlab import limits
 from weirlab.calls.calls.faults import FaultOptions, impairments
-from weirlab.cli.options import DeviceOptions, IpVersion, JudgedOptions, grouped, without, work_of
+from weirlab.cli.options import (
+    DeviceOptions,
+    IpVersion,
+    JudgedOptions,
+    PacketTimeOption,
+    grouped,
+    without,
+    work_of,
+)
 from weirlab.cli.options.buffers import jitter_buffer as read_jitter_buffer
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
@@ -61,6 +69,7 @@ class CallOptions:
             metavar="CODEC,...",
         ),
     ] = "g711"
+    packet_time: PacketTimeOption = None
     transport: Annotated[
         str,
         typer.Option("--transport", help="rtp, iax2, iax2-trunk, or iax2-trunk*8 for 8 calls per packet."),
@@ -109,11 +118,13 @@ class CallOptions:
 
     def calls(self) -> Calls:
         """The calls; raises ``InputError`` for impossible ones."""
+        from weirlab.traffic.calls.mix import with_packet_time
         from weirlab.traffic.calls.spec import parse_calls
 
         if self.holding is not None and self.arrivals != "poisson":
             raise InputError("--holding goes with --arrivals poisson: standing calls do not end")
-        standing = parse_calls(self.count, self.codec, self.transport, 4 if self.ip == "4" else 6)
+        codecs = with_packet_time(self.codec, self.packet_time)
+        standing = parse_calls(self.count, codecs, self.transport, 4 if self.ip == "4" else 6)
         return replace(
             standing,
             directions=self.directions,

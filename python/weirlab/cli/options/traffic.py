@@ -30,6 +30,10 @@ ArrivalsOption = Annotated[
     Arrivals,
     typer.Option("--arrivals", help="Equal or exponential gaps between packets.", rich_help_panel=PANEL),
 ]
+PacketTimeOption = Annotated[
+    str | None,
+    typer.Option("--packet-time", help="Packet time of codecs that name none, e.g. 30ms.", metavar="TIME"),
+]
 SeedOption = Annotated[
     int,
     typer.Option(

@@ -41,10 +41,10 @@ def finish(
     session.complain(worse(failure(judged), problem))
 
 
-def table(judged: Sequence[Judgement]) -> Table:
-    """One row per requirement."""
+def table(judged: Sequence[Judgement], how: str = "Measured") -> Table:
+    """One row per requirement; ``how`` its values came to be known."""
     rows = [(one.demand.text, one.verdict, one.measured, one.because) for one in judged]
-    return Table("Requirements", ("Requirement", "Verdict", "Measured", "Remark"), rows)
+    return Table("Requirements", ("Requirement", "Verdict", how, "Remark"), rows)
 
 
 def failure(judged: Sequence[Judgement]) -> WeirError | None:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from weirlab.measure.verdict import Verdict
-
-
-MORE_TRIALS: Final = (
-    "Profile again with more repetitions (weir profile --repetitions 10) on a quieter machine"
-)
-
-
-"""What to do about a profile that scatters too much."""
 
 
 def of_device(simulated: bool, said: str) -> str:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
 
-from weirlab.cli.options import ResultOptions, completing, grouped, share
+from weirlab import limits
+from weirlab.cli.options import (
+    FramesOption,
+    LabKind,
+    MachineKind,
+    ResultOptions,
+    completing,
+    grouped,
+    listed,
+    reading,
+    share,
+)
 from weirlab.cli.quantities import NOTHING, plural, significant, words
 from weirlab.cli.results import junit as xml
 from weirlab.errors import InputError
@@ -18,6 +29,7 @@ from weirlab.quoting import quoted
 from weirlab.tables import Table
 
 if TYPE_CHECKING:
+    from weirlab.devices.comparison.measuring import TurnsPlan
     from weirlab.devices.comparison.study import ComparisonOutcome
     from weirlab.model.comparing import Compared, Finding, Terms
 
@@ -35,12 +47,24 @@ of a run share the state of the host. One run of each does not show by how
 much. The scatter of published runs is used unless --scatter gives yours, or
 more runs (--before, --after) show it. See docs/ci.md.
 
+With --measure, BEFORE and AFTER are rulesets or devices, which are profiled in
+turns (before, after, after, before, ...) with the same settings. How small a
+change that can find is printed first.
+
 Examples:
   weir compare last~1 last
   weir compare 20260131-1200 last --margin 5% --margin p99=30%
   weir compare last~3 last~2 --before last~1 --after last --junit weir.xml
   weir compare last~1 last --scatter 2% --json
+  weir compare --measure before.rules after.rules --junit weir.xml
+  weir compare --measure iptables nftables --rules 0,400 --pairs 6
 """
+
+PAIRS: Final = 4
+"""Profiles of each device with ``--measure``."""
+
+REPETITIONS: Final = 3
+"""Trials of each setting in such a profile."""
 
 _SHOWN: Final = 5
 """Settings listed of a quantity that changed; --json has all."""
@@ -68,6 +92,66 @@ class MoreRunsOptions:
             autocompletion=completing.runs,
         ),
     ] = None
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """Profiles to measure first."""
+
+    PANEL: ClassVar = "With --measure"
+
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Profile BEFORE and AFTER, rulesets or devices, in turns.")
+    ] = False
+    pairs: Annotated[
+        int | None,
+        typer.Option("--pairs", min=1, max=limits.MOST_ATTEMPTS, help="Profiles of each (default: 4)."),
+    ] = None
+    repetitions: Annotated[
+        int | None,
+        typer.Option(
+            "--repetitions",
+            min=1,
+            max=limits.MOST_ATTEMPTS,
+            help="Trials of each setting in a profile (default: 3).",
+        ),
+    ] = None
+    rules: Annotated[
+        str | None, typer.Option("--rules", help="Matching positions, e.g. 0,400.", metavar="N,...")
+    ] = None
+    frame: FramesOption = None
+    machine: Annotated[
+        MachineKind | None, typer.Option("--machine", help="noisy: tolerate more disturbance.")
+    ] = None
+    lab: Annotated[LabKind | None, typer.Option("--lab", help="Where: netns (root), or sim.")] = None
+
+    def plan(self, before: str, after: str) -> TurnsPlan | None:
+        """The profiles to measure; None without ``--measure``."""
+        from weirlab.devices.comparison.measuring import TurnsPlan
+        from weirlab.jobs.quick import QuickProfile
+
+        if not self.measure:
+            given = {name for name, value in vars(self).items() if value is not None and name != "measure"}
+            if given:
+                raise InputError(f"--{min(given)} goes with --measure, without which nothing is measured")
+            return None
+        usual = QuickProfile(
+            before,
+            None if self.rules is None else tuple(listed(self.rules, int, "--rules", "0,400")),
+            reading.frames(self.frame),
+            self.repetitions or REPETITIONS,
+            self.lab or "auto",
+            self.machine or "usual",
+        )
+        return TurnsPlan(usual, replace(usual, device=after), self.pairs or PAIRS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsOptions:
+    """The runs that are compared, besides those that the arguments name."""
+
+    more: MoreRunsOptions
+    turns: MeasureOptions
 
 
 @dataclass(frozen=True)
@@ -120,12 +204,22 @@ def compare(
     ctx: typer.Context,
     *,
     before: Annotated[
-        str, typer.Argument(help="Run before the change.", metavar="BEFORE", autocompletion=completing.runs)
+        str,
+        typer.Argument(
+            help="Run before the change; with --measure, a ruleset or device.",
+            metavar="BEFORE",
+            autocompletion=completing.runs,
+        ),
     ],
     after: Annotated[
-        str, typer.Argument(help="Run after the change.", metavar="AFTER", autocompletion=completing.runs)
+        str,
+        typer.Argument(
+            help="Run after the change; with --measure, a ruleset or device.",
+            metavar="AFTER",
+            autocompletion=completing.runs,
+        ),
     ],
-    more: MoreRunsOptions,
+    runs: RunsOptions,
     options: TermsOptions,
     junit: Annotated[
         Path | None, typer.Option("--junit", help="Also write JUnit XML for CI systems.", metavar="FILE")
@@ -133,14 +227,22 @@ def compare(
     result: ResultOptions,
 ) -> None:
     """Compare runs."""
+    from weirlab.devices.comparison.measuring import measure_in_turns
     from weirlab.devices.comparison.study import compare_runs
 
     with result.session(ctx) as session:
         xml.check(junit)
         wanted = options.terms()
-        outcome = compare_runs(
-            session.store, [before, *(more.more_before or [])], [after, *(more.more_after or [])], wanted
-        )
+        more, turns = runs.more, runs.turns
+        first: Sequence[str] = [before, *(more.more_before or [])]
+        second: Sequence[str] = [after, *(more.more_after or [])]
+        plan = turns.plan(before, after)
+        if plan is not None:
+            if more.more_before or more.more_after:
+                raise InputError("--before and --after name runs; --measure makes its own: leave them out")
+            session.say(plan.forecast(wanted))
+            first, second = measure_in_turns(session.store, plan, session.progress)
+        outcome = compare_runs(session.store, first, second, wanted)
         said = sentence(outcome)
         if junit is not None:
             xml.write(junit, "weir compare", _cases(outcome), _properties(outcome, said))

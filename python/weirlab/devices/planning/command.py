@@ -15,6 +15,7 @@ from weirlab.cli.options import (
     Arrivals,
     DeviceOption,
     IncludeOption,
+    PacketTimeOption,
     ResultOptions,
     SizeOptions,
     completing,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from weirlab.devices.planning.outcome import PlanRequest
     from weirlab.model.planning import Requirement
     from weirlab.requirements import Demand
-    from weirlab.traffic.calls.codecs import VoiceStream
+    from weirlab.traffic.calls.mix import VoiceMix
 
 PLAN = """Find the load, the rules, the frame size or the device that meets a requirement.
 
@@ -55,6 +56,7 @@ Examples:
   weir plan a.json b.json --rate 90kpps --rules 50 --class cyclic --cycle 4ms
   weir plan last --codec g711 --calls 500 --find rules --certainty 99%
   weir plan last --codec g711 --rules 400 --require 'calls>=300'
+  weir plan last --codec g711:60,g729:40 --packet-time 30ms --rules 400
   weir plan rules.json --tunnel esp.json --codec g711 --rules 400
   weir plan last --given rules=400 --given frame=214 --find rate --json
   weir plan last --ruleset saved.rules --rate 200kpps --reordered new.rules
@@ -144,8 +146,13 @@ class LoadOptions:
     ] = None
     codec: Annotated[
         str | None,
-        typer.Option("--codec", help="g711, g729:40ms, opus@24kbit/s, ...; also sets the requirement."),
+        typer.Option(
+            "--codec",
+            help="g711, g729:40ms, g711:60,g729:40 (shares), ...; also sets the requirement.",
+            metavar="CODEC,...",
+        ),
     ] = None
+    packet_time: PacketTimeOption = None
     directions: Annotated[
         int,
         typer.Option("--directions", min=1, max=2, help="Streams per call through the device."),
@@ -227,7 +234,7 @@ class PlanOptions:
         from weirlab.cli.results import gates
         from weirlab.devices.planning import requiring as required_plans
         from weirlab.devices.planning.outcome import PlanRequest
-        from weirlab.traffic.calls.codecs import parse_codec
+        from weirlab.traffic.calls.mix import parse_mix, with_packet_time
         from weirlab.traffic.load import parse_rate
 
         asked, question, load, wanted = self.asked, self.question, self.load, self.wanted
@@ -236,7 +243,10 @@ class PlanOptions:
             "sizes": load.size.sizes, "rules": load.rules, "device": asked.device,
         }  # fmt: skip
         said = merged(question.given or [], values)
-        chosen = None if said["codec"] is None else parse_codec(said["codec"])
+        if load.packet_time is not None and said["codec"] is None:
+            raise InputError("--packet-time is that of a codec: add --codec")
+        codecs = said["codec"]
+        chosen = None if codecs is None else parse_mix(with_packet_time(codecs, load.packet_time))
         demands = gates.demands(wanted.require, required_plans.KNOWN)
         if asked.cpus is not None and not asked.tunnel:
             raise InputError("--cpus divides rules from a tunnel: add --tunnel MODEL")
@@ -314,7 +324,7 @@ def merged(given: Sequence[str], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def requirements(
-    demands: Sequence[Demand], wanted: WantedOptions, stream: VoiceStream | None
+    demands: Sequence[Demand], wanted: WantedOptions, stream: VoiceMix | None
 ) -> tuple[Requirement, ...]:
     """All requirements, each with its name and derivation."""
     from weirlab.devices.planning.requiring import GIVEN
@@ -329,7 +339,7 @@ def requirements(
     elif cycle is not None:
         raise InputError("--cycle belongs to a class; add --class isochronous or --class cyclic")
     if stream is not None and traffic_class is None:
-        found.append(for_calls(stream.packet_ms, **shares))
+        found += [for_calls(packet_ms, **shares) for packet_ms in stream.packet_times_ms]
     elif share is not None and traffic_class is None:
         raise InputError("--share belongs to a class or to calls; add --class or --codec")
     if limited := [demand for demand in demands if demand.quantity in LIMITED]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -19,7 +19,7 @@ from weirlab.model.planning import Answer, Conclusion, Find, Outlook, Question, 
 from weirlab.quantities import count, duration, plural, rate, words
 from weirlab.requirements import Demand, Judgement
 from weirlab.rules import Advice, Walk
-from weirlab.traffic.calls.codecs import VoiceStream
+from weirlab.traffic.calls.mix import VoiceMix
 from weirlab.traffic.sizes import SizeMix
 from weirlab.traffic.spec import Arrivals, Rate
 
@@ -42,7 +42,7 @@ class PlanRequest:
     rate: Rate | None = None
     sizes: SizeMix | None = None
     position: float | None = None
-    stream: VoiceStream | None = None
+    stream: VoiceMix | None = None
     calls: int | None = None
     directions: int = 2
     """Streams per call that pass the device."""
@@ -140,7 +140,7 @@ class PlanOutcome:
     requirements: tuple[Requirement, ...]
     answers: tuple[Answer, ...]
     ruleset: RulesetOutcome | None = None
-    stream: VoiceStream | None = None
+    stream: VoiceMix | None = None
     directions: int = 2
     simulated: tuple[str, ...] = ()
     """The devices that were simulated."""
@@ -150,6 +150,15 @@ class PlanOutcome:
     change: RulesetChangeOutcome | None = None
     queues: Mapping[str, Backlog] = field(default_factory=dict)
     """The backlogs of devices with a deep queue, at the settings in question."""
+
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    """By device: the part of a kernel that a program in user space stands in for."""
+    more_trials: Mapping[str, str] = field(default_factory=dict)
+    """By device: how to profile it again with more trials."""
+
+    def name(self, device: str) -> str:
+        """What a device is called in tables and sentences: those that stand in for another are marked."""
+        return f"{device} (user space)" if device in self.stand_ins else device
 
     @property
     def best(self) -> Answer | None:
@@ -165,17 +174,24 @@ class PlanOutcome:
     @property
     def judged(self) -> tuple[Judgement, ...]:
         """How each requirement is met: on rules by the given ones, else by the best device."""
-        rules = None if self.question is not None and self.question.find == "rules" else self._rules_walk()
-        of_rules = [each for each in self.demands if rules is not None and each.quantity is MOST_RULES]
-        found = tuple(required_plans.judged_rules(each, rules) for each in of_rules if rules is not None)
         answer = self.best or next((one for one in self.answers if one.verdict == self.verdict), None)
-        if answer is None or self.question is None:
-            return found
+        return self._judged([] if answer is None else [answer])
+
+    @property
+    def judged_devices(self) -> tuple[Judgement, ...]:
+        """The same by every device."""
+        return self._judged(self.answers)
+
+    def _judged(self, answers: Sequence[Answer]) -> tuple[Judgement, ...]:
+        question = self.question
+        rules = None if question is not None and question.find == "rules" else self._rules_walk()
+        of_rules = [each for each in self.demands if rules is not None and each.quantity is MOST_RULES]
         others = [each for each in self.demands if each not in of_rules]
-        return (
-            *found,
-            *required_plans.judged(others, self.requirements, answer, self.question.call_pps),
-        )
+        found = [required_plans.judged_rules(each, rules) for each in of_rules if rules is not None]
+        if question is not None:
+            for answer in answers:
+                found += required_plans.judged(others, self.requirements, answer, question.call_pps)
+        return tuple(found)
 
     def _rules_walk(self) -> Walk | None:
         """How far packets walk in the given rules; None if none are given."""
@@ -193,7 +209,10 @@ class PlanOutcome:
         if self.verdict != "undecided":
             return None
         names = [one.device for one in self.answers if one.verdict == "undecided"]
-        return Undecided(f"undecided: the profile of {', '.join(names)} is too noisy to answer this")
+        sure = f"{self.question.certainty * 100:g} %" if self.question else ""
+        return Undecided(
+            f"undecided: trials of the profile of {', '.join(names)} scatter too much for {sure} certainty"
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -208,6 +227,8 @@ class PlanOutcome:
             if one.outlook is not None:
                 for why in one.outlook.why_extrapolated:
                     found[f"{one.device}: extrapolated, {why}"] = None
+        for device, part in self.stand_ins.items():
+            found[f"{device}: in user space; {part} would be faster"] = None
         for device, held in self.queues.items():
             found[f"{device}: {self._deep(held)}"] = None
         return tuple(found)
@@ -262,6 +283,8 @@ class PlanOutcome:
                     "device": a.device,
                     "simulated": a.device in self.simulated,
                     "verdict": a.verdict,
+                    "stands_in_for": self.stand_ins.get(a.device),
+                    "more_trials": self.more_trials.get(a.device) if a.verdict == "undecided" else None,
                     "met": a.met,
                     **{k: v for k, v in vars(a).items() if k != "device"},
                 }

@@ -102,7 +102,7 @@ def _limit(demand: Demand, source: str, answer: Answer) -> Judgement:
     at_most = max(demand.value, NO_LOSS) if demand.quantity is LOSS else demand.value
     missed: Verdict = "undecided" if answer.verdict == "undecided" else "not met"
     verdict: Verdict = "met" if bound <= at_most else missed
-    why = "the profile is too noisy: profile again with more repetitions"
+    why = "the trials of the profile scatter too much: profile again with more repetitions"
     high = bound if math.isfinite(bound) else math.inf
     case = Case(predicted, min(predicted, high), max(predicted, high), answer.device, source, why)
     return Judgement(demand, verdict, case, 1, int(verdict == "not met"))
@@ -119,7 +119,7 @@ def _reached(demand: Demand, answer: Answer, call_pps: float | None) -> Case:
     why = (
         "the profile does not reach that far: profile higher loads or more rules"
         if math.isinf(foreseen)
-        else "the profile is too noisy: profile again with more repetitions"
+        else "the trials of the profile scatter too much: profile again with more repetitions"
     )
     if demand.quantity is MOST_CALLS and call_pps is not None:
         sure = float(answer.calls or 0)

@@ -39,10 +39,12 @@ from weirlab.model.planning import (
 from weirlab.model.planning.judge import Judge, Settings
 from weirlab.model.planning.planner import outlook
 from weirlab.model.tunnelled import tunnelled
+from weirlab.quantities import words
 from weirlab.quoting import quoted
+from weirlab.records import stand_in
 from weirlab.rules import Advice
 from weirlab.store import Store
-from weirlab.traffic.calls.codecs import VoiceStream
+from weirlab.traffic.calls.mix import VoiceMix
 from weirlab.traffic.sizes import mean_bytes
 from weirlab.traffic.spec import GAP_SCV
 from weirlab.units import NS_PER_S
@@ -55,6 +57,8 @@ class Asked:
     name: str
     model: Predictor
     simulated: bool
+    profiled: tuple[Device, ...]
+    """The devices that were profiled: one, or the rules and the tunnel."""
 
 
 def plan(store: Store, request: PlanRequest) -> PlanOutcome:
@@ -128,6 +132,8 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
         request.demands,
         change,
         _deep_queues(devices, answers),
+        _stand_ins(devices),
+        _more_trials(store, devices, answers),
     )
 
 
@@ -142,6 +148,26 @@ def _deep_queues(devices: Sequence[Asked], answers: Sequence[Answer]) -> dict[st
     return found
 
 
+def _stand_ins(devices: Sequence[Asked]) -> dict[str, str]:
+    """By device, the part of a kernel that a program in user space stands in for."""
+    parts = {
+        device.name: [stand_in(str(one.facts.get("dut", one.name))) for one in device.profiled]
+        for device in devices
+    }
+    return {name: words([*filter(None, found)]) for name, found in parts.items() if any(found)}
+
+
+def _more_trials(store: Store, devices: Sequence[Asked], answers: Sequence[Answer]) -> dict[str, str]:
+    """By device that is undecided, how to profile it again with more trials."""
+    return {
+        device.name: words(
+            list(dict.fromkeys(modelling.more_trials_of(store, one) for one in device.profiled))
+        )
+        for device, one in zip(devices, answers, strict=True)
+        if one.verdict == "undecided"
+    }
+
+
 def _named(device: str, reason: str) -> Reason:
     return Reason(f"{device}: {reason}", reason.remedy if isinstance(reason, Reason) else "")
 
@@ -150,7 +176,9 @@ def _asked(store: Store, request: PlanRequest) -> list[Asked]:
     """Every device; with tunnels, every device with every tunnel behind it."""
     devices = _devices(store, request)
     if not request.tunnels:
-        return [Asked(device.name, _model(device, request), device.simulated) for device in devices]
+        return [
+            Asked(device.name, _model(device, request), device.simulated, (device,)) for device in devices
+        ]
     if not devices:
         raise InputError(
             "--tunnel is placed behind rules: give their model as well: weir plan RULES --tunnel MODEL"
@@ -162,6 +190,7 @@ def _asked(store: Store, request: PlanRequest) -> list[Asked]:
             f"{device.name} + {tunnel.name}",
             tunnelled(_queueing(device, request), _queueing(tunnel, request), request.cpus),
             device.simulated or tunnel.simulated,
+            (device, tunnel),
         )
         for device in devices
         for tunnel in tunnels
@@ -268,7 +297,7 @@ def _load(request: PlanRequest) -> OfferedLoad | None:
     return OfferedLoad(rate.value if rate.unit == "bps" else rate.value / 100 * rate.line_bps, "bps")
 
 
-def _sought(load: OfferedLoad | None, position: float | None, stream: VoiceStream | None) -> Find:
+def _sought(load: OfferedLoad | None, position: float | None, stream: VoiceMix | None) -> Find:
     """What to find if the user does not say: the quantity that is missing."""
     if load is None and position is not None:
         return "rate" if stream is None else "calls"

@@ -18,21 +18,16 @@ from weirlab.cli.quantities import (
 )
 from weirlab.cli.quantities import rules as whole_rules
 from weirlab.cli.results import gates
-from weirlab.cli.results.wording import MORE_TRIALS, of_device
+from weirlab.cli.results.wording import of_device
+from weirlab.devices.planning.rulesets import advice_sentence, advice_tables
+from weirlab.jobs.repetition import PROFILE_AGAIN
 from weirlab.records import device_in_words
 from weirlab.tables import Table
 
 if TYPE_CHECKING:
-    from weirlab.devices.planning.outcome import PlanOutcome, RulesetOutcome
+    from weirlab.devices.planning.outcome import PlanOutcome
     from weirlab.model.planning import Answer, Conclusion, Headroom, Limit, Outlook, Question, Reach
-    from weirlab.rules.advice import Advice, Kept
-    from weirlab.traffic.calls.codecs import VoiceStream
-
-MOST_MOVES: Final = 20
-"""Moves shown; --json has all."""
-
-MOST_UNCOUNTED: Final = 3
-"""Rules without a counter that are named."""
+    from weirlab.traffic.calls.mix import VoiceMix
 
 _MEETS: Final[dict[Conclusion, str]] = {
     "meets": "yes",
@@ -42,14 +37,14 @@ _MEETS: Final[dict[Conclusion, str]] = {
 }
 
 _SHOWN: Final = (
-    ("delay mean", "delay_mean_ns"),
-    ("delay p50", "delay_p50_ns"),
-    ("delay p90", "delay_p90_ns"),
-    ("delay p99", "delay_p99_ns"),
-    ("delay p99.9", "delay_p999_ns"),
-    ("jitter", "jitter_ns"),
-    ("loss", "loss_ratio"),
-    ("threshold", "threshold_pps"),
+    ("Threshold", "threshold_pps"),
+    ("Delay p99", "delay_p99_ns"),
+    ("Loss", "loss_ratio"),
+    ("Delay mean", "delay_mean_ns"),
+    ("Delay p50", "delay_p50_ns"),
+    ("Delay p90", "delay_p90_ns"),
+    ("Delay p99.9", "delay_p999_ns"),
+    ("Jitter", "jitter_ns"),
 )
 
 
@@ -57,14 +52,16 @@ def tables(outcome: PlanOutcome) -> list[Table]:
     """Requirements, every device's answer and prediction, and the ruleset's moves."""
     found: list[Table] = []
     if outcome.judged:
-        found.append(gates.table(outcome.judged))
+        found.append(
+            gates.table(outcome.judged_devices, "Counted" if outcome.question is None else "Predicted")
+        )
     if outcome.change is not None:
         found.append(outcome.change.table())
     if outcome.question is not None:
         found.append(_answers(outcome))
         found += _outlooks(outcome)
     if outcome.ruleset is not None:
-        found += _ruleset(outcome.ruleset)
+        found += advice_tables(outcome.ruleset)
     return found
 
 
@@ -76,7 +73,7 @@ def conclusion(outcome: PlanOutcome) -> str:
     if outcome.change is not None:
         parts.append(outcome.change.sentence)
     if outcome.ruleset is not None:
-        parts.append(_ruleset_sentence(outcome.ruleset))
+        parts.append(advice_sentence(outcome.ruleset))
     some = 0 < len(outcome.simulated) < len(outcome.answers)
     if some:
         parts.append(f"Simulated, not measured: {words(outcome.simulated)}.")
@@ -92,8 +89,8 @@ def _answers(outcome: PlanOutcome) -> Table:
         columns += ["Headroom", "Spare load"]
     rows = []
     for one in outcome.answers:
-        row = [one.device, _MEETS[one.verdict]]
-        row += [_value(one), _because(one)]
+        row = [outcome.name(one.device), _MEETS[one.verdict]]
+        row += [_value(one), _because(one, question)]
         if headroom:
             room = one.headroom
             row += [
@@ -107,39 +104,31 @@ def _answers(outcome: PlanOutcome) -> Table:
 def _outlooks(outcome: PlanOutcome) -> list[Table]:
     question = outcome.question
     assert question is not None
-    looks = {one.device: one.outlook for one in outcome.answers if one.outlook is not None}
+    looks = [(one, one.outlook) for one in outcome.answers if one.outlook is not None]
     if not looks:
         return []
-    kept = f"{question.certainty * 100:g} %"
-    columns = ["Quantity"]
-    for device in looks:
-        columns += [device, f"{device}, {kept}"]
+    columns = ["Device", *(label for label, _ in _SHOWN), "Load", "Frame", "Rules"]
     rows = [
-        ["load", *(cell for look in looks.values() for cell in (rate(look.rate_pps), ""))],
-        ["frame", *(cell for look in looks.values() for cell in (f"{look.frame_bytes:.4g} B", ""))],
-        ["rules", *(cell for look in looks.values() for cell in (f"{look.position:.6g}", ""))],
+        [
+            outcome.name(one.device),
+            *(_with_bound(look, name) for _, name in _SHOWN),
+            rate(look.rate_pps),
+            f"{look.frame_bytes:.4g} B",
+            f"{look.position:.6g}",
+        ]
+        for one, look in looks
     ]
-    for label, name in _SHOWN:
-        shows: dict[str, Callable[[float], str]] = {"loss_ratio": percent, "threshold_pps": rate}
-        show = shows.get(name, duration)
-        sign = "≥ " if name == "threshold_pps" else "≤ "
-        rows.append(
-            [
-                label,
-                *(
-                    cell
-                    for look in looks.values()
-                    for cell in (show(look.predicted[name]), _bound(sign, look.bounds[name], show))
-                ),
-            ]
-        )
-    caption = f"Predictions, and bounds that {kept} of trials keep"
+    caption = f"Predictions, in brackets what {question.certainty * 100:g} % of trials keep"
     return [Table(caption, columns, rows, details=True)]
 
 
-def _bound(sign: str, value: float, show: object) -> str:
-    assert callable(show)
-    return f"{sign}{show(value)}" if math.isfinite(value) else NOTHING
+def _with_bound(look: Outlook, name: str) -> str:
+    """``12.2 µs (≤ 12.3 µs)``."""
+    shows: dict[str, Callable[[float], str]] = {"loss_ratio": percent, "threshold_pps": rate}
+    show = shows.get(name, duration)
+    bound = look.bounds[name]
+    sign = "≥" if name == "threshold_pps" else "≤"
+    return show(look.predicted[name]) + (f" ({sign} {show(bound)})" if math.isfinite(bound) else "")
 
 
 def _value(one: Answer) -> str:
@@ -156,9 +145,11 @@ def _value(one: Answer) -> str:
     return f"{least}{count(reach.value) if one.find == 'rules' else rate(reach.value)}"
 
 
-def _because(one: Answer) -> str:
+def _because(one: Answer, question: Question) -> str:
     if one.refused:
         return "; ".join(one.refused)
+    if one.verdict == "undecided":
+        return unsure(one, question)
     if one.find == "frame":
         return "" if one.outlook is None or one.outlook.met else f"{one.outlook.binding.label} too high"
     reach = one.headroom.reach if one.headroom else one.reach
@@ -195,9 +186,8 @@ def _sentence(outcome: PlanOutcome) -> str:
         sure = "by the prediction alone, without certainty"
     demand = words([limit.text for limit in question.limits])
     if outcome.verdict == "undecided":
-        return " ".join(
-            _undecided(one, outcome, question) for one in outcome.answers if one.verdict == "undecided"
-        )
+        found = [_undecided(one, outcome, question) for one in outcome.answers if one.verdict == "undecided"]
+        return " ".join([*found, *_others(outcome, None), more_trials(outcome)])
     if best is None or best.outlook is None:
         nobody = "The device" if len(outcome.answers) == 1 else "No device"
         verb = "does not meet" if len(outcome.answers) == 1 else "meets"
@@ -208,9 +198,10 @@ def _sentence(outcome: PlanOutcome) -> str:
         )
         why = ""
         if closest is not None and closest.outlook is not None:
-            why = f"; first to fail on {device_in_words(closest.device)}: {_missed(closest.outlook.binding)}"
+            name = device_in_words(outcome.name(closest.device))
+            why = f"; first to fail on {name}: {_missed(closest.outlook.binding)}"
         return f"{nobody} {verb} {demand} {sure}{why}."
-    look, who = best.outlook, device_in_words(best.device, first=True)
+    look, who = best.outlook, device_in_words(outcome.name(best.device), first=True)
 
     if best.find in ("rate", "calls", "rules"):
         reach = best.reach
@@ -238,10 +229,64 @@ def _sentence(outcome: PlanOutcome) -> str:
         }.get(best.find, f"{demand} {sure}")
         left = f"; {_room(room)}" if room is not None and math.isfinite(room.ratio) else ""
         said = f"{who} carries {_where(look, outcome)} with {what}{left}."
-    meeting = [one.device for one in outcome.answers if one.met]
+    meeting = [outcome.name(one.device) for one in outcome.answers if one.met]
     if len(outcome.answers) > 1:
         said += f" {len(meeting)} of {plural(len(outcome.answers), 'device')} will do: {words(meeting)}."
-    return said
+    return " ".join([said, *_others(outcome, best), *filter(None, [more_trials(outcome)])])
+
+
+def _others(outcome: PlanOutcome, chosen: Answer | None) -> list[str]:
+    """A sentence on each device that the plan does not choose and that does not meet the requirement."""
+    question = outcome.question
+    assert question is not None
+    found = []
+    for one in outcome.answers:
+        name = device_in_words(outcome.name(one.device), first=True)
+        if one.verdict == "undecided" and chosen is not None:
+            better = ", although its prediction is better" if _foreseen_better(one, chosen) else ""
+            found.append(f"{name} is undecided{better}: {unsure(one, question)}.")
+        elif one.verdict == "misses" and one.outlook is not None:
+            found.append(f"{name} will not do: {_missed(one.outlook.binding)}.")
+        elif one.verdict == "not profiled":
+            found.append(f"{name} was not profiled for this: {'; '.join(one.refused)}.")
+    return found
+
+
+def _foreseen_better(one: Answer, chosen: Answer) -> bool:
+    """Whether ``one`` reaches further than ``chosen``, by the predictions alone."""
+    if one.foreseen is not None and chosen.foreseen is not None:
+        return (one.foreseen.value or 0.0) > (chosen.foreseen.value or 0.0)
+    if one.outlook is None or chosen.outlook is None:
+        return False
+    return one.outlook.predicted["threshold_pps"] > chosen.outlook.predicted["threshold_pps"]
+
+
+def more_trials(outcome: PlanOutcome) -> str:
+    """What settles the answers that are undecided, once for all of them; empty if none is."""
+    undecided = [one.device for one in outcome.answers if one.verdict == "undecided"]
+    if not undecided:
+        return ""
+    ways = words(list(dict.fromkeys(outcome.more_trials.get(device, PROFILE_AGAIN) for device in undecided)))
+    return f"To settle it, {ways}; a lower certainty (--certainty 75%) needs fewer trials."
+
+
+def unsure(one: Answer, question: Question) -> str:
+    """Of an undecided answer: which bounds miss their limits although the predictions do not."""
+    look = one.outlook
+    assert look is not None
+    return words(
+        [
+            f"{limit.label} is predicted at {_shown(limit, look.predicted)}, but "
+            f"{question.certainty * 100:g} % of trials are only sure to stay below "
+            f"{_shown(limit, look.bounds)}, which is above {_limit(limit)}"
+            for limit in question.limits
+            if look.bounds[limit.quantity] > limit.at_most
+        ]
+    )
+
+
+def _limit(limit: Limit) -> str:
+    return "0" if limit.text == "no loss" else _shown(limit, {limit.quantity: limit.at_most})
 
 
 def _room(room: Headroom) -> str:
@@ -253,23 +298,12 @@ def _room(room: Headroom) -> str:
 
 
 def _undecided(one: Answer, outcome: PlanOutcome, question: Question) -> str:
-    """The prediction, which meets the limits, how far off a trial may be, and how to decide."""
+    """Why a device is undecided, for the load in question."""
     look = one.outlook
     assert look is not None
-    foreseen = words([f"{limit.label} {_shown(limit, look.predicted)}" for limit in question.limits])
-    unsure = words(
-        [
-            f"{limit.label} stays below {_shown(limit, look.bounds)}"
-            for limit in question.limits
-            if look.bounds[limit.quantity] > limit.at_most
-        ]
-    )
-    return (
-        f"Undecided: the profile of {device_in_words(one.device)} is too noisy. For {_where(look, outcome)} "
-        f"the prediction is {foreseen}, which meets {words([limit.text for limit in question.limits])}; but "
-        f"at {question.certainty * 100:g} % certainty all that can be said is that {unsure}"
-        f"{_foreseen(one, question)}. {MORE_TRIALS}; a lower certainty (--certainty 75%) needs fewer."
-    )
+    name = device_in_words(outcome.name(one.device), first=True)
+    where = _where(look, outcome)
+    return f"Undecided: {name}, for {where}: {unsure(one, question)}{_foreseen(one, question)}."
 
 
 def _foreseen(one: Answer, question: Question) -> str:
@@ -305,94 +339,5 @@ def _load(look: Outlook, outcome: PlanOutcome) -> str:
     return f"{rate(look.rate_pps)} of {look.frame_bytes:.4g}-byte frames"
 
 
-def _calls(outcome: PlanOutcome, stream: VoiceStream) -> str:
+def _calls(outcome: PlanOutcome, stream: VoiceMix) -> str:
     return f"{'two-way' if outcome.directions == 2 else 'one-way'} calls, {stream.title},"
-
-
-def _ruleset(found: RulesetOutcome) -> list[Table]:
-    advice = found.advice
-    result = []
-    moves = advice.moves
-    if moves:
-        rows = [
-            (move.chain, str(move.place), str(move.new_place), percent(move.share), move.text)
-            for move in moves[:MOST_MOVES]
-        ]
-        caption = f"Rules to move (the first {MOST_MOVES} of {len(moves)})"
-        columns = ("Chain", "From place", "To place", "Matches", "Rule")
-        result.append(Table(caption if len(moves) > MOST_MOVES else "Rules to move", columns, rows))
-    if found.gains and moves:
-        columns = ("Device", "Threshold now", "Then", "p99 delay now", "p99 delay then")
-        gains = [
-            (
-                gain.device + (" (extrapolated)" if gain.why_extrapolated else ""),
-                rate(gain.threshold_before_pps),
-                rate(gain.threshold_after_pps),
-                duration(gain.before.predicted["delay_p99_ns"]) if gain.before else NOTHING,
-                duration(gain.after.predicted["delay_p99_ns"]) if gain.after else NOTHING,
-            )
-            for gain in found.gains
-        ]
-        result.append(Table("Gain from the new order", columns, gains))
-    remarks = [("keeps its place", f"{one.text}{_freed(one, found)}") for one in advice.kept]
-    remarks += [("note", text) for text in advice.notes]
-    if remarks:
-        result.append(Table("Rules that stay", ("", ""), remarks, details=True))
-    return result
-
-
-def _freed(one: Kept, found: RulesetOutcome) -> str:
-    """What a kept rule would gain on top of the new order if it could move."""
-    position, now = one.freed_mean_position, found.advice.after.mean_position
-    if position is None:
-        return ""
-    if not position < now:
-        return "; nothing would be gained if it could move"
-    gains = [
-        f"{device_in_words(gain.device)} {duration(freed.saved_ns)} per packet less, threshold "
-        f"{rate(freed.threshold_pps)} ({percent(freed.threshold_pps / gain.threshold_after_pps - 1)} more)"
-        for gain in found.gains
-        for freed in gain.freed
-        if freed.rule == one.text
-    ]
-    told = f" ({'; '.join(gains)})" if gains else ""
-    return f"; if it could move: {significant(position)} rules on average instead of {significant(now)}{told}"
-
-
-def _ruleset_sentence(found: RulesetOutcome) -> str:
-    advice = found.advice
-    now = (
-        f"{count(advice.before.packets)} forwarded packets met "
-        f"{significant(advice.before.mean_position)} rules on average{_left_out(advice)}"
-    )
-    untried = "".join(f" {text}." for text in advice.untried)
-    if found.unproven_mean_position is not None:
-        return (
-            f"{now}. Another order would make it {significant(found.unproven_mean_position)}, but is not "
-            f"given, because it is not proven here that it means the same: {found.proof.failure}.{untried}"
-        )
-    if not advice.moves:
-        return f"{now}; no better order with the same meaning was found.{untried}"
-    gain = ""
-    if found.gains:
-        one = found.gains[0]
-        more = one.threshold_after_pps / one.threshold_before_pps - 1
-        gain = f", which raises the threshold of {device_in_words(one.device)} by {percent(more)}"
-    where = f" The new order is in {found.written}." if found.written else ""
-    return (
-        f"{now}; moving {plural(len(advice.moves), 'rule')} makes it "
-        f"{significant(advice.after.mean_position)}{gain}, with the same verdict for every packet: "
-        f"{count(found.proof.packets)} test packets at the limits of what the rules match passed "
-        f"through both orders alike.{where}{untried}"
-    )
-
-
-def _left_out(advice: Advice) -> str:
-    """Rules whose packets nobody counts, so that the mean leaves them out."""
-    places = advice.before.uncounted
-    if not places:
-        return ""
-    shown = words(places[:MOST_UNCOUNTED])
-    more = f" and {len(places) - MOST_UNCOUNTED} more" if len(places) > MOST_UNCOUNTED else ""
-    has = "has" if len(places) == 1 else "have"
-    return f", without those that {shown}{more} decided about, which {has} no counter and so stay in place"

@@ -16,6 +16,7 @@ from weirlab.files import HOST_FILES, Inputs
 from weirlab.jobs import spoiled
 from weirlab.jobs.profiles import named
 from weirlab.jobs.progress import Progress, Quiet
+from weirlab.jobs.repetition import more_trials, profiled_run
 from weirlab.model import Device, Model, Queueing, fit_all, load_devices, save_devices
 from weirlab.model.base import DELAYS, QUANTITIES, TOLD_LEVEL, Profiled
 from weirlab.model.drift import Drift, drifts
@@ -259,6 +260,12 @@ def find_device(
     return pick([_fitted(run)], device, f"run {run.run_id}"), run
 
 
+def more_trials_of(store: Store, device: Device) -> str:
+    """How to profile ``device`` again with more trials, by the run that it comes from."""
+    run_id = str(device.facts.get("run_id", ""))
+    return more_trials(profiled_run(store, run_id) if run_id else None, run_id)
+
+
 def devices(store: Store, source: str) -> list[Device]:
     """All devices in the file ``source``, or that of the run ``source``; ``ModelError`` if it has none."""
     return load_devices(Path(source)) if is_file(source) else [_fitted(named(store, source))]
@@ -294,6 +301,8 @@ class PredictionOutcome:
     device: str = ""
     simulated: bool = False
     """The models are those of a simulated device."""
+    more_trials: str = ""
+    """How to profile the device again with more trials."""
 
     @property
     def unsure(self) -> tuple[str, ...]:
@@ -382,4 +391,5 @@ def predict(
         intervals,
         asked.name,
         asked.simulated,
+        more_trials_of(store, asked),
     )

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from weirlab.cli.quantities import duration, percent, plural, rate, rules, words
-from weirlab.cli.results.wording import MORE_TRIALS, of_device
+from weirlab.cli.results.wording import of_device
+from weirlab.jobs.repetition import PROFILE_AGAIN
 from weirlab.model.base import TOLD_LEVEL
 from weirlab.model.planning.requirements import NO_LOSS
 
@@ -86,7 +87,10 @@ def prediction(outcome: PredictionOutcome) -> str:
     brackets = f"; in brackets {TOLD_LEVEL} % of trials" if ends else ""
     said = f"{lead}{setting} {fate} ({name} model{brackets})."
     if outcome.unsure:
-        said += f" The profile is too noisy to say more about {words(outcome.unsure)}. {MORE_TRIALS}."
+        way = outcome.more_trials or PROFILE_AGAIN
+        said += (
+            f" The trials of the profile scatter too much to say more about {words(outcome.unsure)}: {way}."
+        )
     return of_device(outcome.simulated, said)
 
 

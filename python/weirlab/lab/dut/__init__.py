@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -165,6 +168,7 @@ def files_of(name: str) -> Sequence[Path]:
 
 def _made(name: str, file: Path | None) -> DutDriver:
     kind, colon, suite = name.partition(":")
+    refuse_machine(name)
     if not exists(kind):
         known = drivers()
         close = difflib.get_close_matches(kind, known, n=1)
@@ -178,6 +182,27 @@ def _made(name: str, file: Path | None) -> DutDriver:
     if kind not in WITH_VARIETIES:
         raise _without_suffix(kind, suite)
     return _without_file(kind, partial(WITH_VARIETIES[kind], suite))(file)
+
+
+def refuse_machine(name: str) -> None:
+    """Raise ``InputError``, with what can be done instead, if ``name`` means another machine."""
+    if host := machine(name):
+        raise InputError(
+            f"{quoted(name)} is another machine, and Weir measures devices that it builds on this one. To "
+            f"measure its rules here: ssh {host} iptables-save -c > its.rules (or: nft list ruleset), then "
+            "weir profile --ruleset its.rules. For what it does to live traffic: weir tap and weir log, or "
+            "weir quality with a capture from either side of it"
+        )
+
+
+def machine(name: str) -> str:
+    """The host that ``name`` means: an address, ``user@host`` or a URL; empty if it means none."""
+    url = re.fullmatch(r"[a-z]+://(?:[^@/\s]*@)?(\[[0-9a-f:.]+\]|[^/:\s]+)(?::\d+)?/?.*", name, re.IGNORECASE)
+    account = re.fullmatch(r"[\w.-]+@(\[[0-9a-f:.]+\]|[^/:@\s]+)", name, re.IGNORECASE)
+    host = (url[1] if url else account[1] if account else name).strip("[]")
+    with suppress(ValueError):
+        return str(ip_address(host.partition("%")[0]))
+    return host if (url or account) and re.fullmatch(r"[a-z0-9][a-z0-9.-]*", host, re.IGNORECASE) else ""
 
 
 def _without_suffix(kind: str, suite: str) -> InputError:

@@ -26,6 +26,9 @@ TRIMMED: Final = 0.2
 LEAST_PLACES: Final = 5
 """Number of places from which their scatter is estimated; with fewer, repetitions have to serve."""
 
+LEAST_SINGLES: Final = 4
+"""Number of differences at single loads, two for each load, from which their scatter is estimated."""
+
 ENOUGH_FREEDOM: Final = 10
 """Degrees of freedom from which the scatter between the runs at hand is used by itself. With fewer,
 Student's quantiles are so large that several runs would prove less than one of each does."""
@@ -94,16 +97,20 @@ def estimate(matches: Sequence[Match], counts: tuple[int, int] = (1, 1)) -> Esti
         value, stderr, freedom = trimmed_mean(differences)
         return Estimate(value, stderr, freedom, len(matches), True)
     singles = np.array([single for match in matches for single in match.singles])
-    if len(singles) >= 2 * LEAST_PLACES:
+    if len(singles) >= LEAST_SINGLES:
         # Every load is included twice, once as the own and once as the other run's.
         value, stderr, freedom = trimmed_mean(singles)
         return Estimate(value, stderr * math.sqrt(2), freedom / 2, len(matches), False)
+    # A place with a single trial on one side says nothing about the scatter: others speak for themselves.
+    repeated = [match for match in matches if not np.isnan(match.variances).any()]
+    matches = repeated or matches
     n = len(matches)
     parts = [
         (variance / runs / n**2, freedom)
         for match in matches
         for variance, freedom, runs in zip(match.variances, match.freedom, counts, strict=True)
     ]
+    differences = np.array([match.difference for match in matches])
     total = sum(variance for variance, _ in parts)
     if math.isnan(total):
         return Estimate(float(differences.mean()), math.nan, 0, n, False)

@@ -50,8 +50,13 @@ EQUIVALENCE: Final = 0.05
 
 WIDE: Final = "the interval is too wide"
 
-_POWER: Final = 0.8
-"""Probability of a proof with the recommended number of runs."""
+POWER: Final = 0.8
+"""Probability of a proof with the recommended number of runs, and of finding a change that is there."""
+
+_SINGLE: Final = "a single trial on one side has no scatter: repeat it (--repetitions 10)"
+_ONE_LOAD: Final = (
+    "too few loads below the threshold are in both runs: profile more of them (--loads, without --quick)"
+)
 
 
 @dataclass(frozen=True)
@@ -166,7 +171,7 @@ def _logs(before: Runs, after: Runs, quantity: Compared, terms: Terms, *, same_l
         by = _Scattered(stderr, freedom, math.sqrt(seen), "these runs", seen)
         return _level(found, matches, by)
     if alone:
-        why = "one trial of each has no scatter: repeat them (weir trial --repetitions 10)"
+        why = _SINGLE if same_load or quantity == "rate" else _ONE_LOAD
         by = _Scattered(math.nan, math.inf, scatter.run, scatter.source, math.nan)
         return _level(found, matches, by, why)
     # The scatter over places already includes what single settings add, if there are enough of them.
@@ -214,11 +219,7 @@ def _loss(before: Runs, after: Runs) -> _Level | None:
         return None
     value = float(second.mean() - first.mean())
     if min(len(first), len(second)) < 2:
-        why = (
-            ""
-            if value == 0
-            else "one trial of each has no scatter: repeat them (weir trial --repetitions 10)"
-        )
+        why = "" if value == 0 else _SINGLE
         return _Level(
             value, math.nan if why else 0.0, math.inf, len(places), math.nan, "repetitions", math.nan, why
         )
@@ -281,7 +282,7 @@ def _runs_needed(level: _Level, room: float) -> int | None:
     if not math.isfinite(level.per_run):
         return None
     # With no change at all both one-sided tests have to succeed.
-    reach = float(ndtri(1 - EQUIVALENCE) + ndtri((1 + _POWER) / 2))
+    reach = float(ndtri(1 - EQUIVALENCE) + ndtri((1 + POWER) / 2))
     return max(1, math.ceil(2 * level.per_run * (reach / room) ** 2))
 
 

@@ -24,6 +24,9 @@ REGIMES: Final = ("below", "near", "overload")
 NEAR: Final = (0.9, 1.1)
 """Loads relative to the predicted threshold between which a trial is near it."""
 
+FAR_BELOW: Final = 0.5
+"""Loads relative to the predicted threshold that are surely below it if the threshold has no interval."""
+
 _MOST_PACKETS: Final = ("delay_mean_ns", "delay_p50_ns")
 """Delays that follow the scatter of mean delays from run to run; the others follow that of p99."""
 
@@ -35,6 +38,8 @@ _SEEN: Final = "seen"
 """Key of what the profile has seen, besides the quantities."""
 _LATER: Final = "later"
 """Key of how the host's state differs at another hour."""
+_HOST_LOSS: Final = "host_loss"
+"""Key of what the host loses below every threshold."""
 
 _LEAST_SPREAD: Final = 1e-5
 """Of the logarithm of a ratio: finer than any time stamp."""
@@ -147,6 +152,10 @@ class Calibration:
     """By delay, and for jitter; empty in the models of older versions."""
     later: Later | None = None
     """How the host's state differs at another hour; None if it never does, or in models of older versions."""
+    host_loss: dict[int, float] = field(default_factory=dict)
+    """By level: how much more than predicted a trial loses at most whose load is surely below the threshold.
+
+    There a device loses nothing, and what is lost was lost by the host."""
 
     def applied(self, prediction: Prediction, rate_pps: F64, laws: Laws) -> Prediction:
         """``prediction`` with its intervals; ``rate_pps`` has the shape of the prediction.
@@ -169,13 +178,21 @@ class Calibration:
                 level: self._bounded(
                     quantity,
                     prediction,
-                    _band(quantity, prediction, found, level, regime, shift(quantity, level)),
+                    band_of(quantity, prediction, found, level, regime, shift(quantity, level)),
                 )
                 for level in LEVELS
             }
             for quantity, found in self.limits.items()
             if not found.scaled or quantity in prediction.spread
         }
+        for level, band in intervals.get("loss_ratio", {}).items():
+            sure = rate_pps <= surely_below(
+                prediction.threshold_pps, intervals.get("threshold_pps", {}).get(level)
+            )
+            if level in self.host_loss:
+                most = np.clip(prediction.loss_ratio + self.host_loss[level], 0.0, 1.0)
+                high = np.where(sure, np.minimum(band.high, most), band.high)
+                intervals["loss_ratio"][level] = Band(np.minimum(band.low, high), high)
         return replace(prediction, intervals=intervals)
 
     def _bounded(self, quantity: str, prediction: Prediction, band: Band) -> Band:
@@ -188,7 +205,11 @@ class Calibration:
 
     def to_json(self) -> dict[str, Any]:
         """Limits by quantity, what the profile has seen, and how the host's state differs."""
-        return {**self.limits, _SEEN: self.seen, **({} if self.later is None else {_LATER: self.later})}
+        return {**self.limits, _SEEN: self.seen, **self._others()}
+
+    def _others(self) -> dict[str, Any]:
+        later = {} if self.later is None else {_LATER: self.later}
+        return {**later, _HOST_LOSS: self.host_loss} if self.host_loss else later
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -200,13 +221,22 @@ class Calibration:
     def _read(cls, document: dict[str, Any]) -> Calibration:
         limits = {quantity: found for quantity, found in document.items() if quantity in QUANTITIES}
         later = typed(Later, document[_LATER]) if _LATER in document else None
-        return cls(typed(dict[str, Limits], limits), typed(dict[str, Seen], document.get(_SEEN, {})), later)
+        seen = typed(dict[str, Seen], document.get(_SEEN, {}))
+        host_loss = typed(dict[int, float], document.get(_HOST_LOSS, {}))
+        return cls(typed(dict[str, Limits], limits), seen, later, host_loss)
 
 
 def regime_of(rate_pps: F64, threshold_pps: F64) -> Labels:
     """Index into ``REGIMES`` by load and predicted threshold."""
     share = rate_pps / threshold_pps
     return np.asarray((share >= NEAR[0]).astype(np.intp) + (share > NEAR[1]))
+
+
+def surely_below(threshold_pps: F64, band: Band | None) -> F64:
+    """The load up to which no trial reaches the threshold, by its interval ``band``; None: it has none."""
+    if band is None:
+        return FAR_BELOW * threshold_pps
+    return np.minimum(NEAR[0] * threshold_pps, band.low)
 
 
 def score(quantity: str, measured: F64, predicted: F64, spread: F64 | None) -> F64:
@@ -223,13 +253,13 @@ def score(quantity: str, measured: F64, predicted: F64, spread: F64 | None) -> F
     return np.asarray(off if spread is None else off / _floored(quantity, spread))
 
 
-def _band(
+def band_of(
     quantity: str,
     prediction: Prediction,
     limits: Limits,
     level: int,
-    regime: Labels,
-    shift: tuple[F64, F64] | None,
+    regime: Labels | int = 0,
+    shift: tuple[F64, F64] | None = None,
 ) -> Band:
     """The inverse of :func:`score` at both limits, which ``shift`` of the host's state widens."""
     predicted = getattr(prediction, quantity)

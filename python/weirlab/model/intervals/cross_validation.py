@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -10,8 +10,17 @@ import numpy as np
 from weirlab.errors import ModelError
 from weirlab.model import regimes
 from weirlab.model.base import DELAYS, F64, LEVELS, QUANTITIES, Bool, Model, Prediction, Table
-from weirlab.model.intervals.calibration import REGIMES, Calibration, Limits, Seen, regime_of, score
-from weirlab.model.intervals.conformal import between
+from weirlab.model.intervals.calibration import (
+    REGIMES,
+    Calibration,
+    Limits,
+    Seen,
+    band_of,
+    regime_of,
+    score,
+    surely_below,
+)
+from weirlab.model.intervals.conformal import between, upper_quantile
 from weirlab.model.intervals.folds import folds
 from weirlab.model.trials import Labels, Trials
 from weirlab.records import Observation
@@ -73,7 +82,28 @@ def calibrate(kind: Kind, observations: Iterable[Observation], like: Model | Non
     return Calibration(
         {quantity: found for quantity, found in limits.items() if found is not None},
         {quantity: seen for quantity in TIMES if (seen := _seen(table, quantity)) is not None},
+        host_loss=_host_loss(trials, predicted, limits["threshold_pps"]),
     )
+
+
+def _host_loss(
+    trials: Trials, predicted: Sequence[tuple[Labels, Prediction]], threshold: Limits | None
+) -> dict[int, float]:
+    """By level: how much more than predicted a trial surely below the threshold loses at most."""
+    table = trials.table
+    found: dict[int, float] = {}
+    for level in sorted(LEVELS):
+        rows, scores = [], []
+        for row, prediction in predicted:
+            band = None if threshold is None else band_of("threshold_pps", prediction, threshold, level)
+            sure = table.rate_pps[row] <= surely_below(prediction.threshold_pps, band)
+            rows.append(row[sure])
+            scores.append((table.loss_ratio[row] - prediction.loss_ratio)[sure])
+        chosen, lost = np.concatenate(rows), np.concatenate(scores)
+        if len(chosen):
+            alpha = (1 - level / 100) / 2
+            found[level] = max(upper_quantile(lost, trials.cell[chosen], alpha), 0.0, *found.values())
+    return found
 
 
 def _seen(table: Table, quantity: str) -> Seen | None:

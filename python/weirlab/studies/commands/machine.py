@@ -9,7 +9,7 @@ import typer
 
 from weirlab.cli.options import JsonOption, StoreOption
 from weirlab.cli.output import Session
-from weirlab.errors import LabError, MissingCapability
+from weirlab.errors import LabError, MissingCapability, TrialError
 
 if TYPE_CHECKING:
     from weirlab.lab.finding import Finding
@@ -19,10 +19,12 @@ DOCTOR = """Report what works on this machine, what does not, and what to do abo
 
 If trials work, it watches the CPUs for two seconds and estimates how many
 trials other work would spoil now: the machine is good, usable or not usable.
-The exit code is 3 if something is missing that trials in namespaces need.
+The exit code is 3 if something is missing that trials in namespaces need. With
+--require-quiet, it is 5 unless the machine is good: for jobs that measure.
 
 Examples:
   weir doctor
+  weir doctor --require-quiet
   weir doctor --json
 """
 
@@ -64,13 +66,22 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(lab, name="lab", rich_help_panel=panel)
 
 
-def doctor(ctx: typer.Context, store: StoreOption = None, json: JsonOption = False) -> None:
+def doctor(
+    ctx: typer.Context,
+    require_quiet: Annotated[
+        bool,
+        typer.Option("--require-quiet", help="End with 5 if other work would spoil many trials now."),
+    ] = False,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
     """Diagnose this machine."""
     from weirlab.cli.program import app
     from weirlab.lab.cores import choose
     from weirlab.lab.doctor import diagnose
     from weirlab.lab.finding import Finding
     from weirlab.measure import noise
+    from weirlab.measure.verdict import QUIETER
     from weirlab.studies.commands import tables, wording
     from weirlab.studies.registry import broken, studies
 
@@ -96,8 +107,10 @@ def doctor(ctx: typer.Context, store: StoreOption = None, json: JsonOption = Fal
         said = [wording.doctor(findings), noise.sentence(heard) if heard else ""]
         lead = noise.lead(heard) if heard else ""
         session.finish(document, " ".join(filter(None, said)), tables.doctor(findings), lead=lead)
-    if not sound:
-        raise typer.Exit(MissingCapability.exit_code)
+        if not sound:
+            raise typer.Exit(MissingCapability.exit_code)
+        if require_quiet and heard is not None and heard.verdict != "good":
+            session.complain(TrialError(f"the machine is {heard.verdict}, not good: {QUIETER}"))
 
 
 def _checks(study: Study[Any, Any, Any]) -> Sequence[Finding]:

@@ -271,3 +271,58 @@ def test_simulated_runs_are_called_so(weir: Weir, tried: Make) -> None:
     answer = weir("compare", one, other, "--json")
     assert answer.json["simulated"] is True
     assert json.loads(answer.out)["conclusion"].startswith("Simulated, not measured: ")
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The devices that beds are opened for; nftables is slower than iptables."""
+    opened: list[str] = []
+
+    def open_bed(_: object, dut: Any, *__: object, **___: object) -> FakeBed:
+        opened.append(dut.ruleset.name if dut.ruleset is not None else dut.name)
+        return FakeBed(SLOW if dut.name == "nftables" else USUAL)
+
+    monkeypatch.setattr(testbeds, "open_bed", open_bed)
+    return opened
+
+
+MEASURE = ("compare", "--measure", "--frame", "64", "--repetitions", "2", "--lab", "sim")
+
+
+def test_two_devices_are_profiled_in_turns_and_compared(weir: Weir, turns: list[str]) -> None:
+    answer = weir(*MEASURE, "iptables", "nftables", "--rules", "0,400", "--pairs", "2")
+    assert turns == ["iptables", "nftables", "nftables", "iptables"]
+    assert answer.code == 9
+    assert "Changed for the worse" in answer.out
+    forecast = answer.err.index("2 profiles of each in turns")
+    assert forecast < answer.err.index("profiling")
+    assert "find a change of" in answer.err
+
+
+def test_two_rulesets_are_measured_with_one_profile_of_each(
+    weir: Weir, turns: list[str], tmp_path: Path
+) -> None:
+    for name in ("before.rules", "after.rules"):
+        (tmp_path / name).write_text("*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -p udp -j ACCEPT\nCOMMIT\n")
+    answer = weir(*MEASURE, tmp_path / "before.rules", tmp_path / "after.rules", "--pairs", "1", "--json")
+    assert turns == ["before.rules", "after.rules"]
+    assert answer.code in (0, 7)
+    assert len(answer.json["before"]) == len(answer.json["after"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--measure", "iptables", "iptables"), "compared with itself"),
+        (("--measure", "iptables", "nonsense"), "no such device; there are"),
+        (("--measure", "iptables", "nftables", "--before", "last"), "--measure makes its own"),
+        (("iptables", "nftables", "--pairs", "2"), "--pairs goes with --measure"),
+    ],
+)
+def test_what_cannot_be_measured_in_turns_is_refused_before_the_work(
+    weir: Weir, turns: list[str], arguments: tuple[str, ...], complaint: str
+) -> None:
+    answer = weir("compare", *arguments)
+    assert answer.code == 2
+    assert complaint in " ".join(answer.err.split())
+    assert turns == []

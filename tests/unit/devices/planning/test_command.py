@@ -291,9 +291,12 @@ def test_a_noisy_profile_leaves_the_plan_undecided_and_says_what_to_do(weir: Wei
     )
     answer = weir(*asked)
     assert answer.code == 7
-    assert "Undecided: the profile of old is too noisy. For 30.0 kpps of 64-byte frames" in answer.out
-    assert "but at 95 % certainty all that can be said is that " in answer.out
-    assert "weir profile --repetitions" in answer.out
+    words = " ".join(answer.out.split())
+    assert (
+        "Undecided: old, for 30.0 kpps of 64-byte frames behind 400 rules: loss is predicted at 0 %, but 95 %"
+        in words
+    )
+    assert words.count("To settle it, profile again in the same way, with --repetitions 10") == 1
     document = weir(*asked, "--json").json
     assert document["verdict"] == document["answers"][0]["verdict"] == "undecided"
     assert not document["answers"][0]["met"]
@@ -318,7 +321,7 @@ def test_a_prediction_from_a_noisy_profile_has_its_interval_in_the_sentence(weir
     answer = weir("predict", noisy, "--rate", "100kpps", "--rules", "200")
     assert "without loss" not in answer.out
     assert "may lose up to " in answer.out
-    assert "too noisy to say more about" in answer.out
+    assert "scatter too much to say more about" in answer.out
 
 
 def test_a_plan_whose_answer_is_no_has_an_exit_code_for_scripts(weir: Weir, devices: Path) -> None:
@@ -425,3 +428,63 @@ def test_what_rules_alone_cannot_answer_is_refused(
     answer = weir("plan", "--ruleset", saved, *arguments)
     assert answer.code == 2
     assert complaint in " ".join(answer.err.split())
+
+
+def test_an_undecided_device_is_never_one_that_will_not_do(weir: Weir, noisy: Path, devices: Path) -> None:
+    common = ("--rules", "400", "--rate", "30kpps", "--require", "loss<0.1%", "--certainty", "75%")
+    mixed = ("plan", noisy, devices, "--device", "old")
+    assert "several devices are called old" in weir(*mixed, *common).err
+    renamed = noisy.with_name("third.json")
+    renamed.write_text(noisy.read_text().replace('"name": "old"', '"name": "third"'))
+    answer = weir("plan", renamed, devices, *common, "--details")
+    words = " ".join(answer.out.split())
+    assert answer.code == 0
+    assert "2 of 3 devices will do: old and new. third is undecided: " in words
+    assert "third will not do" not in words
+    assert words.count("To settle it, ") == 1
+    document = weir("plan", renamed, devices, *common, "--json").json
+    verdicts = {one["device"]: one["verdict"] for one in document["answers"]}
+    assert verdicts == {"third": "undecided", "old": "meets", "new": "meets"}
+    for table in ("Requirements", "Answers", "Predictions"):
+        part = answer.out[answer.out.index(f"\n{table}") :].split("\n\n")[0]
+        assert all(name in part for name in verdicts), table
+
+
+def test_a_device_in_user_space_is_marked_in_sentence_table_and_warnings(
+    weir: Weir, devices: Path, tmp_path: Path
+) -> None:
+    text = devices.read_text().replace('"name": "old"', '"name": "wireguard-go"')
+    (tmp_path / "tunnel.json").write_text(text)
+    answer = weir("plan", tmp_path / "tunnel.json", "--device", "wireguard-go", "--rules", "0")
+    assert answer.out.count("wireguard-go (user space)") >= 2
+    assert "wireguard-go: in user space; your kernel's WireGuard would be faster" in answer.err
+
+
+def test_the_hint_for_more_trials_is_the_command_of_the_profile(
+    weir: Weir, finished: str, noisy: Path, tmp_path: Path
+) -> None:
+    manifest = tmp_path / "store" / finished / "manifest.json"
+    known = json.loads(manifest.read_text())
+    known["facts"]["command"] = "weir profile --dut nftables --rules 0,400 --quick --repetitions 2"
+    manifest.write_text(json.dumps(known))
+    document = json.loads(noisy.read_text())
+    document["devices"][0]["facts"]["run_id"] = finished
+    noisy.write_text(json.dumps(document))
+    asked = ("plan", noisy, "--rate", "30kpps", "--rules", "400", "--require", "loss<0.1%")
+    (answer,) = weir(*asked, "--json").json["answers"]
+    hint = "profile again: weir profile --dut nftables --rules 0,400 --quick --repetitions 10"
+    assert answer["more_trials"] == hint
+    assert f"To settle it, {hint}; " in " ".join(weir(*asked).out.split())
+
+
+def test_a_mix_of_codecs_is_planned_with_its_mean_frame_and_its_strictest_limit(
+    weir: Weir, devices: Path
+) -> None:
+    asked = ("plan", devices, "--rules", "100", "--extrapolate", "--json", "--codec", "g711:60,g729:40")
+    document = weir(*asked, "--packet-time", "30ms").json
+    assert document["find"] == "calls"
+    assert document["given"]["frame_bytes"] == pytest.approx(0.6 * 298 + 0.4 * 88)
+    assert document["given"]["call_pps"] == pytest.approx(2 / 0.03)
+    limits = {limit["quantity"]: limit["at_most"] for limit in document["limits"]}
+    assert limits["delay_p99_ns"] == pytest.approx(0.1 * (150 - 20 - 3 * 30) * 1e6)
+    assert weir("plan", devices, "--rules", "1", "--packet-time", "30ms").code == 2

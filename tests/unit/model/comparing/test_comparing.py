@@ -209,3 +209,18 @@ def test_a_place_far_off_does_not_pull_the_trimmed_mean() -> None:
     assert abs(value) < 0.005
     assert stderr < 0.01
     assert freedom == 5
+
+
+def test_a_setting_with_a_single_trial_does_not_hide_the_scatter_of_others() -> None:
+    def side(shift: float, rng: np.random.Generator) -> Digest:
+        def place(position: int, trials: int) -> Measured:
+            values = math.log(1e6) + shift + rng.normal(0, 0.001, trials)
+            return Measured(np.array(values), {"mean": values, "p99": values}, np.full(trials, 0.1), {})
+
+        return {Place(0, 64.0): place(0, 8), Place(9, 64.0): place(9, 1)}
+
+    rng = np.random.default_rng(3)
+    found = compare([side(0.0, rng)], [side(-0.3, rng)], Terms(given={"rate": 0.01}), same_load=True)
+    (rate,) = [one for one in found if one.quantity == "rate"]
+    assert rate.verdict == "worse"
+    assert rate.why == ""

@@ -1,0 +1,107 @@
+"""Quick profiles of devices that a command names in a word, for commands that measure several."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab.files import HOST_FILES
+from weirlab.jobs import profiles
+from weirlab.jobs.profiles import ProfileOutcome
+from weirlab.jobs.progress import Progress
+from weirlab.measure.profile import estimate_s
+from weirlab.scenario import QUICK, Scenario, from_options
+from weirlab.scenario.conflicts import OWN_RULES
+from weirlab.store import Store
+
+OWN: Final = "ruleset"
+"""The device that takes a user's rules."""
+
+
+@dataclass(frozen=True)
+class QuickProfile:
+    """What is profiled, and where; the rest is as with ``weir profile --quick``."""
+
+    device: str
+    """A device under test, or a file with rules."""
+    positions: tuple[int, ...] | None = None
+    """Matching positions; None: those of a quick profile."""
+    frames: tuple[int, ...] | None = None
+    """Frame sizes in bytes; None: those of a quick profile."""
+    repetitions: int | None = None
+    lab: str = "auto"
+    machine: str = "usual"
+
+    @property
+    def ruleset(self) -> Path | None:
+        """The file, if the device is one with rules."""
+        path = Path(self.device)
+        return path if "/" in self.device or path.is_file() else None
+
+    def scenario(self) -> Scenario:
+        """As a scenario; raises ``InputError`` for a device or settings that do not exist."""
+        dut: dict[str, Any] = {"name": self.device}
+        if self.ruleset is not None:
+            dut = {"name": OWN, "ruleset": str(self.ruleset)}
+        positions = (0,) if dut["name"] in OWN_RULES else self.positions
+        said = {
+            "positions": positions,
+            "sizes": None if self.frames is None else [str(each) for each in self.frames],
+            "repetitions": self.repetitions,
+        }
+        return from_options(
+            {
+                "name": "profile",
+                "machine": self.machine,
+                "lab": {"kind": self.lab},
+                "dut": dut,
+                "profile": {**QUICK, **{name: value for name, value in said.items() if value is not None}},
+            }
+        )
+
+    @property
+    def command(self) -> str:
+        """The command that measures the same."""
+        words = ["weir", "profile", "--quick"]
+        words += ["--dut", self.device] if self.ruleset is None else ["--ruleset", self.device]
+        if self.positions is not None and self.ruleset is None:
+            words += ["--rules", ",".join(map(str, self.positions))]
+        if self.frames is not None:
+            words += ["--frame", ",".join(map(str, self.frames))]
+        if self.repetitions is not None:
+            words += ["--repetitions", str(self.repetitions)]
+        if self.lab != "auto":
+            words += ["--lab", self.lab]
+        if self.machine != "usual":
+            words += ["--machine", self.machine]
+        return shlex.join(words)
+
+    @property
+    def settings(self) -> int:
+        """How many settings it has: matching positions times frame sizes, with equal and random gaps."""
+        profile = self.scenario().profile
+        return len(profile.positions) * len(profile.sizes) * len(profile.arrivals)
+
+    @property
+    def expected_s(self) -> float:
+        """How long it should take."""
+        return estimate_s(profiles.to_measure(self.scenario()))
+
+
+def profile_in_turn(
+    store: Store, wanted: Sequence[QuickProfile], progress: Progress
+) -> Iterator[ProfileOutcome]:
+    """Measure each of ``wanted`` as a run of its own, one after the other.
+
+    All are checked before the first is measured. Raises as :func:`weirlab.jobs.profiles.profile`.
+    """
+    scenarios = [each.scenario() for each in wanted]
+    for scenario in scenarios:
+        profiles.refuse_impossible(scenario)
+    for each, scenario in zip(wanted, scenarios, strict=True):
+        yield profiles.profile(
+            store, scenario, progress, command=each.command, unnamed=True, inputs=HOST_FILES
+        )
