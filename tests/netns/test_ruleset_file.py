@@ -180,6 +180,7 @@ def test_nft_lists_rules_as_unit_tests_have_recorded() -> None:
                 kept["json"], listed=elements
             )
         assert rule_texts(listing.text).keys() == rule_texts(kept["text"]).keys()
+        assert sorted(listing.hidden) == [tuple(rule) for rule in kept.get("hidden", ())]
 
 
 CASES = {

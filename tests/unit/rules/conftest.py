@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -28,7 +28,7 @@ class NftPath(Protocol):
 
 @pytest.fixture(scope="session")
 def nft() -> Iterator[NftPath]:
-    recorded: dict[str, dict[str, str]] = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+    recorded: dict[str, dict[str, Any]] = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     recording = "WEIR_RECORD_NFT" in os.environ
 
     def read(text: str, *, elements: bool = True) -> list[Ruleset]:
@@ -37,9 +37,15 @@ def nft() -> Iterator[NftPath]:
 
             listing = list_rules(text, "the ruleset")
             recorded[text] = {"json": listing.json.strip(), "text": listing.text}
+            if listing.hidden:
+                recorded[text]["hidden"] = sorted(listing.hidden)
         assert text in recorded, f"not recorded, see {__file__}:\n{text}"
         listed = recorded[text]
-        return nftables_path(listed["json"], "the ruleset", rule_texts(listed["text"]), listed=elements)
+        texts, hidden = (
+            rule_texts(listed["text"]),
+            {(table, handle) for table, handle in listed.get("hidden", ())},
+        )
+        return nftables_path(listed["json"], "the ruleset", texts, listed=elements, hidden=hidden)
 
     yield read
     if recording:

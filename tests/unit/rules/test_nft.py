@@ -336,3 +336,24 @@ def test_rules_that_have_counted_nothing_are_refused(nft: NftPath) -> None:
         InputError, match=r"no packet was counted in chain forward of table inet f; .*'counter' in"
     ):
         advice(nft, "udp dport 53 accept")
+
+
+def test_what_nft_leaves_out_of_its_listing_is_a_condition_all_the_same(nft: NftPath) -> None:
+    (rules,) = nft(
+        forward("th dport 53 ct l3proto ipv4 ip daddr 10.0.0.1 counter drop", "ip daddr 10.0.0.1 drop")
+    )
+    compared, plain = rules.forward.rules
+    assert (compared.conditions, plain.conditions) == ("ct l3proto", "")
+
+
+def test_a_rule_that_compares_the_version_behind_its_counter_counts_both_versions(nft: NftPath) -> None:
+    (rules,) = nft(
+        forward(
+            "counter packets 5 bytes 9 ip6 hoplimit set 33 reject with icmpv6 no-route",
+            "counter packets 5 bytes 9 reject with icmpv6 no-route",
+            "ip saddr 10.1.0.0/16 counter packets 9 bytes 9 drop",
+        )
+    )
+    behind, before, four = rules.forward.rules
+    assert not disjoint(behind.match, four.match)
+    assert disjoint(before.match, four.match)

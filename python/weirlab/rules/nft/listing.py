@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,7 +17,9 @@ HOOKS: Final = ("prerouting", "forward", "postrouting")
 _FAMILIES: Final[dict[str, tuple[Family, ...]]] = {"ip": (4,), "ip6": (6,), "inet": (4, 6)}
 _FLAGS_OF_CHANGE: Final = frozenset({"dynamic", "timeout"})
 
-Texts = Mapping[tuple[str, int], str]
+RuleKey = tuple[str, int]
+"""A rule by its table and handle."""
+Texts = Mapping[RuleKey, str]
 """Rules as written, by table (``inet filter``) and handle."""
 
 
@@ -34,7 +36,12 @@ class _Table:
 
 
 def nftables_path(
-    text: str, where: str = "the ruleset", texts: Texts | None = None, *, listed: bool = True
+    text: str,
+    where: str = "the ruleset",
+    texts: Texts | None = None,
+    *,
+    listed: bool = True,
+    hidden: Collection[RuleKey] = (),
 ) -> list[Ruleset]:
     """Read the base chains that forwarded packets enter, in order; rules need no counters.
 
@@ -46,12 +53,14 @@ def nftables_path(
         The rules as written, for messages.
     listed:
         Whether to use the elements of named sets and maps. Other programs may change these at any time.
+    hidden:
+        Rules that compare the protocol of a connection's addresses, which nft does not list.
 
     Raises ``InputError`` if it is not such an output.
     """
     found: list[Ruleset] = []
     for table in _tables(text, where):
-        chains = _chains(table, texts or {}, listed)
+        chains = _chains(table, texts or {}, listed, hidden)
         for chain in table.chains:
             if chain.get("hook") in HOOKS and chain.get("type") == "filter":
                 found.append(
@@ -149,7 +158,7 @@ def _objects(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield kind, described
 
 
-def _chains(table: _Table, texts: Texts, listed: bool) -> dict[str, Chain]:
+def _chains(table: _Table, texts: Texts, listed: bool, hidden: Collection[RuleKey]) -> dict[str, Chain]:
     objects = _named(table, listed)
     found: dict[str, list[Rule]] = {str(chain["name"]): [] for chain in table.chains}
     numbers: dict[str, int] = {}
@@ -164,6 +173,7 @@ def _chains(table: _Table, texts: Texts, listed: bool) -> dict[str, Chain]:
         found[name] += rules(
             each["expr"],
             objects,
+            "ct l3proto" if (table.title, handle) in hidden else "",
             text=words or json.dumps(each["expr"]),
             number=numbers[name],
             handle=handle,

@@ -64,12 +64,13 @@ class _Reading:
     alters: bool = False
 
 
-def rules(expressions: Sequence[Any], objects: Objects, **about: Any) -> list[Rule]:
+def rules(expressions: Sequence[Any], objects: Objects, condition: str = "", **about: Any) -> list[Rule]:
     """The rule with these statements; several with the same number if it has several matches or verdicts.
 
-    ``about`` are further fields of :class:`Rule`.
+    ``condition`` is a comparison that is not among the statements; ``about`` are further fields of
+    :class:`Rule`.
     """
-    reading = _Reading()
+    reading = _Reading(conditions={condition: None} if condition else {})
     for statement in expressions:
         if not isinstance(statement, dict) or len(statement) != 1:
             reading.unclear[f"'{shown(statement)}' is not understood"] = None
@@ -130,7 +131,10 @@ def _take(reading: _Reading, kind: str, inside: Any, objects: Objects) -> None:
         case "reject":
             how = [str(inside[key]) for key in ("type", "expr") if key in inside] if inside else []
             _decide(reading, " ".join(["reject", *(["with", *how] if how else [])]), None)
-            if how and how[0] in _REJECTED:
+            if how and how[0] in _REJECTED and reading.effects:
+                # nft compares the IP version first, unless a statement before has done so where it stands.
+                reading.conditions["meta nfproto"] = None
+            elif how and how[0] in _REJECTED:
                 reading.cases = [both(case, version_match(_REJECTED[how[0]])) for case in reading.cases]
             elif how and how[0] == "tcp reset":
                 # nft also compares the protocol, which JSON does not show.

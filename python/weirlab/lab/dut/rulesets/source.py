@@ -122,7 +122,9 @@ class RulesetSource:
             path = iptables_path(self.text, str(self.path))
             return path if self._dump is None else as_written(path, self._lines(path))
         listing = self.listing
-        path = nftables_path(listing.json, str(self.path), listing.texts, listed=elements)
+        path = nftables_path(
+            listing.json, str(self.path), listing.texts, listed=elements, hidden=listing.hidden
+        )
         return as_written(path, self._written_places()) if self.format == "nft" else path
 
     def _written_places(self) -> dict[ChainKey, list[tuple[int, int | None]]]:
