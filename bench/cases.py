@@ -60,8 +60,18 @@ class Case:
     """Returns why the planted cause did not occur or did not limit the transfer; empty if it did."""
     notes: Sequence[str] = ()
     """Beginnings of the expected notes on settings, whatever the limit is."""
+    also: Sequence[Cause] = ()
+    """Causes that are right as well, from every place."""
     drops: int = 0
     """The receiver's host drops one of this many arriving data segments; 0: none."""
+    rule: str = ""
+    """What the receiver's host does to arriving packets, after they were captured: a rule of nftables."""
+    mtu: int = 0
+    """The path drops larger packets and says nothing; 0: it does not."""
+    shaper: str = ""
+    """The queueing discipline (tc) at the sender's interface, which packets pass before they are captured."""
+    route: str = ""
+    """Settings of the sender's route (ip route)."""
     seconds: float = SECONDS
     drawn: Mapping[str, float] = field(default_factory=dict)
 

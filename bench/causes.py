@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import between
+import host_causes
+import path_causes
 from cases import SECONDS, Case, Draw, Truth, path, since_first_hit, where_idle
 from weirlab.diagnosis import causes
 
@@ -333,6 +335,8 @@ MAKERS: Final[Mapping[str, Callable[[Draw], Case]]] = {
     "bottleneck under BBR": _bbr,
     "odd settings": _settings,
     **between.MAKERS,
+    **path_causes.MAKERS,
+    **host_causes.MAKERS,
 }
 
 

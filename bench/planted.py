@@ -34,6 +34,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
+import confusion
 from cases import Case, Truth
 from causes import MAKERS, planted
 from examples import write_examples
@@ -67,7 +68,10 @@ class Row:
     truth: float
     drawn: Mapping[str, float]
     complaints: Sequence[str]
+    also: Sequence[str] = ()
+    """Causes that are right as well."""
     named: str = ""
+    confidence: str = ""
     said: float | None = None
     untold: bool = False
     """The cause cannot be told from there, and the diagnosis says so; `said` is the share of the cause that
@@ -85,7 +89,7 @@ class Row:
 
     @property
     def names_it(self) -> bool:
-        return self.named == self.planted and not self.void
+        return self.named in (self.planted, *self.also) and not self.void
 
     @property
     def right(self) -> bool:
@@ -189,16 +193,19 @@ def _row(kept: Kept, source: str, found: Diagnosis | None) -> Row:
         "seed": kept.seed,
         "source": source,
         "planted": case.cause.key,
+        "also": [each.key for each in case.also],
     }
     about |= {"truth": kept.truth, "drawn": kept.drawn, "complaints": tuple(kept.complaints)}
     about["void"] = kept.void
     if found is None:
         return Row(**about)
     blind = tuple(each.what for each in found.blind)
+    # Its share is that of the cause that is named instead.
     untold = found.main in case.untold.get(source, ()) and case.cause.held in blind
     return Row(
         **about,
         named=found.main.key,
+        confidence=found.findings[0].confidence,
         said=found.share(found.main.key if untold else case.cause.key),
         untold=untold,
         noted=found.notes,
@@ -210,11 +217,13 @@ def _row(kept: Kept, source: str, found: Diagnosis | None) -> Row:
     )
 
 
-def _carried_out(names: Sequence[str], seeds: Sequence[int | None], folder: Path) -> Iterator[list[Row]]:
+def _carried_out(
+    names: Sequence[str], seeds: Sequence[int | None], given: Mapping[str, float], folder: Path
+) -> Iterator[list[Row]]:
     with Bench() as bench:
         for seed in seeds:
             for name in names:
-                case = planted(name, seed)
+                case = planted(name, seed, given)
                 where = folder / _file_name(name, seed)
                 where.mkdir(parents=True, exist_ok=True)
                 made = bench.run(case, where)
@@ -283,6 +292,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", nargs="*", help="names of cases, spaces as _")
     parser.add_argument("--seeds", nargs="*", type=int, help="draw the parameters; one run per seed")
+    parser.add_argument("--seconds", type=float, help="length of each transfer")
     parser.add_argument("--keep", type=Path, help="keep captures and samples here")
     parser.add_argument("--again", type=Path, help="diagnose the captures kept here")
     parser.add_argument("--examples", type=Path, help="write the captures of examples here")
@@ -292,12 +302,13 @@ def main() -> None:
     if chosen.examples is not None:
         write_examples(chosen.examples)
         return
+    given = {} if chosen.seconds is None else {"seconds": chosen.seconds}
     found: list[Row] = []
     about = versions()
     console = Console(width=220)
     with contextlib.ExitStack() as stack:
         folder = chosen.keep or Path(stack.enter_context(TemporaryDirectory()))
-        runs = _carried_out(names, chosen.seeds or [None], folder)
+        runs = _carried_out(names, chosen.seeds or [None], given, folder)
         for some in runs if chosen.again is None else _kept(names, chosen.again):
             found += some
             for row in some:
@@ -316,7 +327,9 @@ def main() -> None:
     path = chosen.out / f"planted-{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
     about["load average after"] = " ".join(f"{load:.2f}" for load in os.getloadavg())
     path.write_text(json.dumps({"versions": about, "rows": [asdict(row) for row in found]}, indent=1))
-    console.print(f"raw: {path}")
+    table = path.with_suffix(".md")
+    table.write_text(confusion.markdown(found))
+    console.print(f"raw: {path}; confusion: {table}")
 
 
 if __name__ == "__main__":

@@ -93,7 +93,8 @@ class Bench:
                 with (
                     _recorded(x, "x0", files["sender"], lost),
                     _recorded(y, "y0", files["receiver"], lost),
-                    _dropping(y, case.drops),
+                    _ruled(y, case),
+                    _settings(x, link, case),
                 ):
                     watched, talk = self._talk(case)
                 account = emulated.stop()
@@ -200,15 +201,34 @@ def _frame(taken: Mapping[str, Any]) -> pl.DataFrame:
 
 
 @contextlib.contextmanager
-def _dropping(namespace: str, every: int) -> Iterator[None]:
-    """Drop one of ``every`` data segments that arrive there, after they were captured."""
-    if not every:
+def _settings(sender: str, link: str, case: Case) -> Iterator[None]:
+    """The shaper and the route of the sender, and the MTU of the path."""
+    with contextlib.ExitStack() as stack:
+        if case.mtu:
+            _ip(f"-n {link} link set la mtu {case.mtu}")
+            stack.callback(_ip, f"-n {link} link set la mtu 1500")
+        if case.shaper:
+            _tc(sender, f"add dev x0 root {case.shaper}")
+            stack.callback(_tc, sender, "del dev x0 root")
+        if case.route:
+            network = f"-n {sender} route change 198.18.0.0/24 dev x0 src {ADDRESS[0]}"
+            _ip(f"{network} {case.route}")
+            stack.callback(_ip, network)
+        yield
+
+
+@contextlib.contextmanager
+def _ruled(namespace: str, case: Case) -> Iterator[None]:
+    """Let the host drop or change packets that arrive there, after they were captured."""
+    rule = case.rule
+    if case.drops:
+        rule = f"tcp dport {PORT} ip length > {LONG} numgen inc mod {case.drops} == {case.drops - 1} drop"
+    if not rule:
         yield
         return
-    rule = f"tcp dport {PORT} ip length > {LONG} numgen inc mod {every} == {every - 1} drop"
     _nft(namespace, "add table ip planted")
     try:
-        _nft(namespace, "add chain ip planted in { type filter hook input priority 0 ; }")
+        _nft(namespace, "add chain ip planted in { type filter hook input priority -150 ; }")
         _nft(namespace, f"add rule ip planted in {rule}")
         yield
     finally:
@@ -217,6 +237,10 @@ def _dropping(namespace: str, every: int) -> Iterator[None]:
 
 def _nft(namespace: str, command: str) -> None:
     subprocess.run(["ip", "netns", "exec", namespace, "nft", command], check=True)
+
+
+def _tc(namespace: str, command: str) -> None:
+    subprocess.run(["tc", "-n", namespace, "qdisc", *command.split()], check=True)
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ FULL = 0.95
 """Share of a buffer's final fill from which it counts as full: only probes add bytes after that."""
 GAP_S = 0.05
 """Longest gap between foreign datagrams that counts; longer ones are pauses of their sender."""
-NUMBERS = {"SO_MAX_PACING_RATE": 47}
+NUMBERS = {"SO_MAX_PACING_RATE": 47, "SO_RCVBUFFORCE": 33}
 """Options that Python does not name (asm-generic/socket.h)."""
 STAMPS = 35
 """``SO_TIMESTAMPNS`` (asm-generic/socket.h)."""
@@ -65,8 +65,9 @@ def unread(talk: socket.socket) -> int:
 
 
 def fast(talk: socket.socket, order: dict[str, Any]) -> Told:
-    while talk.recv(4 * CHUNK):
-        pass
+    with contextlib.suppress(ConnectionResetError):
+        while talk.recv(4 * CHUNK):
+            pass
     return {"held_s": 0.0}
 
 
@@ -214,6 +215,91 @@ def slow(talk: socket.socket, order: dict[str, Any]) -> Told:
     return {"held_s": held, "blocked_s": blocked}
 
 
+def outstanding(talk: socket.socket) -> int:
+    """Bytes that were written and not yet acknowledged (SIOCOUTQ)."""
+    waiting = array.array("i", [0])
+    fcntl.ioctl(talk.fileno(), termios.TIOCOUTQ, waiting)
+    return waiting[0]
+
+
+def idle(talk: socket.socket, seconds: float) -> float:
+    """Sleep; return for how long everything was acknowledged meanwhile, in s."""
+    ends, held = time.monotonic() + seconds, 0.0
+    while (before := time.monotonic()) < ends:
+        empty = not outstanding(talk)
+        time.sleep(STEP_S)
+        held += (time.monotonic() - before) * empty
+    return held
+
+
+def pausing(talk: socket.socket, order: dict[str, Any]) -> Told:
+    """Write `write_bytes` at a time, and pause for `pause_s`; count the time in which all is acknowledged."""
+    ends, held = time.monotonic() + order["seconds"], 0.0
+    while time.monotonic() < ends:
+        talk.sendall(bytes(order["write_bytes"]))
+        held += idle(talk, order["pause_s"])
+    return {"held_s": held}
+
+
+def serving(talk: socket.socket, order: dict[str, Any]) -> Told:
+    """Answer each request with `write_bytes` after `pause_s`; count the time from one to the other."""
+    ends, held = time.monotonic() + order["seconds"], 0.0
+    while time.monotonic() < ends and talk.recv(CHUNK):
+        before = time.monotonic()
+        time.sleep(order["pause_s"])
+        held += time.monotonic() - before
+        talk.sendall(bytes(order["write_bytes"]))
+    return {"held_s": held}
+
+
+def requesting(talk: socket.socket, order: dict[str, Any]) -> Told:
+    """Send requests; each is answered with `message_bytes`."""
+    while True:
+        talk.sendall(bytes(100))
+        left = order["message_bytes"]
+        while left:
+            part = talk.recv(min(left, CHUNK))
+            if not part:
+                return {"held_s": 0.0}
+            left -= len(part)
+
+
+def once(talk: socket.socket, order: dict[str, Any]) -> Told:
+    """Write `bytes`; give up after a while, if they do not arrive."""
+    talk.sendall(bytes(order["bytes"]))
+    ends = time.monotonic() + order["seconds"]
+    while outstanding(talk) and time.monotonic() < ends:
+        time.sleep(STEP_S)
+    if outstanding(talk):
+        # The kernel would go on trying for a quarter of an hour.
+        talk.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return {"held_s": 0.0, "left_bytes": outstanding(talk)}
+
+
+def hungry(talk: socket.socket, order: dict[str, Any]) -> Told:
+    """Compute every byte that is written, and share a CPU with a process that never sleeps, under SCHED_IDLE.
+
+    Count the time in which everything was acknowledged and nothing was written.
+    """
+    cpu = max(os.sched_getaffinity(0))
+    ends = time.monotonic() + order["seconds"]
+    hog = os.fork()
+    if hog == 0:
+        os.sched_setaffinity(0, {cpu})
+        while time.monotonic() < ends:
+            pass
+        os._exit(0)
+    os.sched_setaffinity(0, {cpu})
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    held = 0.0
+    while (before := time.monotonic()) < ends:
+        data = hashlib.sha3_512(bytes(CHUNK)).digest() * 128
+        held += (time.monotonic() - before) * (not outstanding(talk))
+        talk.sendall(data)
+    os.waitpid(hog, 0)
+    return {"held_s": held}
+
+
 def asking(talk: socket.socket, order: dict[str, Any]) -> Told:
     """Write messages in two parts and wait for each answer."""
     half, ends = bytes(order["message_bytes"] // 2), time.monotonic() + order["seconds"]
@@ -278,8 +364,22 @@ def sink(order: dict[str, Any], told: Told) -> Iterator[None]:
             told["foreign_s"] = sum(gap for gap in gaps if gap < GAP_S)
 
 
-RECEIVERS = {"fast": fast, "sleepy": sleepy, "starved": starved, "answering": answering}
-SENDERS = {"bulk": bulk, "slow": slow, "asking": asking}
+RECEIVERS = {
+    "fast": fast,
+    "sleepy": sleepy,
+    "starved": starved,
+    "answering": answering,
+    "requesting": requesting,
+}
+SENDERS = {
+    "bulk": bulk,
+    "slow": slow,
+    "asking": asking,
+    "pausing": pausing,
+    "serving": serving,
+    "once": once,
+    "starved": hungry,
+}
 
 
 def receive(order: dict[str, Any]) -> None:
@@ -303,9 +403,10 @@ def send(order: dict[str, Any]) -> None:
         began = time.time_ns()
         told = SENDERS[order["mode"]](talk, order)
         ended = time.time_ns()
-        talk.shutdown(socket.SHUT_WR)
-        while talk.recv(CHUNK):
-            pass
+        if not told.get("left_bytes"):
+            talk.shutdown(socket.SHUT_WR)
+            while talk.recv(CHUNK):
+                pass
         say(began_ns=began, ended_ns=ended, **told)
 
 

@@ -39,28 +39,38 @@ def lines(table: Table, columns: int | None, *, note: bool = True) -> list[str]:
 
     A ``note`` below says what was left out.
     """
+    return list(drawn(table, columns, note=note))
+
+
+def drawn(table: Table, columns: int | None, *, note: bool = True) -> Iterator[str]:
+    """As :func:`lines`, one after the other: all lines of a long table take as much memory as the table."""
     shown = [_Column(table, i) for i in range(len(table.columns))]
     kept, widths = (shown, [each.natural for each in shown]) if columns is None else _fitted(shown, columns)
     room = columns or 0
     head = wrapped(table.caption, room) if table.caption else []
-    body = [[wrapped(each.cells[row], size) for each, size in _pairs(kept, widths)] for row in _rows(table)]
     headings = [wrapped(each.heading, size) for each, size in _pairs(kept, widths)]
     # Wrapped lines may leave some of the width unused.
-    widths = [
-        min(size, max(_widest({line for cell in cells for line in cell}), 1))
-        for size, cells in zip(widths, zip(headings, *body, strict=True), strict=True)
+    used = [
+        min(
+            size,
+            max(
+                _widest(line for text in (each.heading, *set(each.cells)) for line in wrapped(text, size)), 1
+            ),
+        )
+        for each, size in _pairs(kept, widths)
     ]
     deepest = max(map(len, headings), default=0)
     above = [[""] * (deepest - len(heading)) + heading for heading in headings]
-    rule = "─" * (sum(widths) + len(_GAP) * (len(widths) - 1) + 2 * len(_MARGIN))
+    rule = "─" * (sum(used) + len(_GAP) * (len(used) - 1) + 2 * len(_MARGIN))
     left_out = [each.heading for each in shown if each not in kept]
-    return [
-        *head,
-        *(_drawn(above, kept, widths) if any(table.columns) else ()),
-        rule if columns is None else rule[:columns],
-        *(line for row in body for line in _drawn(row, kept, widths)),
-        *(_noted(left_out, room) if left_out and note else ()),
-    ]
+    yield from head
+    if any(table.columns):
+        yield from _row(above, kept, used)
+    yield rule if columns is None else rule[:columns]
+    for row in range(len(table.rows)):
+        yield from _row([wrapped(each.cells[row], size) for each, size in _pairs(kept, widths)], kept, used)
+    if left_out and note:
+        yield from _noted(left_out, room)
 
 
 def wrapped(text: str, columns: int) -> list[str]:
@@ -138,7 +148,7 @@ def _spread(kept: Sequence[_Column], columns: int, widths: list[int]) -> list[in
     return widths
 
 
-def _drawn(cells: Sequence[Sequence[str]], kept: Sequence[_Column], widths: Sequence[int]) -> Iterator[str]:
+def _row(cells: Sequence[Sequence[str]], kept: Sequence[_Column], widths: Sequence[int]) -> Iterator[str]:
     """The lines of one row, whose cells are lists of lines."""
     for number in range(max(map(len, cells), default=0)):
         placed = (
@@ -162,10 +172,6 @@ def _padded(text: str, size: int, *, right: bool) -> str:
 
 def _pairs(kept: Sequence[_Column], widths: Sequence[int]) -> Iterator[tuple[_Column, int]]:
     return zip(kept, widths, strict=True)
-
-
-def _rows(table: Table) -> range:
-    return range(len(table.rows))
 
 
 def _words(cell: str) -> Iterator[str]:

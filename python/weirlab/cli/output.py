@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -14,7 +15,7 @@ import typer
 
 from weirlab import storage
 from weirlab.cli import layout
-from weirlab.cli.streams import tell
+from weirlab.cli.streams import tell, tell_lines
 from weirlab.documents import Rows, plain
 from weirlab.errors import WeirError
 from weirlab.quoting import json_printable
@@ -108,7 +109,9 @@ class Session:
         if lead:
             tell(lead)
         said = f"{conclusion}\n{remark}" if remark else conclusion
-        tell("\n\n".join([said, *self._drawn(tables)]))
+        tell(said)
+        for lines in self._drawn(tables):
+            tell_lines(chain([""], lines))
 
     def complain(self, problem: WeirError | None) -> None:
         """Exit with the code of ``problem``, if there is one, after the result has been shown."""
@@ -117,17 +120,17 @@ class Session:
                 self.say(str(problem))
             raise typer.Exit(problem.exit_code)
 
-    def _drawn(self, tables: Iterable[Table]) -> Iterator[str]:
-        """``tables`` as text, and a line that names the ones that ``--details`` adds."""
+    def _drawn(self, tables: Iterable[Table]) -> Iterator[Iterable[str]]:
+        """The lines of each of ``tables``, and a line that names the ones that ``--details`` adds."""
         columns = None if self.wide else layout.width()
         more = []
         for table in tables:
             if table.details and not self.details:
                 more.append(table.caption)
             else:
-                yield "\n".join(layout.lines(table, columns))
+                yield layout.drawn(table, columns)
         if more:
-            yield "\n".join(layout.wrapped(f"--details adds: {'; '.join(more)}.", columns or 0))
+            yield layout.wrapped(f"--details adds: {'; '.join(more)}.", columns or 0)
 
     def close(self) -> None:
         if self._progress is not None:

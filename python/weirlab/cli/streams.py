@@ -6,7 +6,7 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 def tell(text: str, stream: TextIO | None = None) -> None:
     """Print ``text`` escaped and flushed, on standard output unless another ``stream`` is given."""
     print(printable(text), file=stream, flush=True)
+
+
+def tell_lines(lines: Iterable[str]) -> None:
+    """As :func:`tell`, one line after the other, flushed at the end."""
+    for line in lines:
+        print(printable(line))
+    sys.stdout.flush()
 
 
 def console(stream: TextIO, width: int | None = None) -> Console:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,19 @@ def drawn(table: Table, columns: int | None) -> list[str]:
     if columns is not None:
         assert all(len(line) <= columns for line in found), found
     return found
+
+
+def test_a_long_table_is_drawn_with_little_more_memory_than_it_has() -> None:
+    table = Table("", ("#", "Text"), [(str(row), f"text {row}") for row in range(20_000)])
+    tracemalloc.start()
+    try:
+        drawn = sum(1 for _ in layout.drawn(table, 80))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert drawn == 20_002
+    # Sets of the cells, for the widths; the lines themselves would take 2 MB more.
+    assert most < 3_500_000
 
 
 def test_a_table_that_fits_is_drawn_as_it_is() -> None:

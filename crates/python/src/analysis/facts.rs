@@ -1,6 +1,6 @@
 //! Facts as Python's dicts and lists: without NumPy, which takes longer to import than many a capture to read.
 
-use pyo3::exceptions::PyIndexError;
+use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -9,7 +9,7 @@ use weir_trace::analysis::{Facts, File};
 use weir_trace::esp::Flow;
 use weir_trace::tcp::{Connection, Endpoint, Side, Summary};
 
-use super::kept::Kept;
+use super::kept::{Kept, Packed};
 use crate::trace::{format_name, interface_name, measured, opaque};
 
 pub fn to_dict<'py>(
@@ -31,9 +31,9 @@ pub fn to_dict<'py>(
     Ok(dict)
 }
 
-/// Connections as dicts, each made anew when it is asked for: a dict takes thirty times as much memory.
+/// Connections as dicts, each made anew when it is asked for: a dict takes a hundred times as much memory.
 #[pyclass(sequence, frozen)]
-pub struct Connections(Vec<Connection>);
+pub struct Connections(Vec<Packed>);
 
 #[pymethods]
 impl Connections {
@@ -43,7 +43,8 @@ impl Connections {
 
     fn __getitem__<'py>(&self, py: Python<'py>, at: usize) -> PyResult<Bound<'py, PyDict>> {
         let found = self.0.get(at).ok_or_else(|| PyIndexError::new_err("no such connection"))?;
-        connection(py, found)
+        let found = found.facts().map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+        connection(py, &found)
     }
 }
 

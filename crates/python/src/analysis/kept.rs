@@ -5,9 +5,33 @@ use std::cmp::Reverse;
 use weir_trace::tcp::Connection;
 use weir_trace::voice::Measured;
 
+/// A connection that is kept: packed, because most of its numbers are 0. As it is, it takes 1 kB.
+pub struct Packed {
+    link_bytes: u64,
+    id: u32,
+    facts: Box<[u8]>,
+}
+
+impl Packed {
+    fn new(connection: &Connection) -> Self {
+        let facts = postcard::to_allocvec(connection).expect("plain values can be packed");
+        let link_bytes = connection.sides.iter().map(|side| side.link_bytes).sum();
+        Self { link_bytes, id: connection.id, facts: facts.into_boxed_slice() }
+    }
+
+    pub fn facts(&self) -> Result<Connection, postcard::Error> {
+        postcard::from_bytes(&self.facts)
+    }
+
+    /// What decides which are kept.
+    fn rank(&self) -> (Reverse<u64>, u64) {
+        (Reverse(self.link_bytes), self.id.into())
+    }
+}
+
 /// The connections with most bytes, and the streams with most packets.
 pub struct Kept {
-    connections: Most<Connection>,
+    connections: Most<Packed>,
     streams: Most<Measured>,
 }
 
@@ -17,8 +41,8 @@ impl Kept {
         Self { connections: Most::new(most), streams: Most::new(most) }
     }
 
-    pub fn connection(&mut self, connection: Connection) {
-        self.connections.put(connection, bytes);
+    pub fn connection(&mut self, connection: &Connection) {
+        self.connections.put(Packed::new(connection), Packed::rank);
     }
 
     pub fn stream(&mut self, stream: Measured) {
@@ -26,8 +50,8 @@ impl Kept {
     }
 
     /// The connections in the order of their first packets, and how many are left out.
-    pub fn connections(&mut self) -> (Vec<Connection>, u64) {
-        let (mut connections, left_out) = self.connections.take(bytes);
+    pub fn connections(&mut self) -> (Vec<Packed>, u64) {
+        let (mut connections, left_out) = self.connections.take(Packed::rank);
         connections.sort_by_key(|connection| connection.id);
         (connections, left_out)
     }
@@ -38,12 +62,6 @@ impl Kept {
         streams.sort_by_key(|stream| (stream.order, stream.part));
         (streams, left_out)
     }
-}
-
-/// Size of a connection, and what decides between equals.
-fn bytes(connection: &Connection) -> (Reverse<u64>, u64) {
-    let bytes: u64 = connection.sides.iter().map(|side| side.link_bytes).sum();
-    (Reverse(bytes), connection.id.into())
 }
 
 fn packets(stream: &Measured) -> (Reverse<u64>, u64) {

@@ -93,7 +93,7 @@ fn with_series(
     let wrong = |error| Failure::Table(folder.to_owned(), error);
     let mut files = Folder::new(folder).map_err(wrong)?;
     let give = |ended| match ended {
-        Ended::Connection(connection) => kept.borrow_mut().connection(*connection),
+        Ended::Connection(connection) => kept.borrow_mut().connection(&connection),
         Ended::Stream(stream) => kept.borrow_mut().stream(*stream),
     };
     let tables = Series::new(|name| files.make(name), period_ns, give).map_err(wrong)?;
@@ -187,7 +187,7 @@ impl tcp::Sink for Summary<'_> {
     const ROWS: bool = false;
 
     fn connection(&mut self, connection: tcp::Connection) {
-        self.0.borrow_mut().connection(connection);
+        self.0.borrow_mut().connection(&connection);
     }
 }
 

@@ -111,6 +111,7 @@ impl<S: Sink> Analyzer<S> {
         let grown = was_small && !open.is_small();
         if place.is_wrong_for(open) {
             self.table.touch(at);
+            self.limit_refused();
         }
         if grown {
             self.states += 1;
@@ -201,6 +202,12 @@ impl<S: Sink> Analyzer<S> {
     #[cold]
     fn limit_states(&mut self) {
         while self.states > self.options.max_states.max(1) && self.evict(&STATES) {}
+    }
+
+    fn limit_refused(&mut self) {
+        while self.table.len_of(Phase::Refused as usize) > self.options.max_refused.max(1)
+            && self.evict(&[Phase::Refused])
+        {}
     }
 
     /// Gives up the longest silent connection of the first phase that has one; false if none has.

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::packet::Tags;
 
 /// Who sends: `A` sent the SYN, or the first packet that was captured; `B` is the other end.
@@ -15,7 +17,7 @@ pub enum From {
 }
 
 /// One end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Endpoint {
     /// Address.
     pub addr: IpAddr,
@@ -24,7 +26,7 @@ pub struct Endpoint {
 }
 
 /// A connection, from its first packet to its last.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Connection {
     /// Numbered in the order of first packets, from 0.
     pub id: u32,
@@ -55,7 +57,7 @@ pub struct Connection {
 }
 
 /// How a connection begins in the capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Begin {
     /// With its handshake: the SYNs of both ends.
     Handshake,
@@ -68,7 +70,7 @@ pub enum Begin {
 }
 
 /// How a connection ends in the capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
     /// The capture ended first.
     Open,
@@ -85,7 +87,7 @@ pub enum End {
 }
 
 /// Where on the path a connection was captured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// At the initiator, or right next to it.
     AtA,
@@ -98,7 +100,7 @@ pub enum Place {
 }
 
 /// What one end of a connection sent.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Side {
     /// Packets.
     pub packets: u64,
@@ -173,7 +175,7 @@ pub struct Side {
 }
 
 /// Packets that were sent again, each counted once by its cause; they add up to `total`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retransmissions {
     /// All.
     pub total: u64,
@@ -194,7 +196,7 @@ pub struct Retransmissions {
 }
 
 /// Options of a SYN.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SynOptions {
     /// Maximum segment size, bytes.
     pub mss: Option<u16>,
@@ -207,7 +209,7 @@ pub struct SynOptions {
 }
 
 /// Times, summed up.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// How many.
     pub count: u64,

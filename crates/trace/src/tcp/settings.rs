@@ -18,6 +18,8 @@ pub struct Options {
     pub max_connections: usize,
     /// Of these, connections with more than a SYN: they take ten times the memory.
     pub max_states: usize,
+    /// Of these, refused ones, which only wait for late packets: a scan makes tens of thousands a second.
+    pub max_refused: usize,
     /// Most segments sent and not yet acknowledged that are remembered, all connections together.
     pub max_outstanding: usize,
 }
@@ -32,6 +34,7 @@ impl Default for Options {
             refused_ns: 5 * SECOND,
             max_connections: 1_000_000,
             max_states: 200_000,
+            max_refused: 1 << 14,
             max_outstanding: 1 << 20,
         }
     }

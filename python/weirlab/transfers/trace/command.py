@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -169,6 +170,7 @@ def trace(
         said = Rows(shown, lambda one: {**one, "diagnosis": _document(reasons.get(one["id"]))})
         document = {"kind": "trace", **analysis, "connections": said}
         document |= {} if part is None else {"pcapng": part}
+        found: Iterable[Table]
         if number is None:
             found = _tables(analysis, shown, reasons, options)
         else:
@@ -257,18 +259,20 @@ def _conclusion(
 
 def _tables(
     analysis: Analysis, shown: Selection, reasons: dict[int, Diagnosis], options: ShownOptions
-) -> list[Table]:
-    """Tables of the first connections in ``shown``, and of what there is besides TCP."""
+) -> Iterator[Table]:
+    """Tables of the first connections in ``shown``, and of what there is besides TCP, one at a time."""
     listed, left_out = shown[: options.limit], analysis["connections_left_out"]
     beside = others.tables(analysis, options.limit)
     if not listed:
-        return beside
+        yield from beside
+        return
     caption = others.titled("TCP connections", len(shown), options.limit, left_out, "--limit shows more, ")
     start_ns = facts.start_ns(analysis)
-    found = [tables.overview(listed, caption, start_ns, absolute=options.absolute)]
+    yield tables.overview(listed, caption, start_ns, absolute=options.absolute)
     # For a single connection, the conclusion says it.
     if len(shown) > 1:
-        found.append(tables.conclusions(listed))
+        yield tables.conclusions(listed)
         if reasons:
-            found.append(diagnosis.sentences(reasons))
-    return [*found, tables.data(listed), *beside]
+            yield diagnosis.sentences(reasons)
+    yield tables.data(listed)
+    yield from beside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
@@ -48,21 +49,21 @@ def overview(listed: Sequence[Connection], caption: str, start_ns: int, *, absol
         a, b = sides(connection)
         begun = connection["first_ns"]
         sent = side(connection, busier(connection))
-        rows.append(
-            (
-                str(connection["id"]),
-                f"{endpoint(a)} > {endpoint(b)}",
-                duration(connection["last_ns"] - begun),
-                size(a["unique_bytes"]),
-                size(b["unique_bytes"]),
-                bit_rate(words.throughput_bps(sent)),
-                words.retransmitted(sent),
-                duration(sent["rtt"]["mean_ns"]),
-                words.ENDS[connection["end"]],
-                times.absolute(begun, 3) if absolute else times.since(begun, start_ns),
-                words.PLACES[connection["place"]],
-            )
+        # Most cells of a scan are equal.
+        cells = (
+            str(connection["id"]),
+            f"{endpoint(a)} > {endpoint(b)}",
+            duration(connection["last_ns"] - begun),
+            size(a["unique_bytes"]),
+            size(b["unique_bytes"]),
+            bit_rate(words.throughput_bps(sent)),
+            words.retransmitted(sent),
+            duration(sent["rtt"]["mean_ns"]),
+            words.ENDS[connection["end"]],
+            times.absolute(begun, 3) if absolute else times.since(begun, start_ns),
+            words.PLACES[connection["place"]],
         )
+        rows.append(tuple(map(sys.intern, cells)))
     spare = ("Captured", *(() if absolute else ("Start",)), "End", "b sent", "Duration", "a sent")
     return Table(caption, columns, rows, spare=spare)
 

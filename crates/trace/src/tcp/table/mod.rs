@@ -75,6 +75,7 @@ impl Place {
 struct Queue {
     oldest: u32,
     newest: u32,
+    len: usize,
 }
 
 /// All open connections.
@@ -122,7 +123,7 @@ impl Table {
             heads: HashMap::default(),
             pages: Vec::new(),
             free: NONE,
-            queues: [Queue { oldest: NONE, newest: NONE }; QUEUES],
+            queues: [Queue { oldest: NONE, newest: NONE, len: 0 }; QUEUES],
             len: 0,
             last: Last::NONE,
             lately: Box::new([Lately { wire: Wire::NONE, at: NONE, id: 0, from: From::A }; LATELY]),
@@ -318,6 +319,11 @@ impl Table {
         Some(self.queues[queue].oldest).filter(|at| *at != NONE)
     }
 
+    /// Connections of a phase.
+    pub fn len_of(&self, queue: usize) -> usize {
+        self.queues[queue].len
+    }
+
     /// Any connection, in the order of their numbers.
     pub fn all(&self) -> Vec<u32> {
         let mut all: Vec<(u32, u32)> = (0..)
@@ -354,6 +360,7 @@ impl Table {
 
     fn append(&mut self, at: u32) {
         let queue = usize::from(self.slot(at).queue);
+        self.queues[queue].len += 1;
         let newest = std::mem::replace(&mut self.queues[queue].newest, at);
         if newest == NONE {
             self.queues[queue].oldest = at;
@@ -367,6 +374,7 @@ impl Table {
     fn detach(&mut self, at: u32) {
         let slot = self.slot(at);
         let (queue, older, newer) = (usize::from(slot.queue), slot.older, slot.newer);
+        self.queues[queue].len -= 1;
         if older == NONE {
             self.queues[queue].oldest = newer;
         } else {

@@ -180,6 +180,36 @@ fn option_lists_that_lie_end_where_they_do() {
     }
 }
 
+#[test]
+fn refused_connections_are_bounded_by_themselves() {
+    let options = Options { max_refused: 10, ..Options::default() };
+    let refused = |n: u16| {
+        let time_ns = i64::from(n) * 1_000;
+        let rst = packet(time_ns + 100, From::B, 0, 1_001, 0).flags(RST | ACK);
+        [syn(time_ns, n), Made { ports: (n, 80), ..rst }]
+    };
+    let packets: Vec<_> = (1..=50).flat_map(refused).collect();
+    let mut analyzer = Analyzer::new(options, Rows::default());
+    for made in &packets {
+        put(&mut analyzer, made);
+    }
+    assert_eq!((analyzer.open_connections(), analyzer.counts().evicted), (10, 40));
+    let (rows, _) = analyzer.finish();
+    assert!(rows.connections.iter().all(|one| (one.begin, one.end) == (Begin::Syn, End::Reset)));
+    assert_eq!(rows.connections.len(), 50);
+}
+
+/// A hundred thousand connections of a scan are kept until they are shown.
+#[test]
+fn a_connection_without_data_packs_into_250_bytes() {
+    let (rows, _) =
+        counted(Options::default(), &[syn(0, 1), Made { ports: (1, 80), ..b(300, 1_001).flags(RST | ACK) }]);
+    let connection = &rows.connections[0];
+    let packed = postcard::to_allocvec(connection).unwrap();
+    assert!(packed.len() < 250, "{}", packed.len());
+    assert_eq!(&postcard::from_bytes::<Connection>(&packed).unwrap(), connection);
+}
+
 /// A SYN alone must stay small: a scan leaves a million of them.
 #[test]
 fn a_lone_syn_takes_less_than_300_bytes() {
