@@ -97,6 +97,7 @@ def _clamp(draw: Draw) -> Case:
         "arithmetic",
         path(delay_s, draw("rate_bps", 100e6, 80e6, 200e6), 1000),
         route=f"cwnd lock {segments}",
+        void=lambda truth: "the link was busy" if truth.utilisation > 0.5 else "",
         also=(causes.SEND_BUFFER,),
         seconds=draw("seconds", SECONDS, 2, 4),
     )

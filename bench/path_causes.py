@@ -75,7 +75,7 @@ def _marks(draw: Draw) -> Case:
     every = round(draw("every", 60, 30, 150))
     return Case(
         "ECN marks",
-        causes.UNKNOWN,
+        causes.MARKS,
         lambda truth: 1 - truth.utilisation,
         "link idle",
         path(draw("delay_s", 0.02, 0.01, 0.04), draw("rate_bps", 100e6, 80e6, 150e6), 1000),
@@ -93,7 +93,11 @@ def _black_hole(draw: Draw) -> Case:
         lambda truth: 1.0,
         "arithmetic",
         path(draw("delay_s", 0.02, 0.005, 0.06), draw("rate_bps", 50e6, 20e6, 100e6), 200),
-        send={"mode": "once", "bytes": int(draw("bytes", 40_000, 20_000, 200_000))},
+        send={
+            "mode": "once",
+            "first_bytes": [200, 600],
+            "bytes": int(draw("bytes", 40_000, 20_000, 200_000)),
+        },
         mtu=round(draw("mtu", 1400, 1280, 1480)),
         also=(causes.TIMEOUT,),
         seconds=draw("seconds", SECONDS, 2, 4),

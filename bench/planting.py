@@ -211,9 +211,12 @@ def _settings(sender: str, link: str, case: Case) -> Iterator[None]:
             _tc(sender, f"add dev x0 root {case.shaper}")
             stack.callback(_tc, sender, "del dev x0 root")
         if case.route:
+            flush = f"-n {sender} tcp_metrics flush"
             network = f"-n {sender} route change 198.18.0.0/24 dev x0 src {ADDRESS[0]}"
-            _ip(f"{network} {case.route}")
-            stack.callback(_ip, network)
+            # The kernel takes them over when it first hears of a host.
+            for command, undone in ((f"{network} {case.route}", network), (flush, flush)):
+                _ip(command)
+                stack.callback(_ip, undone)
         yield
 
 

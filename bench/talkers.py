@@ -265,9 +265,15 @@ def requesting(talk: socket.socket, order: dict[str, Any]) -> Told:
 
 
 def once(talk: socket.socket, order: dict[str, Any]) -> Told:
-    """Write `bytes`; give up after a while, if they do not arrive."""
-    talk.sendall(bytes(order["bytes"]))
+    """Write `bytes`, perhaps after some short messages; give up after a while, if they do not arrive."""
+    for size in order.get("first_bytes", ()):
+        talk.sendall(bytes(size))
+        time.sleep(0.05)
+    talk.settimeout(order["seconds"])
     ends = time.monotonic() + order["seconds"]
+    with contextlib.suppress(TimeoutError):
+        talk.sendall(bytes(order["bytes"]))
+    talk.settimeout(None)
     while outstanding(talk) and time.monotonic() < ends:
         time.sleep(STEP_S)
     if outstanding(talk):

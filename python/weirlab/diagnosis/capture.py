@@ -56,7 +56,7 @@ LATE_TRIPS: Final = 2
 SEEN: Final = 0.5
 """Share of the data that is acknowledged in a capture that has the ACKs, if nothing was sent again."""
 _NO_ACKS: Final = "the capture does not have the receiver's ACKs, perhaps because of its filter"
-_SYN, _RST = 2, 4
+_SYN, _RST, _ECE = 2, 4, 0x40
 
 
 @dataclass(frozen=True)
@@ -216,6 +216,8 @@ def read(
     np.maximum(acked, first_seq, out=acked)
     window_edge = last_known(np.where(acks, p.ack + p.window_bytes, -1))
     payload_bytes, again = p.payload_bytes, data & p.again
+    echoes_mark = acks & (p.flags & _ECE != 0)
+    marks = np.cumsum(echoes_mark).astype(np.float64) if echoes_mark.any() else None
     timing_out, known_timeouts = timeouts(
         Sent(at, data, acks, p.seq, payload_bytes, sent, acked, again, p.probe, data & p.timeout), least_s
     )
@@ -300,6 +302,7 @@ def read(
         estimate_bytes_per_s=unknown,
         unread_bytes=unknown,
         cpu_wait=unknown,
+        marks=None if marks is None else marks[kept],
         begun_ns=float(at[kept][0]),
     )
     until = growing_until(timeline.start_s, timeline.flight_bytes, timeline.lost, round_s)

@@ -47,6 +47,7 @@ BOTTLENECK: Final = Cause("bottleneck", "network", "the bottleneck was saturated
 FOREIGN: Final = Cause("foreign", "network", "other traffic took part of the bottleneck")
 ACK_QUEUE: Final = Cause("ack_queue", "network", "ACKs waited in a queue on their way back")
 LOSS: Final = Cause("loss", "network", "the congestion window was small after loss")
+MARKS: Final = Cause("marks", "network", "the congestion window was small after congestion marks")
 REORDERING: Final = Cause("reordering", "network", "reordering was mistaken for loss")
 TIMEOUT: Final = Cause("timeout", "network", "the sender waited for a retransmission time-out")
 BLACK_HOLE: Final = Cause("black_hole", "network", "packets larger than the path carries were lost")
@@ -55,5 +56,5 @@ UNKNOWN: Final = Cause("unknown", "unknown", "the limit cannot be told from here
 CAUSES: Final = (
     APPLICATION_WRITE, SEND_BUFFER, NAGLE, PACING, SENDER_HOST, APPLICATION_READ, RECEIVER_HOST,
     RECEIVE_WINDOW, WINDOW_SCALING, RECEIVER_DROPS, SLOW_START, BOTTLENECK, FOREIGN, ACK_QUEUE, LOSS,
-    REORDERING, TIMEOUT, BLACK_HOLE, UNKNOWN,
+    MARKS,    REORDERING, TIMEOUT, BLACK_HOLE, UNKNOWN,
 )  # fmt: skip

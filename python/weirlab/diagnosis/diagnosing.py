@@ -79,7 +79,9 @@ def diagnose(timeline: Timeline, facts: Facts, *, target_bps: float | None = Non
         left = left - part
         if view.share(part) >= LEAST_SHARE:
             first, before = parts.get(rule.cause.key, (rule, np.zeros(len(left))))
-            parts[rule.cause.key] = (first, before + part)
+            # The larger part decides how sure the whole is.
+            main = rule if view.share(part) > view.share(before) else first
+            parts[rule.cause.key] = (main, before + part)
     found = [_finding(view, rule, part) for rule, part in parts.values()]
     rest = 1 - sum(each.share for each in found)
     if rest >= LEAST_SHARE:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis.counters import COUNTERS, shares
+from weirlab.diagnosis.packets.timeouts import SILENT_S, Timeouts
 from weirlab.diagnosis.timeline import DELAYED_S, Facts, Timeline, lasting, recent_most
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ NEEDED: Final = (
 )  # fmt: skip
 """Fields of ``weir tcp watch`` without which there is no diagnosis."""
 USEFUL: Final = (
-    "delivered", "wqueue_bytes", "rqueue_bytes", "skmem_wmem_queued_bytes", "skmem_sndbuf_bytes",
+    "delivered", "delivered_ce", "wqueue_bytes", "rqueue_bytes", "skmem_wmem_queued_bytes",
+    "skmem_sndbuf_bytes",
     "bbr_bandwidth_bytes_per_s", "bbr_pacing_gain_256ths",
 )  # fmt: skip
 """Fields that make it better."""
@@ -40,7 +42,7 @@ ACKs may free less than a third: then it sleeps until the next round trip, altho
 """
 LATE_S: Final = 0.05
 """A busy host may run an application this long after waking it."""
-_RECOVERY: Final = 3
+_RECOVERY, _LOSS = 3, 4
 """``ca_state``: 3 is fast recovery, 4 is loss, after a time-out."""
 BBR_STARTS: Final = 2.0
 """Pacing gain: 2.89 in BBR's start-up, at most 1.25 later."""
@@ -156,13 +158,14 @@ def _timeline(times: Floats, c: Mapping[str, Floats], receiver: Receiver | None)
         flat=_no(starts),
         paced=_no(starts),
         starting=_starting(c),
-        timing_out=_no(starts),
+        timing_out=_timing_out(c, lasts, usual),
         cwnd_room_bytes=room,
         buffer_fill=_blocking(fill, c, lasts, max(usual, 0.02)),
         pacing_bytes_per_s=c["pacing_rate_bytes_per_s"],
         estimate_bytes_per_s=c["bbr_bandwidth_bytes_per_s"],
         unread_bytes=_at(starts, receiver, "unread_bytes"),
         cpu_wait=_at(starts, receiver, "cpu_wait"),
+        marks=np.nan_to_num(c["delivered_ce"]),
     )
 
 
@@ -204,6 +207,25 @@ def _no(like: Floats) -> Bools:
     return np.zeros(len(like), dtype=bool)
 
 
+def _timing_out(c: Mapping[str, Floats], lasts: Floats, rtt_s: float) -> Bools:
+    """After a time-out, nothing more is delivered for longer than a retransmission takes."""
+    progress = np.diff(_delivered(c), prepend=np.nan) > 0
+    waits = (c["ca_state"] == _LOSS) & ~progress
+    return lasting(waits, lasts, max(SILENT_S, 2 * rtt_s))
+
+
+def _timeouts(c: Mapping[str, Floats], lasts: Floats, rtt_s: float) -> Timeouts | None:
+    waits = _timing_out(c, lasts, rtt_s)
+    if not waits.any():
+        return None
+    again = np.diff(c["total_retrans"], append=c["total_retrans"][-1:]) > 0
+    ends = np.flatnonzero(waits & again)
+    times = np.split(np.where(waits, lasts, 0.0), ends + 1)
+    return Timeouts(
+        number=max(len(ends), 1), tails=0, ignored=0, longest_s=float(max(part.sum() for part in times))
+    )
+
+
 def _at(starts: Floats, receiver: Receiver | None, name: str) -> Floats:
     """The receiver's latest value at each time."""
     values = None if receiver is None else getattr(receiver, name)
@@ -243,6 +265,7 @@ def _facts(c: Mapping[str, Floats], first: Mapping[str, float], times: Floats) -
         offered_mss_bytes=int(last("advmss_bytes")) or None,
         pacing="BBR" if bbr else "the socket" if limited else None,
         pacing_limit_bytes_per_s=float(np.nanmin(limit)) if limited else None,
+        timeouts=_timeouts(c, np.diff(times), float(np.median(smoothed)) / 1e6 if len(smoothed) else 0.0),
         counters=_counters(grown, float(times[-1] - times[0]) * 1e6),
     )
 

@@ -71,6 +71,8 @@ class Timeline:
     """How long data waits on its way to the receiver; None if only round trips are known."""
     back_s: Floats | None = None
     """How long ACKs wait on their way back; None if the two directions cannot be told apart."""
+    marks: Floats | None = None
+    """Congestion marks (ECN) that the receiver reported so far: segments, or, in captures, ACKs."""
     begun_ns: float = 0.0
     """When the first piece begins, by the clock of the capture; 0 for other sources."""
 

@@ -47,6 +47,8 @@ STEADY_TRIPS: Final = 16
 STEADY: Final = 1.1
 AT_LIMIT: Final = 0.95
 """Share of the socket's pacing limit from which on it counts as reached."""
+MARK_TRIPS: Final = 64
+"""Round trips in which a congestion window that marks have reduced may still be growing again."""
 SPREAD: Final = 1.3
 """Ratio between amounts of data in flight whose round trips are compared."""
 LEAST_SEGMENTS: Final = 4
@@ -275,6 +277,16 @@ class View:
     def lossy(self) -> Bools:
         """There was a retransmission before."""
         return np.asarray(self.timeline.lost > 0)
+
+    @cached_property
+    def marked(self) -> Bools:
+        """Congestion marks were reported lately, and reduced the congestion window (RFC 3168)."""
+        t = self.timeline
+        if t.marks is None:
+            return np.zeros(len(t.lasts_s), dtype=bool)
+        new = np.diff(t.marks, prepend=t.marks[:1]) > 0
+        last_s = np.maximum.accumulate(np.where(new, t.start_s, -np.inf))
+        return np.asarray(t.start_s - last_s <= MARK_TRIPS * self.facts.min_rtt_s)
 
     @cached_property
     def before_losses(self) -> float:

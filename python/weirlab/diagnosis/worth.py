@@ -9,6 +9,8 @@ from weirlab.trace.facts import Connection, SideName, busier, side
 
 LEAST_SEGMENTS: Final = 20
 """Segments with data. Fewer say nothing about what limits a transfer."""
+LEAST_TIMEOUTS: Final = 2
+"""Retransmission time-outs that say enough, however little was sent."""
 LEAST_TRIPS: Final = 4
 """Round trips that a transfer must last."""
 
@@ -17,7 +19,8 @@ def worth_it(connection: Connection, sender: SideName | None = None) -> bool:
     """Whether there is enough data to say why it was not faster."""
     name = sender or busier(connection)
     sent = side(connection, name)
-    if sent["data_ns"] is None or sent["data_packets"] < LEAST_SEGMENTS:
+    waited = sent["retransmissions"]["timeout"] >= LEAST_TIMEOUTS
+    if sent["data_ns"] is None or (sent["data_packets"] < LEAST_SEGMENTS and not waited):
         return False
     return sent["data_ns"][1] - sent["data_ns"][0] > LEAST_TRIPS * least_ns(connection, name)
 

@@ -108,6 +108,19 @@ def test_a_pause_that_a_queue_outlasts_costs_nothing() -> None:
     assert diagnosis.share("bottleneck") > 0.9
 
 
+@pytest.mark.parametrize(("marked", "cause"), [(True, "marks"), (False, "send_buffer")])
+def test_acks_that_report_marks_tell_why_the_flight_stays_small(marked: bool, cause: str) -> None:
+    packets, trips, facts = Sender(BULK, cwnd_bytes=20 * MSS).packets()
+    every = np.arange(len(packets.seq)) % 40 == 0
+    packets = replace(packets, flags=np.where(~packets.from_sender & every & marked, 16 | 64, 16))
+    read = capture.read(packets, "sender", facts, trips, NOWHERE)
+    assert read is not None
+    diagnosis = diagnose(*read)
+    assert diagnosis is not None
+    assert diagnosis.main.key == cause
+    assert (diagnosis.share("marks") > 0.8) == marked
+
+
 def test_a_flight_that_stays_the_same_says_nothing_where_no_queue_can_be_seen() -> None:
     sender = Sender(BULK, buffer_bytes=100 * MSS)
     packets, _, facts = sender.packets()

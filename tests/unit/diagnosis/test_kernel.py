@@ -56,6 +56,12 @@ def behind_queue(rtt_us: float, segments: object = None) -> dict[str, object]:
         ),
         ("loss", {"total_retrans": 3}),
         ("slow_start", {"snd_ssthresh": 0x7FFF_FFFF}),
+        ("slow_start", {"snd_cwnd": 100 + np.arange(401) / 20}),
+        ("marks", {"delivered_ce": np.arange(401) // 4}),
+        (
+            "timeout",
+            {"ca_state": 4, "delivered": np.arange(401) // 100, "total_retrans": np.arange(401) // 100},
+        ),
         ("sender_host", {"unacked": 20, "wqueue_bytes": 220 * MSS}),
         ("pacing", {"unacked": 20, "wqueue_bytes": 220 * MSS, "max_pacing_rate_bytes_per_s": 1e6}),
         ("bottleneck", behind_queue(80_000)),
@@ -83,6 +89,32 @@ BBR: dict[str, object] = {
     "bbr_pacing_gain_256ths": 256,
     "pacing_rate_bytes_per_s": 100 * MSS / RTT_S,
 }
+
+
+def test_a_congestion_window_that_stays_the_same_is_not_growing() -> None:
+    assert found().share("unknown") > 0.95
+    diagnosis = found(snd_cwnd=half(100, 110))
+    assert diagnosis.main.key == "unknown"
+    # For some round trips after the only step nobody knows that it is the last.
+    assert 0.1 < diagnosis.share("slow_start") < 0.5
+
+
+@pytest.mark.parametrize(("starting", "confidence"), [(0.2, "medium"), (0.8, "high")])
+def test_the_larger_part_of_a_cause_decides_how_sure_it_is(starting: float, confidence: str) -> None:
+    at = np.arange(401)
+    threshold = np.where(at < starting * 401, 0x7FFF_FFFF, 50)
+    diagnosis = found(snd_ssthresh=threshold, snd_cwnd=100 + at / 20)
+    assert (diagnosis.main.key, diagnosis.findings[0].confidence) == ("slow_start", confidence)
+
+
+def test_marks_of_a_queue_that_is_seen_are_the_bottlenecks() -> None:
+    assert found(**behind_queue(80_000), delivered_ce=np.arange(401) // 4).main.key == "bottleneck"
+
+
+def test_marks_of_long_ago_limit_nothing() -> None:
+    assert found(delivered_ce=7).share("marks") == 0
+    once = np.where(np.arange(1_601) < 400, 0, 1)
+    assert found(delivered_ce=once, seconds=8.0).share("marks") == pytest.approx(64 * RTT_S / 8, abs=0.02)
 
 
 def test_what_bbr_probes_in_vain_is_the_capacity() -> None:

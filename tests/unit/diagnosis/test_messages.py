@@ -162,6 +162,19 @@ def test_a_path_that_swallows_large_packets_is_a_black_hole(tmp_path: Path, pass
     )
 
 
+def test_a_black_hole_is_found_in_very_few_packets(tmp_path: Path) -> None:
+    talk = opened(40)
+    for size in (200, 400):
+        talk.a.send(size)
+        talk.wait(40)
+        talk.b.ack()
+    sent = [talk.a.send(MSS, "lost") for _ in range(4)]
+    for doubled in range(4):
+        talk.wait(240 * 2**doubled)
+        talk.a.again(sent[0], "lost")
+    assert diagnosed(talk, tmp_path, "a").main.key == "black_hole"
+
+
 def test_a_path_that_dies_is_no_black_hole(tmp_path: Path) -> None:
     talk = opened(40)
     for _ in range(3):

@@ -11,13 +11,14 @@ from weirlab.diagnosis.rules.ends import (
     LIMIT_RULES,
     WINDOW_RULES,
 )
-from weirlab.diagnosis.rules.network import GROWTH_RULES, LOSS_RULES, PATH_RULES, TIMEOUT_RULES
+from weirlab.diagnosis.rules.network import GROWTH_RULES, LOSS_RULES, MARK_RULES, PATH_RULES, TIMEOUT_RULES
 from weirlab.diagnosis.rules.rule import Rule
 
 RULES: Final[tuple[Rule, ...]] = (
     *TIMEOUT_RULES,
     *APPLICATION_RULES,
     *WINDOW_RULES,
+    *MARK_RULES,
     *FLAT_RULES,
     *LIMIT_RULES,
     *PATH_RULES,

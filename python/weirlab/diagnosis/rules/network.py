@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 NEEDLESS: Final = 0.5
 """Share of spurious retransmissions from which on reordering was mistaken for loss."""
+GROWTH_TRIPS: Final = 8
+"""Round trips in which a congestion window that grows at all becomes larger than before."""
 MATHIS: Final = 1.22
 """Mathis et al., ACM CCR 27(3), 1997: throughput is at most ``1.22 MSS / (RTT sqrt(p))``."""
 
@@ -244,6 +246,23 @@ def _spurious(view: View) -> bool:
     return again > 0 and needless >= NEEDLESS * again
 
 
+def _marked(view: View) -> Bools:
+    # Marks of a queue that is seen are the bottleneck's.
+    return view.marked & ~view.lossy & (view.capacity is None)
+
+
+def _marking(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+    t = view.timeline
+    assert t.marks is not None
+    flight, rtt = view.usual(t.flight_bytes, part), view.usual(t.rtt_s, part)
+    what = "segments" if t.source == "kernel" else "ACKs"
+    known = "arrived with a mark (ECN)" if t.source == "kernel" else "reported a mark (ECN)"
+    why = f"{count(int(t.marks[-1]))} {what} {known}, which held it near {size(flight)}"
+    return f"{why} ({at_rtt(flight * 8 / rtt, rtt)})" if rtt > 0 else why, (
+        "nothing was lost, and no queue was seen: whatever marks does so early",
+    )
+
+
 def _disordered(view: View) -> Bools:
     return view.lossy & _spurious(view)
 
@@ -318,9 +337,13 @@ def _before(view: View) -> str:
 
 
 def _unfilled(view: View) -> Bools:
-    """The congestion window is the limit, and no loss has reduced it."""
+    """The congestion window is the limit, no loss has reduced it, and it still grows."""
     t = view.timeline
-    return np.asarray(~view.lossy & np.isfinite(t.cwnd_room_bytes) & ~view.has_room)
+    cwnd = np.nan_to_num(t.cwnd_room_bytes) + t.flight_bytes
+    more = np.diff(np.maximum.accumulate(cwnd), prepend=cwnd[:1]) > 0
+    grew_s = np.maximum.accumulate(np.where(more, t.start_s, -np.inf))
+    grows = t.start_s - grew_s <= GROWTH_TRIPS * view.facts.min_rtt_s
+    return np.asarray(~view.lossy & np.isfinite(t.cwnd_room_bytes) & ~view.has_room & grows)
 
 
 _OTHERS: Final = (
@@ -385,6 +408,14 @@ TIMEOUT_RULES: Final = (
         _timing_out,
         _expiring,
         {"sender": "high"},
+    ),
+)
+MARK_RULES: Final = (
+    Rule(
+        causes.MARKS,
+        _marked,
+        _marking,
+        {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
     ),
 )
 LOSS_RULES: Final = (
