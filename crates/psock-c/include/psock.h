@@ -104,7 +104,7 @@
 /*
  Stands for every stream in `struct psock_stream_value`.
  */
-#define PSOCK_ALL_STREAMS -1
+#define PSOCK_ALL_STREAMS (-1)
 
 /*
  The protocol of `psocket`.
@@ -165,6 +165,13 @@ int plisten(int fd,
 int paccept(int fd, struct sockaddr *address, socklen_t *len);
 
 /*
+ As `paccept`, with the flags `SOCK_NONBLOCK` and `SOCK_CLOEXEC` for the new descriptor, as accept4(2).
+
+ `address` is null or has `*len` bytes.
+ */
+int paccept4(int fd, struct sockaddr *address, socklen_t *len, int flags);
+
+/*
  Opens a session with a server, as connect(2). With `O_NONBLOCK` it fails with `EINPROGRESS`; the descriptor is
  writable when the session is open or has failed, and `SO_ERROR` tells which.
 
@@ -183,7 +190,18 @@ int pconnect(int fd,
 ssize_t psend(int fd, const void *buffer, size_t len, int flags);
 
 /*
- Receives bytes, as recv(2): 0 when the other end has sent everything. `MSG_DONTWAIT` and `MSG_WAITALL` are known.
+ Sends the bytes of several buffers, as sendmsg(2) and `psend`. The address is not used; control messages are refused
+ with `EOPNOTSUPP`.
+
+ `message` and what it refers to are as for sendmsg(2).
+ */
+ssize_t psendmsg(int fd,
+                 const struct msghdr *message,
+                 int flags);
+
+/*
+ Receives bytes, as recv(2): 0 when the other end has sent everything. `MSG_DONTWAIT`, `MSG_WAITALL` and `MSG_PEEK` are
+ known.
 
  `buffer` has `len` bytes.
  */
@@ -191,6 +209,14 @@ ssize_t precv(int fd,
               void *buffer,
               size_t len,
               int flags);
+
+/*
+ Receives bytes into several buffers, as recvmsg(2) and `precv`: there is no address, and there are no control
+ messages.
+
+ `message` and what it refers to are as for recvmsg(2).
+ */
+ssize_t precvmsg(int fd, struct msghdr *message, int flags);
 
 /*
  Ends one direction or both, as shutdown(2). After `SHUT_WR` the other end reads the end of the data.

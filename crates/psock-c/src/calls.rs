@@ -5,11 +5,12 @@ use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use libc::{c_int, c_void, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{c_int, c_void, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use weir_psock::io::{ParallelSocket, Signal, SocketError};
 
 use crate::descriptor::{Descriptor, LISTENING};
 use crate::failure::{Failure, Outcome, told};
+use crate::message::{self, MOST_MESSAGE_BYTES};
 use crate::{address, options, table};
 
 /// The protocol of `psocket`.
@@ -95,13 +96,35 @@ pub extern "C" fn plisten(fd: c_int, backlog: c_int) -> c_int {
 /// `address` is null or has `*len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn paccept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { paccept4(fd, address, len, 0) }
+}
+
+/// As `paccept`, with the flags `SOCK_NONBLOCK` and `SOCK_CLOEXEC` for the new descriptor, as accept4(2).
+///
+/// # Safety
+/// `address` is null or has `*len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn paccept4(
+    fd: c_int,
+    address: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
     with(fd, |descriptor| {
+        if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
+            return failed(libc::EINVAL);
+        }
         if !address.is_null() && len.is_null() {
             return failed(libc::EFAULT);
         }
         let (socket, peer) = descriptor.accept(!table::is_non_blocking(fd))?;
         let shown = socket.poll_fd()?;
-        let made = table::add(shown, Descriptor::accepted(descriptor.setup(), socket), false)?;
+        let accepted = Descriptor::accepted(descriptor.setup(), socket);
+        let made = table::add(shown, accepted, flags & libc::SOCK_CLOEXEC != 0)?;
+        if flags & libc::SOCK_NONBLOCK != 0 {
+            table::set_non_blocking(made);
+        }
         // SAFETY: the caller's promise.
         unsafe { address::write(peer, address, len) }?;
         Ok(made)
@@ -166,46 +189,105 @@ fn send(socket: &ParallelSocket, bytes: &[u8], waits: bool, limit: Option<Durati
     }
 }
 
-/// Receives bytes, as recv(2): 0 when the other end has sent everything. `MSG_DONTWAIT` and `MSG_WAITALL` are known.
+/// Sends the bytes of several buffers, as sendmsg(2) and `psend`. The address is not used; control messages are refused
+/// with `EOPNOTSUPP`.
+///
+/// # Safety
+/// `message` and what it refers to are as for sendmsg(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn psendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    with(fd, |descriptor| {
+        if flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE) != 0 {
+            return failed(libc::EOPNOTSUPP);
+        }
+        // SAFETY: the caller's promise.
+        let (header, buffers) = unsafe { message::read(message) }?;
+        if header.msg_controllen != 0 {
+            return failed(libc::EOPNOTSUPP);
+        }
+        let waits = flags & libc::MSG_DONTWAIT == 0 && !table::is_non_blocking(fd);
+        let socket = descriptor.socket(waits)?;
+        let mut sent = 0;
+        for buffer in buffers.iter().filter(|buffer| buffer.iov_len > 0) {
+            // SAFETY: the caller's promise; `message::read` has limited the sum.
+            let bytes = unsafe { slice::from_raw_parts(buffer.iov_base.cast::<u8>(), buffer.iov_len) };
+            match send(&socket, bytes, waits, descriptor.setup().send_timeout) {
+                Ok(more) if more.unsigned_abs() < bytes.len() => return Ok(sent + more),
+                Ok(more) => sent += more,
+                Err(failure) if sent == 0 => return Err(failure),
+                // The next call tells why.
+                Err(_) => return Ok(sent),
+            }
+        }
+        Ok(sent)
+    })
+}
+
+/// Receives bytes, as recv(2): 0 when the other end has sent everything. `MSG_DONTWAIT`, `MSG_WAITALL` and `MSG_PEEK` are
+/// known.
 ///
 /// # Safety
 /// `buffer` has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn precv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     with(fd, |descriptor| {
-        if flags & !(libc::MSG_DONTWAIT | libc::MSG_WAITALL) != 0 {
-            return failed(libc::EOPNOTSUPP);
-        }
-        let waits = flags & libc::MSG_DONTWAIT == 0 && !table::is_non_blocking(fd);
-        let socket = descriptor.socket(waits)?;
-        if len == 0 || descriptor.is_deaf() {
-            return Ok(0);
-        }
-        if buffer.is_null() {
+        if buffer.is_null() && len > 0 {
+            check_receiving(flags)?;
             return failed(libc::EFAULT);
         }
-        let len = len.min(isize::MAX.unsigned_abs());
-        // SAFETY: the caller's promise. What was there before is not read.
-        let into: &mut [u8] = unsafe { slice::from_raw_parts_mut(buffer.cast(), len) };
-        let limit = if waits { descriptor.setup().receive_timeout } else { Some(Duration::ZERO) };
-        receive(descriptor, &socket, into, waits && flags & libc::MSG_WAITALL != 0, limit)
+        let into: &mut [u8] = match len {
+            0 => &mut [],
+            // SAFETY: the caller's promise. What was there before is not read.
+            _ => unsafe { slice::from_raw_parts_mut(buffer.cast(), len.min(isize::MAX.unsigned_abs())) },
+        };
+        receive(fd, descriptor, into, flags)
     })
 }
 
-fn receive(
-    descriptor: &Descriptor,
-    socket: &ParallelSocket,
-    into: &mut [u8],
-    is_whole: bool,
-    limit: Option<Duration>,
-) -> Outcome<ssize_t> {
+/// Receives bytes into several buffers, as recvmsg(2) and `precv`: there is no address, and there are no control
+/// messages.
+///
+/// # Safety
+/// `message` and what it refers to are as for recvmsg(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn precvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    with(fd, |descriptor| {
+        // SAFETY: the caller's promise.
+        let (_, buffers) = unsafe { message::read(message) }?;
+        let room: usize = buffers.iter().map(|buffer| buffer.iov_len).sum();
+        let mut bytes = vec![0; room.min(MOST_MESSAGE_BYTES)];
+        let received = receive(fd, descriptor, &mut bytes, flags)?;
+        // SAFETY: the caller's promise.
+        unsafe { message::write(message, &bytes[..received.unsigned_abs()]) }?;
+        Ok(received)
+    })
+}
+
+fn check_receiving(flags: c_int) -> Outcome<()> {
+    let known = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_PEEK | libc::MSG_NOSIGNAL;
+    if flags & !known == 0 { Ok(()) } else { failed(libc::EOPNOTSUPP) }
+}
+
+fn receive(fd: c_int, descriptor: &Descriptor, into: &mut [u8], flags: c_int) -> Outcome<ssize_t> {
+    check_receiving(flags)?;
+    let waits = flags & libc::MSG_DONTWAIT == 0 && !table::is_non_blocking(fd);
+    let socket = descriptor.socket(waits)?;
+    if into.is_empty() || descriptor.is_deaf() {
+        return Ok(0);
+    }
+    let limit = if waits { descriptor.setup().receive_timeout } else { Some(Duration::ZERO) };
+    let is_peek = flags & libc::MSG_PEEK != 0;
+    let read =
+        |into: &mut [u8], wait| if is_peek { socket.peek(into, wait) } else { socket.read(into, wait) };
+    // What was peeked at does not go away, so that more cannot be waited for.
+    let is_whole = waits && !is_peek && flags & libc::MSG_WAITALL != 0;
     let due = limit.and_then(|limit| Instant::now().checked_add(limit));
     let mut received = 0;
     loop {
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
         let wait = left.map_or(LISTENING, |left| left.min(LISTENING));
-        let read = match socket.read(&mut into[received..], Some(wait)) {
-            Ok(read) => read,
+        let found = match read(&mut into[received..], Some(wait)) {
+            Ok(found) => found,
             // Another thread's pshutdown does not wake this one.
             Err(SocketError::TimedOut) if left.is_none_or(|left| left > wait) => {
                 if descriptor.is_deaf() {
@@ -216,8 +298,8 @@ fn receive(
             Err(error) if received == 0 => return Err(error.into()),
             Err(_) => return Ok(received.cast_signed()),
         };
-        received += read;
-        if read == 0 || received == into.len() || !is_whole {
+        received += found;
+        if found == 0 || received == into.len() || !is_whole {
             return Ok(received.cast_signed());
         }
     }

@@ -342,6 +342,16 @@ impl Descriptor {
         self.is_deaf.load(SeqCst)
     }
 
+    /// Aborts the session, if there is one: the process ends.
+    #[must_use]
+    pub fn abort(&self) -> Option<Arc<ParallelSocket>> {
+        // Another thread may hold it for ever by now.
+        let inner = self.inner.try_lock().ok()?;
+        let Stage::Open(socket) = &inner.stage else { return None };
+        socket.abort();
+        Some(Arc::clone(socket))
+    }
+
     /// Ends the socket, whose descriptor is gone: waits until everything that was sent has arrived.
     ///
     /// # Errors

@@ -85,9 +85,10 @@ impl From<SessionError> for Failure {
         let errno = match &error {
             SessionError::Lost(_) | SessionError::Aborted(Reason::Lost) => libc::ETIMEDOUT,
             SessionError::Violation(_) | SessionError::Aborted(Reason::Violation) => libc::EPROTO,
-            SessionError::Aborted(Reason::Closed) | SessionError::Forgotten | SessionError::Broken => {
-                libc::ECONNRESET
-            }
+            SessionError::Aborted(Reason::Closed)
+            | SessionError::Forgotten
+            | SessionError::Gone
+            | SessionError::Broken => libc::ECONNRESET,
             SessionError::Closed => libc::ECONNABORTED,
             SessionError::Finished => libc::EPIPE,
         };

@@ -7,7 +7,7 @@
 //! - [`descriptor`], [`table`]: what is behind a descriptor, and which descriptors exist.
 //! - [`setup`]: what can be set before there is a session.
 //! - [`failure`]: errors as `errno`; no panic crosses into C.
-//! - [`address`]: `struct sockaddr`.
+//! - [`address`], [`message`]: `struct sockaddr`, `struct msghdr`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
@@ -15,6 +15,7 @@ pub mod address;
 pub mod calls;
 pub mod descriptor;
 pub mod failure;
+pub mod message;
 pub mod options;
 pub mod setup;
 pub mod table;

@@ -3,17 +3,24 @@
 //! A descriptor of a parallel socket is one of the kernel's, which shows when to call, so that poll(2) and epoll(7)
 //! take it and fcntl(2) sets `O_NONBLOCK`. What belongs to it is found by its number, as long as the kernel has the
 //! same socket behind it: a program that calls close(2) instead of `psclose` gets `EBADF` afterwards, never
-//! another socket.
+//! another socket. After fork(2), a child has no sockets: the threads that carry them are its parent's. A process that
+//! exits aborts its sessions, so that the other ends know at once.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::time::{Duration, Instant};
 
 use libc::c_int;
 
 use crate::descriptor::Descriptor;
 use crate::failure::{Failure, Outcome};
+
+/// Longest time that the end of a process takes to tell the other ends.
+const FAREWELL: Duration = Duration::from_millis(300);
 
 /// Identifies a socket of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +41,43 @@ impl Identity {
 
 type Table = HashMap<RawFd, (Identity, Arc<Descriptor>)>;
 
+/// The descriptors of one process.
+struct Store {
+    table: Mutex<Table>,
+    /// That of the parent, whose threads this process does not have.
+    _parent: *mut Store,
+}
+
+static STORE: AtomicPtr<Store> = AtomicPtr::new(ptr::null_mut());
+
+extern "C" fn forked() {
+    // A thread that does not exist here may hold a lock of the old one: it is kept, and never looked at again.
+    let parent = STORE.load(SeqCst);
+    STORE.store(Box::into_raw(Box::new(Store { table: Mutex::default(), _parent: parent })), SeqCst);
+}
+
+extern "C" fn exiting() {
+    let all: Vec<_> = lock().drain().map(|(_, (_, descriptor))| descriptor).collect();
+    let aborted: Vec<_> = all.iter().filter_map(|descriptor| descriptor.abort()).collect();
+    let due = Instant::now() + FAREWELL;
+    for socket in aborted {
+        let _ = socket.ended(Some(due.saturating_duration_since(Instant::now())));
+    }
+}
+
 fn lock() -> MutexGuard<'static, Table> {
-    static TABLE: OnceLock<Mutex<Table>> = OnceLock::new();
-    TABLE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+    static BEGUN: Once = Once::new();
+    BEGUN.call_once(|| {
+        forked();
+        // SAFETY: both functions exist as long as the library, whose code is never unloaded by then.
+        unsafe {
+            libc::pthread_atfork(None, None, Some(forked));
+            libc::atexit(exiting);
+        }
+    });
+    // SAFETY: it was made above, and is never freed.
+    let store: &'static Store = unsafe { &*STORE.load(SeqCst) };
+    store.table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes a descriptor for the application out of `shown`, which stays open as long as the socket.

@@ -163,6 +163,24 @@ fn every_call_does_what_the_bsd_call_does() {
 }
 
 #[test]
+fn every_symbol_has_a_version_and_nothing_else_is_visible() {
+    let library = prefix().join("lib/libweirpsock.so");
+    let symbols = run(Command::new("nm").args(["--dynamic", "--defined-only"]).arg(library));
+    let symbols = String::from_utf8(symbols).unwrap();
+    let mut found: Vec<_> = symbols.lines().filter_map(|line| line.split(" T ").nth(1)).collect();
+    found.sort_unstable();
+    let header = fs::read_to_string(here().join("include/psock.h")).unwrap();
+    let mut expected: Vec<_> = header
+        .lines()
+        .filter_map(|line| line.strip_prefix("int ").or_else(|| line.strip_prefix("ssize_t ")))
+        .filter_map(|line| line.split_once('('))
+        .map(|(name, _)| format!("{name}@@PSOCK_0"))
+        .collect();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn the_page_shows_the_example_as_it_is() {
     let page = fs::read_to_string(here().join("../../docs/psock-c.md")).unwrap();
     let example = fs::read_to_string(here().join("examples/copy.c")).unwrap();

@@ -7,12 +7,15 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <psock.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHECK(condition)                                                                     \
@@ -131,7 +134,7 @@ static void wrong_arguments(void)
 	FAILS(psend(fd, "x", 1, 0), ENOTCONN);
 	FAILS(precv(fd, &byte, 1, 0), ENOTCONN);
 	FAILS(psend(fd, "x", 1, MSG_OOB), EOPNOTSUPP);
-	FAILS(precv(fd, &byte, 1, MSG_PEEK), EOPNOTSUPP);
+	FAILS(precv(fd, &byte, 1, MSG_OOB), EOPNOTSUPP);
 	FAILS(paccept(fd, NULL, NULL), EINVAL);
 	FAILS(plisten(fd, 1), EINVAL);
 	FAILS(pshutdown(fd, SHUT_WR), ENOTCONN);
@@ -320,6 +323,155 @@ static void nobody_there(void)
 	close(taken);
 }
 
+/* A session: what each end has. */
+static void pair(int listener, int *client, int *server)
+{
+	struct sockaddr_in to = loopback(port_of(listener));
+
+	*client = psocket(AF_INET, SOCK_STREAM, 0);
+	CHECK(pconnect(*client, (struct sockaddr *)&to, sizeof(to)) == 0);
+	*server = paccept(listener, NULL, NULL);
+	CHECK(*server >= 0);
+}
+
+/* Waits until so many bytes can be read, without reading them. */
+static void wait_for_bytes(int fd, char *into, int count)
+{
+	while (precv(fd, into, count, MSG_PEEK) < count)
+		CHECK(waits_for(fd, POLLIN, -1));
+}
+
+static void messages(void)
+{
+	int listener = listening(0), client, server;
+	char head[3], body[8] = "", all[16];
+	struct iovec out[3] = { { "ab", 2 }, { NULL, 0 }, { "cdefg", 5 } };
+	struct iovec in[2] = { { head, sizeof(head) }, { body, sizeof(body) } };
+	struct msghdr sent = { .msg_iov = out, .msg_iovlen = 3 };
+	struct msghdr got = { .msg_iov = in, .msg_iovlen = 2, .msg_namelen = 7, .msg_flags = 9 };
+
+	pair(listener, &client, &server);
+	CHECK(psendmsg(client, &sent, MSG_NOSIGNAL) == 7);
+	wait_for_bytes(server, all, 7);
+	CHECK(memcmp(all, "abcdefg", 7) == 0);
+	/* What was only looked at is there again. */
+	CHECK(precvmsg(server, &got, MSG_PEEK) == 7 && memcmp(head, "abc", 3) == 0 && memcmp(body, "defg", 4) == 0);
+	CHECK(got.msg_namelen == 0 && got.msg_controllen == 0 && got.msg_flags == 0);
+	CHECK(precv(server, all, 1, 0) == 1);
+	CHECK(precvmsg(server, &got, 0) == 6 && memcmp(head, "bcd", 3) == 0 && memcmp(body, "efg", 3) == 0);
+	FAILS(precvmsg(server, &got, MSG_DONTWAIT), EAGAIN);
+	FAILS(precv(server, all, 1, MSG_DONTWAIT | MSG_PEEK), EAGAIN);
+	FAILS(precvmsg(server, &got, MSG_OOB), EOPNOTSUPP);
+	FAILS(precvmsg(server, NULL, 0), EFAULT);
+	in[1].iov_base = NULL;
+	FAILS(precvmsg(server, &got, 0), EFAULT);
+
+	FAILS(psendmsg(client, NULL, 0), EFAULT);
+	out[1].iov_len = 1;
+	FAILS(psendmsg(client, &sent, 0), EFAULT);
+	sent.msg_iovlen = 100000;
+	FAILS(psendmsg(client, &sent, 0), EMSGSIZE);
+	sent.msg_iovlen = 0;
+	CHECK(psendmsg(client, &sent, 0) == 0);
+	sent.msg_control = all;
+	sent.msg_controllen = sizeof(all);
+	FAILS(psendmsg(client, &sent, 0), EOPNOTSUPP);
+	CHECK(pshutdown(client, SHUT_WR) == 0);
+	CHECK(precv(server, all, 1, MSG_PEEK) == 0 && precv(server, all, 1, 0) == 0);
+	CHECK(psclose(server) == 0 && psclose(client) == 0 && psclose(listener) == 0);
+}
+
+static void accepted_with_flags(void)
+{
+	int listener = listening(0), flags[] = { 0, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_CLOEXEC | SOCK_NONBLOCK };
+	struct sockaddr_in to = loopback(port_of(listener));
+
+	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
+		int client = psocket(AF_INET, SOCK_STREAM, 0), server;
+
+		CHECK(pconnect(client, (struct sockaddr *)&to, sizeof(to)) == 0);
+		server = paccept4(listener, NULL, NULL, flags[i]);
+		CHECK(server >= 0);
+		CHECK(!(fcntl(server, F_GETFD) & FD_CLOEXEC) == !(flags[i] & SOCK_CLOEXEC));
+		CHECK(!(fcntl(server, F_GETFL) & O_NONBLOCK) == !(flags[i] & SOCK_NONBLOCK));
+		CHECK(pshutdown(client, SHUT_WR) == 0 && psclose(server) == 0 && psclose(client) == 0);
+	}
+	FAILS(paccept4(listener, NULL, NULL, 1), EINVAL);
+	CHECK(psclose(listener) == 0);
+}
+
+/* What was forked has no sockets of its parent's, may make its own, and takes none away from its parent. */
+static void forked(void)
+{
+	int listener = listening(0), client, server, status;
+	int port = port_of(listener);
+	char byte;
+	pid_t child;
+
+	pair(listener, &client, &server);
+	child = fork();
+	if (child == 0) {
+		struct sockaddr_in to = loopback(port);
+
+		FAILS(psend(client, "x", 1, 0), EBADF);
+		FAILS(precv(server, &byte, 1, 0), EBADF);
+		FAILS(paccept(listener, NULL, NULL), EBADF);
+		FAILS(pshutdown(client, SHUT_WR), EBADF);
+		FAILS(psclose(client), EBADF);
+		client = psocket(AF_INET, SOCK_STREAM, 0);
+		CHECK(pconnect(client, (struct sockaddr *)&to, sizeof(to)) == 0);
+		CHECK(psend(client, "y", 1, 0) == 1 && psclose(client) == 0);
+		_exit(0);
+	}
+	CHECK(psend(client, "z", 1, 0) == 1 && precv(server, &byte, 1, 0) == 1 && byte == 'z');
+	CHECK(pshutdown(client, SHUT_WR) == 0 && psclose(server) == 0 && psclose(client) == 0);
+	server = paccept(listener, NULL, NULL);
+	CHECK(server >= 0 && precv(server, &byte, 1, 0) == 1 && byte == 'y');
+	CHECK(precv(server, &byte, 1, 0) == 0);
+	CHECK(psclose(server) == 0 && psclose(listener) == 0);
+	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static long now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000L + now.tv_nsec / 1000000;
+}
+
+/* However a process ends that has not closed its sockets, the other end knows it, and not after a time-out. */
+static void ended(int how)
+{
+	int listener = listening(0), port = port_of(listener), server, status;
+	char buffer[16];
+	long begun;
+	pid_t child = fork();
+
+	if (child == 0) {
+		struct sockaddr_in to = loopback(port);
+		int fd = psocket(AF_INET, SOCK_STREAM, 0);
+
+		CHECK(pconnect(fd, (struct sockaddr *)&to, sizeof(to)) == 0);
+		CHECK(psend(fd, "x", 1, 0) == 1);
+		CHECK(precv(fd, buffer, 1, 0) == 1);
+		if (how == 0)
+			exit(0);
+		if (how == SIGKILL)
+			raise(SIGKILL);
+		_exit(0);
+	}
+	server = paccept(listener, NULL, NULL);
+	CHECK(server >= 0 && precv(server, buffer, 1, 0) == 1 && psend(server, "y", 1, 0) == 1);
+	CHECK(waitpid(child, &status, 0) == child);
+	begun = now_ms();
+	FAILS(precv(server, buffer, 1, 0), ECONNRESET);
+	/* Limits of 15 s apply where nothing is known. */
+	CHECK(now_ms() - begun < 6000);
+	FAILS(psclose(server), ECONNRESET);
+	CHECK(psclose(listener) == 0);
+}
+
 int main(void)
 {
 	wrong_descriptors();
@@ -328,5 +480,11 @@ int main(void)
 	streams_have_options();
 	without_blocking();
 	nobody_there();
+	messages();
+	accepted_with_flags();
+	forked();
+	ended(0);
+	ended(SIGKILL);
+	ended(-1);
 	return 0;
 }

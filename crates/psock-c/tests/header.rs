@@ -17,7 +17,16 @@ fn header() -> String {
     let mut text = Vec::new();
     made.write(&mut text);
     // A heading that Rust's documentation wants.
-    String::from_utf8(text).unwrap().replace(" # Safety\n", "")
+    let text = String::from_utf8(text).unwrap().replace(" # Safety\n", "");
+    text.lines().map(|line| in_parentheses(line) + "\n").collect()
+}
+
+/// A constant below 0 is no operand of whatever is in front of it.
+fn in_parentheses(line: &str) -> String {
+    match line.split_once(" -") {
+        Some((name, number)) if name.starts_with("#define ") => format!("{name} (-{number})"),
+        _ => line.to_owned(),
+    }
 }
 
 fn path() -> std::path::PathBuf {

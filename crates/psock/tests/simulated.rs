@@ -15,8 +15,14 @@ use weir_psock::schedule::{SCHEDULERS, StreamId, scheduler};
 use weir_psock::session::{Config, Read, Session, SessionError, Timing};
 
 const USUAL_SCHEDULES: u64 = 500;
-const TIMING: Timing =
-    Timing { suspect_ns: 50 * MS, dead_ns: 600 * MS, ping_ns: 200 * MS, lost_ns: 1000 * MS, ack_ns: 5 * MS };
+const TIMING: Timing = Timing {
+    suspect_ns: 50 * MS,
+    dead_ns: 600 * MS,
+    ping_ns: 200 * MS,
+    lost_ns: 1000 * MS,
+    gone_ns: 300 * MS,
+    ack_ns: 5 * MS,
+};
 
 /// Until the ends of a connection are told that it has ended, if they are.
 const MOST_NOTICE_NS: u64 = 300 * MS;

@@ -226,6 +226,16 @@ fn due(within: Option<Duration>) -> Option<Instant> {
     within.and_then(|within| Instant::now().checked_add(within))
 }
 
+/// What a read returns; `None`: it waits.
+fn found(read: Result<Read, SessionError>) -> Option<Result<usize, SocketError>> {
+    match read {
+        Ok(Read::Bytes(len)) => Some(Ok(len)),
+        Ok(Read::End) => Some(Ok(0)),
+        Ok(Read::Nothing) => None,
+        Err(failure) => Some(Err(failure.into())),
+    }
+}
+
 impl ParallelSocket {
     /// Opens a session with a listener: tries all routes at once. The first that works opens the session, the
     /// others join it. Streams that end are made again while the session lasts.
@@ -284,12 +294,18 @@ impl ParallelSocket {
         if into.is_empty() {
             return Ok(0);
         }
-        self.shared.wait(due(within), |state| match state.session.read(into) {
-            Ok(Read::Bytes(len)) => Some(Ok(len)),
-            Ok(Read::End) => Some(Ok(0)),
-            Ok(Read::Nothing) => None,
-            Err(failure) => Some(Err(failure.into())),
-        })
+        self.shared.wait(due(within), |state| found(state.session.read(into)))
+    }
+
+    /// As [`ParallelSocket::read`], but what it gives can be read again.
+    ///
+    /// # Errors
+    /// As [`ParallelSocket::read`].
+    pub fn peek(&self, into: &mut [u8], within: Option<Duration>) -> Result<usize, SocketError> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        self.shared.wait(due(within), |state| found(state.session.peek(into)))
     }
 
     /// Nothing more will be written; the other end reads the end after all data.

@@ -16,7 +16,7 @@ use super::signal::poll;
 use super::socket::{Shared, State, StreamReport, Tracked};
 use super::{OpenError, system};
 use crate::schedule::StreamId;
-use crate::session::SessionError;
+use crate::session::{Close, SessionError};
 use crate::wire::GreetingError;
 
 const READ_BYTES: usize = 256 * 1024;
@@ -79,6 +79,11 @@ pub fn start(
         .spawn(work)
         .map(|_| ())
         .map_err(system("no thread can be made"))
+}
+
+/// The other end's system has closed a connection with this error; `None`: it has not.
+fn by_peer(error: &io::Error) -> Option<Close> {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe).then_some(Close::Reset)
 }
 
 struct Worker {
@@ -184,13 +189,13 @@ impl Worker {
     fn read(&mut self, state: &mut State, id: StreamId, now: u64) {
         let Some(connection) = self.connections.iter_mut().find(|each| each.id == id) else { return };
         match (&*connection.stream).read(&mut self.buffer) {
-            Ok(0) => self.close(state, id, "the other end closed it", now),
+            Ok(0) => self.close(state, id, "the other end closed it", Some(Close::End), now),
             Ok(read) => {
                 // Its error stays in the session; after the end there is nothing left to report.
                 let _ = state.session.input(id, &self.buffer[..read], now);
             }
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            Err(e) => self.close(state, id, &e.to_string(), now),
+            Err(e) => self.close(state, id, &e.to_string(), by_peer(&e), now),
         }
     }
 
@@ -213,10 +218,11 @@ impl Worker {
         if let Some(connection) = self.connections.iter().find(|each| each.id == id) {
             let _ = SockRef::from(&*connection.stream).set_linger(Some(Duration::ZERO));
         }
-        self.close(state, id, why, now);
+        self.close(state, id, why, None, now);
     }
 
-    fn close(&mut self, state: &mut State, id: StreamId, why: &str, now: u64) {
+    /// `how`: the other end has closed it.
+    fn close(&mut self, state: &mut State, id: StreamId, why: &str, how: Option<Close>, now: u64) {
         let Some(at) = self.connections.iter().position(|each| each.id == id) else { return };
         let connection = self.connections.remove(at);
         // An end that has everything closes its streams.
@@ -225,7 +231,10 @@ impl Worker {
         if let (Some(dialer), Some(route)) = (&mut self.dialer, connection.route) {
             dialer.redial.ended(route, state.session.answer_ns(id), now);
         }
-        state.session.detach(id);
+        match how {
+            Some(how) => state.session.close(id, how, now),
+            None => state.session.detach(id),
+        }
         let _ = connection.stream.shutdown(Shutdown::Both);
     }
 
@@ -349,19 +358,19 @@ impl Worker {
             match (&*connection.stream).write(pending) {
                 Ok(written) => state.session.sent(connection.id, written),
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-                Err(e) => broken.push((connection.id, e.to_string())),
+                Err(e) => broken.push((connection.id, e)),
             }
         }
-        for (id, why) in broken {
+        for (id, error) in broken {
             // What the other end sent before it closed may still be there to be read.
             self.read_rest(state, id, now);
-            self.close(state, id, &why, now);
+            self.close(state, id, &error.to_string(), by_peer(&error), now);
         }
         let patience_ns = match state.session.failure() {
             None if state.session.is_finished() => LINGER_NS,
             None => return,
             // There is nobody left to tell, or to wait for.
-            Some(SessionError::Lost(_) | SessionError::Forgotten) => 0,
+            Some(SessionError::Lost(_) | SessionError::Forgotten | SessionError::Gone) => 0,
             Some(_) => FAREWELL_NS,
         };
         self.closes_ns.get_or_insert(now.saturating_add(patience_ns));

@@ -13,6 +13,9 @@ pub struct Timing {
     pub ping_ns: u64,
     /// The session fails when no stream has worked for this time.
     pub lost_ns: u64,
+    /// The session fails when the other end has closed all streams and made no new one for this time, and eight round
+    /// trips: a client that lives tries again after a tenth of a second.
+    pub gone_ns: u64,
     /// What has arrived is acknowledged after this time at the latest.
     pub ack_ns: u64,
 }
@@ -26,6 +29,7 @@ impl Default for Timing {
             dead_ns: 10_000 * MS,
             ping_ns: 3_000 * MS,
             lost_ns: 15_000 * MS,
+            gone_ns: 1_000 * MS,
             ack_ns: 5 * MS,
         }
     }

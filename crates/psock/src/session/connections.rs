@@ -1,6 +1,6 @@
 //! The connections of a session: they come and go, take what is pending, and are judged.
 
-use super::{Session, SessionError, Stream, StreamTotals};
+use super::{Close, Session, SessionError, Stream, StreamTotals};
 use crate::schedule::{PathStats, StreamId};
 use crate::wire::{Frame, MOST_STREAMS};
 
@@ -20,6 +20,7 @@ impl Session {
         }
         self.streams.insert(id, stream);
         self.alone_since_ns = None;
+        self.closed = None;
         // It may carry what the others hold up.
         for stream in self.streams.values().filter(|stream| stream.is_suspect()) {
             stream.carried.iter().for_each(|offset| self.outgoing.doubt(*offset));
@@ -38,6 +39,24 @@ impl Session {
                 self.outgoing.lose(offset);
             }
         }
+    }
+
+    /// The other end has closed the connection of a stream; as [`Session::detach`]. Its process may have ended.
+    ///
+    /// A reset may also come from an end that lives: it resets what made no progress for [`Timing::dead_ns`], and has
+    /// the rest of [`Timing::lost_ns`] to make another stream.
+    pub fn close(&mut self, id: StreamId, how: Close, now_ns: u64) {
+        let timing = &self.config.timing;
+        let patience_ns = match how {
+            Close::End => timing.gone_ns,
+            Close::Reset => {
+                timing.gone_ns.max(timing.lost_ns.saturating_sub(timing.dead_ns) + timing.gone_ns / 2)
+            }
+        };
+        let patience_ns = patience_ns.saturating_add(self.answer_ns(id).saturating_mul(8));
+        self.detach(id);
+        let before_ns = self.closed.map_or(u64::MAX, |(_, before_ns)| before_ns);
+        self.closed = Some((now_ns, patience_ns.min(before_ns)));
     }
 
     /// A stream that was given up; its connection is to be closed.

@@ -103,15 +103,19 @@ impl Incoming {
         Ok(())
     }
 
-    /// Gives the next bytes to the application; 0 if there are none.
-    pub fn read(&mut self, into: &mut [u8]) -> usize {
+    /// Copies the next bytes; 0 if there are none.
+    pub fn peek(&self, into: &mut [u8]) -> usize {
         let len = into.len().min(self.readable());
         let at = (self.read % self.ring.len() as u64) as usize;
         let first = len.min(self.ring.len() - at);
         into[..first].copy_from_slice(&self.ring[at..at + first]);
         into[first..len].copy_from_slice(&self.ring[..len - first]);
-        self.read += len as u64;
         len
+    }
+
+    /// The application has these next bytes, which can be read.
+    pub const fn skip(&mut self, len: usize) {
+        self.read += len as u64;
     }
 
     /// Bytes that the application can read now.
@@ -183,7 +187,8 @@ mod tests {
 
     fn read(incoming: &mut Incoming) -> Vec<u8> {
         let mut bytes = vec![0; 100];
-        let len = incoming.read(&mut bytes);
+        let len = incoming.peek(&mut bytes);
+        incoming.skip(len);
         bytes.truncate(len);
         bytes
     }

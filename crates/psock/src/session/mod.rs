@@ -31,6 +31,15 @@ use outgoing::Outgoing;
 pub use stream::StreamTotals;
 use stream::{Part, Stream};
 
+/// How the other end closed a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// By a FIN.
+    End,
+    /// By a reset.
+    Reset,
+}
+
 /// A session.
 #[derive(Debug)]
 pub struct Session {
@@ -45,6 +54,9 @@ pub struct Session {
     ack_due_ns: Option<u64>,
     /// No stream has worked since then.
     alone_since_ns: Option<u64>,
+    /// The other end has closed streams since one was last made: when the last one, and how long it may take to make
+    /// another if there is none left.
+    closed: Option<(u64, u64)>,
     /// A stream that worked has ended since [`Session::drive`] was last called.
     has_trusted_ended: bool,
     dead: VecDeque<StreamId>,
@@ -73,6 +85,7 @@ impl Session {
             incoming,
             ack_due_ns: None,
             alone_since_ns: None,
+            closed: None,
             has_trusted_ended: false,
             dead: VecDeque::new(),
             failure: None,
@@ -105,7 +118,19 @@ impl Session {
     /// # Errors
     /// The session has failed, and nothing is left.
     pub fn read(&mut self, into: &mut [u8]) -> Result<Read, SessionError> {
-        match (self.incoming.read(into), self.failure) {
+        let found = self.peek(into);
+        if let Ok(Read::Bytes(len)) = found {
+            self.incoming.skip(len);
+        }
+        found
+    }
+
+    /// As [`Session::read`], but what it gives can be read again.
+    ///
+    /// # Errors
+    /// As [`Session::read`].
+    pub fn peek(&self, into: &mut [u8]) -> Result<Read, SessionError> {
+        match (self.incoming.peek(into), self.failure) {
             (0, _) if self.incoming.is_read() => Ok(Read::End),
             (0, Some(failure)) => Err(failure),
             (0, None) => Ok(Read::Nothing),
@@ -230,6 +255,10 @@ impl Session {
             return;
         }
         self.judge(now_ns);
+        if self.gone_ns().is_some_and(|due_ns| now_ns >= due_ns) {
+            self.fail(SessionError::Gone);
+            return;
+        }
         if let Some(alone_ns) = self.alone_ns(now_ns)
             && alone_ns >= self.config.timing.lost_ns
         {
@@ -253,7 +282,13 @@ impl Session {
         let streams = self.streams.values().map(|stream| stream.deadline_ns(timing));
         let lost = self.alone_since_ns.filter(|_| !self.is_finished());
         let lost = lost.map(|since| since.saturating_add(timing.lost_ns));
-        streams.chain(self.ack_due_ns).chain(lost).min().unwrap_or(u64::MAX)
+        streams.chain(self.ack_due_ns).chain(lost).chain(self.gone_ns()).min().unwrap_or(u64::MAX)
+    }
+
+    /// When the other end is gone, unless it makes another stream.
+    fn gone_ns(&self) -> Option<u64> {
+        let (since_ns, patience_ns) = self.closed?;
+        (self.streams.is_empty() && !self.is_finished()).then(|| since_ns.saturating_add(patience_ns))
     }
 
     /// The session's progress.

@@ -26,6 +26,9 @@ pub enum SessionError {
     /// The other end no longer has such a session.
     #[error("the other end has ended the session")]
     Forgotten,
+    /// The other end's system has closed all connections, as at the end of a process, and none came back.
+    #[error("the other end has closed all connections, and did not come back")]
+    Gone,
     /// The one connection to a peer that speaks plain TCP is gone.
     #[error("the plain TCP connection ended early")]
     Broken,
@@ -38,7 +41,7 @@ impl SessionError {
     /// What the other end is told, if it does not know already.
     pub(super) const fn reason(self) -> Option<Reason> {
         match self {
-            Self::Aborted(_) | Self::Forgotten | Self::Broken | Self::Finished => None,
+            Self::Aborted(_) | Self::Forgotten | Self::Gone | Self::Broken | Self::Finished => None,
             Self::Closed => Some(Reason::Closed),
             Self::Violation(_) => Some(Reason::Violation),
             Self::Lost(_) => Some(Reason::Lost),

@@ -6,7 +6,7 @@ const SMALL: Config = Config {
     receive_bytes: 1000,
     send_bytes: 1000,
     block_bytes: 100,
-    timing: Timing { suspect_ns: 10, dead_ns: 100, ping_ns: 50, lost_ns: 1000, ack_ns: 5 },
+    timing: Timing { suspect_ns: 10, dead_ns: 100, ping_ns: 50, lost_ns: 1000, gone_ns: 40, ack_ns: 5 },
     is_fair: false,
 };
 
@@ -209,6 +209,33 @@ fn a_block_goes_by_a_third_stream_when_of_two_one_makes_no_progress_and_one_ends
     a.drive(11);
     assert_eq!(a.totals().resent_blocks, 3);
     assert!(!a.wants_to_send());
+}
+
+#[test]
+fn a_session_fails_early_when_the_other_end_has_closed_every_stream_and_makes_none() {
+    // Resets alone may come from an end that lives, and that has 900 ns to come back.
+    for (how, due_ns) in [(Close::End, 140), (Close::Reset, 1020)] {
+        let (mut a, _, id) = pair();
+        a.close(id, how, 100);
+        a.drive(due_ns - 1);
+        assert_eq!((a.failure(), a.deadline_ns()), (None, due_ns));
+        a.drive(due_ns);
+        assert_eq!((a.failure(), a.read(&mut [0])), (Some(SessionError::Gone), Err(SessionError::Gone)));
+    }
+}
+
+#[test]
+fn a_stream_that_comes_back_or_is_still_there_keeps_the_session() {
+    let (mut a, _, first) = pair();
+    let second = a.attach(0).unwrap();
+    a.close(first, Close::End, 1);
+    a.drive(60);
+    assert_eq!(a.failure(), None, "the second one is still there");
+    a.close(second, Close::End, 61);
+    a.drive(62);
+    a.attach(63).unwrap();
+    a.drive(110);
+    assert_eq!(a.failure(), None, "a third one has come");
 }
 
 #[test]

@@ -138,13 +138,13 @@ fn a_session_fails_when_all_streams_are_gone_and_none_comes_back() {
         stream.write_all(&responder.verify(&proof).unwrap().0).unwrap();
         // Then it is gone, and nobody listens there any more.
     });
-    let timing = Timing { lost_ns: 300_000_000, ..Timing::default() };
+    let timing = Timing { gone_ns: 300_000_000, ..Timing::default() };
     let config = Config { timing, ..Config::default() };
     let client = ParallelSocket::connect(&routes(to, 2), &Options { config, ..Options::default() }).unwrap();
     server.join().unwrap();
     let failed = client.read(&mut [0; 10], LONG).unwrap_err();
-    assert!(matches!(failed, SocketError::Session(SessionError::Lost(_))), "{failed:?}");
-    assert!(matches!(client.write(b"x", LONG), Err(SocketError::Session(SessionError::Lost(_)))));
+    assert!(matches!(failed, SocketError::Session(SessionError::Gone)), "{failed:?}");
+    assert!(matches!(client.write(b"x", LONG), Err(SocketError::Session(SessionError::Gone))));
 }
 
 #[test]
