@@ -1,5 +1,7 @@
 //! What the fuzz target `logger` does with its bytes, and what must hold whatever these are: a recorder takes frames
 //! of anybody (`weir log`, the captures of TCP tests), and its file has those that it counts as written.
+//!
+//! `crates/engine/tests/seeds.rs` runs the same function over the committed seeds.
 
 use std::fs::{self, File};
 use std::io;
@@ -50,7 +52,8 @@ impl Source for Frames {
     }
 }
 
-static FILE: LazyLock<PathBuf> = LazyLock::new(|| {
+/// What is recorded, in a folder of its own.
+pub static FILE: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = std::env::temp_dir().join(format!("weir-fuzz-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     folder.join("x.pcapng")

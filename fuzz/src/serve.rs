@@ -118,7 +118,7 @@ fn play(bytes: &[u8]) -> &'static str {
         data: Vec::new(),
         session: [0; 16],
     };
-    let end = play.to_its_end();
+    let end = play.finish();
     while SERVER.next_event(Duration::ZERO).is_some() {}
     end
 }
@@ -175,7 +175,7 @@ impl Play<'_> {
         }
     }
 
-    fn to_its_end(mut self) -> &'static str {
+    fn finish(mut self) -> &'static str {
         self.say(&Preamble::Control.emit());
         let Some(Message::Challenge { nonce, .. }) = self.hear() else { panic!("no challenge") };
         let request = self.request();
@@ -186,8 +186,8 @@ impl Play<'_> {
             }
             1 => {
                 // To a port where nobody listens, or to itself.
-                let port = if self.byte() % 2 == 0 { 1 } else { SERVER.address().port() };
-                let (host, clocks) = ("127.0.0.1".to_owned(), self.byte() % 2 == 0);
+                let port = if self.byte().is_multiple_of(2) { 1 } else { SERVER.address().port() };
+                let (host, clocks) = ("127.0.0.1".to_owned(), self.byte().is_multiple_of(2));
                 let errand = Errand { host, port, clocks, capture: Wish::None, capture_bytes: 0, request };
                 let proof = prove_errand(TOKEN, &nonce, &errand);
                 self.say(&Message::Errand { proof, errand: Box::new(errand) }.emit());

@@ -175,10 +175,14 @@ def read(content: bytes) -> Message:
     schema = _asn1.MULTIMEDIA_SYSTEM_CONTROL.MultimediaSystemControlMessage
     try:
         schema.from_aper(content)
-        _, (name, found) = schema.get_val()
+        kind, chosen = schema.get_val()
     except Exception as error:
         # Every exception of a decoder of foreign bytes means the same.
         raise NoMessage(f"no message of H.245: {type(error).__name__}") from None
+    if not isinstance(chosen, tuple):
+        # A kind of later versions of H.245, in bytes.
+        return Other(kind)
+    name, found = chosen
     try:
         return _meant(name, found)
     except (KeyError, ValueError, TypeError) as error:
@@ -239,9 +243,11 @@ def _meant(name: str, found: Any) -> Message:
         case "openLogicalChannel":
             return Open(_channel(found))
         case "openLogicalChannelAck":
-            _, parameters = found.get("forwardMultiplexAckParameters", ("", {}))
-            control = _unpacked(parameters.get("mediaControlChannel"))
-            return OpenAck(number, _unpacked(parameters.get("mediaChannel")), control)
+            match found.get("forwardMultiplexAckParameters"):
+                case ("h2250LogicalChannelAckParameters", dict() as more):
+                    media, control = more.get("mediaChannel"), more.get("mediaControlChannel")
+                    return OpenAck(number, _unpacked(media), _unpacked(control))
+            return OpenAck(number, None)
         case "openLogicalChannelReject":
             return OpenReject(number)
         case "closeLogicalChannel":
