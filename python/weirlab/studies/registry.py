@@ -36,6 +36,7 @@ OWN: Final = (
     "weirlab.numbering.load:VoiceLoadStudy",
     "weirlab.devices.prediction:PredictionStudy",
     "weirlab.devices.planning:PlanningStudy",
+    "weirlab.devices.choice:ChoiceStudy",
     "weirlab.devices.comparison:ComparisonStudy",
 )
 """Weir's own, in the order of lists and of the help."""

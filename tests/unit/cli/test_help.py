@@ -21,7 +21,7 @@ COMMANDS = [
     "doctor", "calibrate", "trial", "profile", "search", "rfc2544", "calls", "failover", "quality",
     "tap", "log", "link", "trace", "ipsec bytes", "ipsec endpoints", "tcp list", "tcp watch", "tcp send",
     "tcp serve",
-    "fit", "predict", "plan", "verify", "transients", "report", "runs", "show", "export", "compare",
+    "fit", "predict", "plan", "choose", "verify", "transients", "report", "runs", "show", "export", "compare",
     "run", "schema", "lab clean", "lab build",
     "voice route", "voice check", "voice zones", "voice import", "voice diff", "voice configs",
     "voice example", "voice schema", "voice lab", "voice prove", "voice install", "voice load", "completion",

@@ -32,6 +32,10 @@ CASES: dict[str, list[tuple[str, ...]]] = {
     "search": [("--loss", "0"), ("--loss", "0,0.5%", "--rules", "0,100")],
     "calls": [SENT, ("--calls", "5")],
     "quality": [("calls.pcap",)],
+    "choose": [
+        ("--profiles", "device.json", "--calls", "50", "--certainty", "50%", "--extrapolate"),
+        ("--calls", "50"),
+    ],
     "plan": [
         ("--ruleset", "after.rules"),
         ("--ruleset", "after.rules", "--before", "before.rules"),

@@ -13,7 +13,7 @@ from weirlab.devices.planning.changes import MARGIN, RulesetChangeOutcome
 from weirlab.devices.planning.requiring import MOST_RULES
 from weirlab.errors import NotMet, Undecided, WeirError
 from weirlab.lab.equivalence.proof import Proof
-from weirlab.model import Queueing
+from weirlab.model import Device, Queueing
 from weirlab.model.backlog import Backlog, Queue
 from weirlab.model.planning import Answer, Conclusion, Find, Outlook, Question, Requirement, best
 from weirlab.quantities import count, duration, plural, rate, words
@@ -31,10 +31,10 @@ TRIALS_S: Final = (1.0, 10.0)
 class PlanRequest:
     """What the user gives; None for what is not given."""
 
-    sources: tuple[str, ...]
-    """Model files and runs."""
-    tunnels: tuple[str, ...] = ()
-    """Model files and runs of tunnels, which come after the rules of ``sources``."""
+    sources: tuple[str | Device, ...]
+    """Model files and runs, or devices that are loaded already."""
+    tunnels: tuple[str | Device, ...] = ()
+    """The same of tunnels, which come after the rules of ``sources``."""
     cpus: int = 1
     """How many CPUs rules and tunnel have: 1 for both, or 2 for one each."""
     device: str | None = None

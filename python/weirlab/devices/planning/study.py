@@ -204,8 +204,9 @@ def _queueing(device: Device, request: PlanRequest) -> Queueing:
     return model
 
 
-def _loaded(store: Store, sources: Sequence[str]) -> list[Device]:
-    return [device for source in sources for device in modelling.devices(store, source)]
+def _loaded(store: Store, sources: Sequence[str | Device]) -> list[Device]:
+    found = ([each] if isinstance(each, Device) else modelling.devices(store, each) for each in sources)
+    return [device for devices in found for device in devices]
 
 
 def _devices(store: Store, request: PlanRequest) -> list[Device]:
@@ -214,7 +215,7 @@ def _devices(store: Store, request: PlanRequest) -> list[Device]:
         chosen = [device for device in devices if device.name == request.device]
         if not chosen:
             raise ModelError(
-                f"no device {quoted(request.device)} in {', '.join(request.sources)}; there is "
+                f"no device {quoted(request.device)} in {', '.join(map(str, request.sources))}; there is "
                 f"{', '.join(device.name for device in devices)}"
             )
         devices = chosen

@@ -90,7 +90,7 @@ def _answers(outcome: PlanOutcome) -> Table:
     rows = []
     for one in outcome.answers:
         row = [outcome.name(one.device), _MEETS[one.verdict]]
-        row += [_value(one), _because(one, question)]
+        row += [_value(one), because(one, question)]
         if headroom:
             room = one.headroom
             row += [
@@ -145,7 +145,7 @@ def _value(one: Answer) -> str:
     return f"{least}{count(reach.value) if one.find == 'rules' else rate(reach.value)}"
 
 
-def _because(one: Answer, question: Question) -> str:
+def because(one: Answer, question: Question) -> str:
     if one.refused:
         return "; ".join(one.refused)
     if one.verdict == "undecided":

@@ -1,0 +1,221 @@
+"""``weir choose``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
+
+from weirlab import limits
+from weirlab.cli.options import (
+    JudgedOptions,
+    LabKind,
+    MachineKind,
+    PacketTimeOption,
+    completing,
+    grouped,
+    listed,
+    share,
+)
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+
+if TYPE_CHECKING:
+    from weirlab.devices.choice.study import ChoiceRequest
+
+CHOOSE = """Choose the device that carries given calls: profile what is missing, then plan.
+
+Every DEVICE is compared, with every --tunnel behind it: one table with each
+one's threshold, p99 delay, most calls, headroom and verdict, and a sentence
+with the answer. Stored profiles of this machine serve again; what is missing
+is measured, after an estimate of how long that takes. --profiles chooses from
+runs or model files without measuring; --tunnel then names such as well.
+
+--rules may be several, and --factors multiplies the calls: is there room for
+twice as many? The exit code is that of the first factor: 0 if a device will
+do with every number of rules, 9 if none will, 7 if that is undecided.
+
+Examples:
+  weir choose iptables nftables-set --rules 400 --calls 300 --require 'p99<1ms'
+  weir choose iptables --tunnel strongswan --tunnel wireguard --rules 400 \\
+    --calls 300 --codec g711 --packet-time 30ms --factors 1,2
+  weir choose iptables nftables --rules 0,400,1000 --calls 500 --out choice.html
+  weir choose --profiles old.json --profiles last --rules 400 --calls 300 --json
+"""
+
+
+@dataclass(frozen=True)
+class CandidateOptions:
+    """What there is to choose from."""
+
+    devices: Annotated[
+        list[str] | None, typer.Argument(help="Devices under test, as in --dut.", metavar="DEVICE")
+    ] = None
+    tunnel: Annotated[
+        list[str] | None,
+        typer.Option("--tunnel", help="A tunnel behind each device; repeatable.", metavar="DEVICE"),
+    ] = None
+    profiles: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--profiles",
+            help="Choose from this run or model file, without measuring; repeatable.",
+            metavar="MODEL",
+            autocompletion=completing.runs,
+        ),
+    ] = None
+    cpus: Annotated[
+        int | None,
+        typer.Option(
+            "--cpus", min=1, max=2, help="CPUs of rules and tunnel: 1 for both (default), 2 for one each."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class CallsOptions:
+    """The calls, and the rules in front of them."""
+
+    PANEL: ClassVar = "Calls"
+
+    calls: Annotated[
+        int, typer.Option("--calls", min=1, max=limits.MOST_CALLS, help="Number of two-way calls.")
+    ]
+    rules: Annotated[
+        str, typer.Option("--rules", help="Mean matching positions, e.g. 0,400.", metavar="N,...")
+    ] = "0"
+    codec: Annotated[
+        str,
+        typer.Option("--codec", help="g711, g729:40ms, g711:60,g729:40 (shares), ...", metavar="CODEC,..."),
+    ] = "g711"
+    packet_time: PacketTimeOption = None
+    factors: Annotated[
+        str, typer.Option("--factors", help="Multiples of the calls; the first decides.", metavar="N,...")
+    ] = "1,2"
+
+
+@dataclass(frozen=True)
+class MeasuringOptions:
+    """How devices are profiled that have no stored profile."""
+
+    PANEL: ClassVar = "Profiles"
+
+    again: Annotated[bool, typer.Option("--again", help="Measure also what is stored.")] = False
+    repetitions: Annotated[
+        int | None,
+        typer.Option("--repetitions", min=1, max=limits.MOST_ATTEMPTS, help="Trials of each setting."),
+    ] = None
+    machine: Annotated[
+        MachineKind, typer.Option("--machine", help="noisy: tolerate more disturbance and repeat more often.")
+    ] = "usual"
+    lab: Annotated[LabKind, typer.Option("--lab", help="Where: netns (root), or sim.")] = "auto"
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """How sure the answer is, and where it goes."""
+
+    certainty: Annotated[
+        str, typer.Option("--certainty", help="Share of trials that meet the answer, 50% to 99.5%.")
+    ] = "95%"
+    extrapolate: Annotated[
+        bool, typer.Option("--extrapolate", help="Also answer outside the profiled range.")
+    ] = False
+    out: Annotated[Path | None, typer.Option("--out", help="Also write a page.", metavar="FILE.html")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceOptions:
+    """All options of a choice."""
+
+    candidates: CandidateOptions
+    calls: CallsOptions
+    measuring: MeasuringOptions
+    answer: AnswerOptions
+
+    def request(self, require: list[str] | None) -> ChoiceRequest:
+        """The options as a request; raises ``InputError`` for what cannot be chosen."""
+        from weirlab.cli.results import gates
+        from weirlab.devices.choice.study import ChoiceRequest
+        from weirlab.devices.planning import requiring
+        from weirlab.devices.planning.outcome import PlanRequest
+        from weirlab.jobs.quick import QuickProfile
+        from weirlab.model.planning import Requirement, for_calls
+        from weirlab.model.planning.requirements import LIMITED, limit_of
+        from weirlab.traffic.calls.mix import parse_mix, with_packet_time
+
+        calls, measuring = self.calls, self.measuring
+        stream = parse_mix(with_packet_time(calls.codec, calls.packet_time))
+        demands = gates.demands(require, (*LIMITED, requiring.MOST_RATE))
+        limited = [limit_of(demand) for demand in demands if demand.quantity in LIMITED]
+        requirements = [for_calls(packet_ms) for packet_ms in stream.packet_times_ms]
+        if limited:
+            requirements.append(Requirement(requiring.GIVEN, tuple(limited)))
+        tunnels = tuple(self.candidates.tunnel or ())
+        if self.candidates.cpus is not None and not tunnels:
+            raise InputError("--cpus divides rules from a tunnel: add --tunnel")
+        rules = tuple(listed(calls.rules, int, "--rules", "0,400"))
+        factors = tuple(listed(calls.factors, float, "--factors", "1,2"))
+        if not all(0 <= each <= limits.MOST_RULES for each in rules):
+            raise InputError(f"--rules {calls.rules}: each must be from 0 to {limits.MOST_RULES:,}")
+        if not all(0 < each <= limits.MOST_CALLS for each in factors):
+            raise InputError(f"--factors {calls.factors}: each must be above 0")
+        terms = PlanRequest(
+            sources=(),
+            cpus=self.candidates.cpus or 1,
+            requirements=tuple(requirements),
+            certainty=_certainty(self.answer.certainty),
+            extrapolate=self.answer.extrapolate,
+            demands=demands,
+        )
+        return ChoiceRequest(
+            devices=tuple(self.candidates.devices or ()),
+            tunnels=tunnels,
+            profiles=tuple(self.candidates.profiles or ()),
+            rules=tuple(dict.fromkeys(rules)),
+            calls=calls.calls,
+            stream=stream,
+            factors=tuple(dict.fromkeys(factors)),
+            terms=terms,
+            profile=QuickProfile(
+                "", repetitions=measuring.repetitions, lab=measuring.lab, machine=measuring.machine
+            ),
+            again=measuring.again,
+        )
+
+
+def _certainty(text: str) -> float:
+    try:
+        return share(text.replace(" ", ""))
+    except ValueError:
+        raise InputError(f"--certainty {quoted(text)} not understood; e.g. --certainty 95%") from None
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("choose", help=CHOOSE, rich_help_panel="Model")(grouped(choose))
+
+
+def choose(ctx: typer.Context, options: ChoiceOptions, result: JudgedOptions) -> None:
+    """Choose."""
+    from weirlab import files
+    from weirlab.cli.results import gates
+    from weirlab.devices.choice import wording
+    from weirlab.devices.choice.study import choose
+
+    with result.session(ctx) as session:
+        out = options.answer.out
+        if out is not None:
+            files.check_output(out, "--out")
+        outcome = choose(session.store, options.request(result.require), session.progress)
+        rows = outcome.rows(wording.why)
+        for warning in () if result.json else outcome.warnings:
+            session.say(warning)
+        document = outcome.document(rows)
+        if out is not None:
+            wording.write_page(outcome, rows, out, session.command)
+            document["out"] = out
+        session.finish(document, wording.sentence(outcome), wording.tables(outcome, rows))
+        session.complain(gates.worse(gates.failure(outcome.base.judged), outcome.problem()))

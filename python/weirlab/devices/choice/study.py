@@ -1,0 +1,219 @@
+"""Which device carries given calls: profiles, and a plan for every number of rules and factor of the load."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from weirlab.cli.quantities import clock
+from weirlab.devices.choice.profiling import ProfileNeed, fitted, measured, needs, positions
+from weirlab.devices.planning.outcome import PlanOutcome, PlanRequest
+from weirlab.devices.planning.study import plan
+from weirlab.errors import InputError, WeirError
+from weirlab.jobs.progress import Progress
+from weirlab.jobs.quick import QuickProfile
+from weirlab.model import Device
+from weirlab.model.planning import Answer, Conclusion
+from weirlab.quantities import plural, words
+from weirlab.store import Store
+from weirlab.traffic.calls.mix import VoiceMix
+
+
+@dataclass(frozen=True)
+class ChoiceRequest:
+    """What the user gives."""
+
+    devices: tuple[str, ...]
+    """Empty with ``profiles``."""
+    tunnels: tuple[str, ...]
+    """Tunnels behind the devices; with ``profiles``, runs or model files of tunnels."""
+    profiles: tuple[str, ...]
+    """Runs or model files to choose from, without measuring."""
+    rules: tuple[int, ...]
+    calls: int
+    stream: VoiceMix
+    factors: tuple[float, ...]
+    """Multiples of ``calls``; the first decides."""
+    terms: PlanRequest
+    """Requirements, certainty and direction of each plan."""
+    profile: QuickProfile
+    """How devices are profiled; its device does not count."""
+    again: bool = False
+    """Measure also what is stored."""
+
+
+@dataclass(frozen=True)
+class ChoiceCase:
+    """The devices at one number of rules and one multiple of the calls."""
+
+    rules: int
+    factor: float
+    calls: int
+    plan: PlanOutcome
+
+
+@dataclass(frozen=True)
+class ChoiceRow:
+    """One device in one case."""
+
+    device: str
+    rules: int
+    factor: float
+    calls: int
+    """Calls in question."""
+    verdict: Conclusion
+    threshold_pps: float
+    delay_p99_ns: float
+    delay_p99_bound_ns: float
+    most_calls: int | None
+    """Calls that meet the requirement with the certainty; None if that is not known."""
+    headroom_ratio: float
+    why: str
+
+
+@dataclass(frozen=True)
+class ChoiceOutcome:
+    """Every case, and the profiles that the answers rest on."""
+
+    request: ChoiceRequest
+    cases: tuple[ChoiceCase, ...]
+    runs: tuple[tuple[str, str, bool], ...]
+    """Device, run ID, and whether the run was measured just now."""
+
+    @property
+    def base(self) -> PlanOutcome:
+        """The case that decides: the first number of rules, the first factor."""
+        return self.cases[0].plan
+
+    def problem(self) -> WeirError | None:
+        """The error to report: the worst of all numbers of rules at the first factor."""
+        found = [case.plan.problem() for case in self.cases if case.factor == self.request.factors[0]]
+        return max(filter(None, found), key=lambda error: error.exit_code, default=None)
+
+    def rows(self, why: Callable[[Answer, PlanOutcome], str]) -> list[ChoiceRow]:
+        """A row for each device and case; ``why`` explains an answer."""
+        return [
+            _row(case, answer, why(answer, case.plan)) for case in self.cases for answer in case.plan.answers
+        ]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the reader must know, once for all cases."""
+        return tuple(dict.fromkeys(text for case in self.cases for text in case.plan.warnings))
+
+    def document(self, rows: Sequence[ChoiceRow]) -> dict[str, Any]:
+        """For ``--json``."""
+        base = self.base
+        return {
+            "kind": "choice",
+            "best": base.best.device if base.best else None,
+            "verdict": base.verdict,
+            "certainty": self.request.terms.certainty,
+            "limits": base.question.limits if base.question else (),
+            "requirements": [one.document() for one in base.judged],
+            "rows": rows,
+            "profiles": [
+                {"device": device, "run_id": run_id, "measured": new} for device, run_id, new in self.runs
+            ],
+            "warnings": self.warnings,
+        }
+
+
+def _row(case: ChoiceCase, answer: Answer, why: str) -> ChoiceRow:
+    look, room, question = answer.outlook, answer.headroom, case.plan.question
+    most = None
+    if room is not None and question is not None and question.call_pps is not None:
+        most = 0 if room.reach.value is None else int(room.reach.value / question.call_pps)
+    return ChoiceRow(
+        case.plan.name(answer.device),
+        case.rules,
+        case.factor,
+        case.calls,
+        answer.verdict,
+        look.predicted["threshold_pps"] if look else math.nan,
+        look.predicted["delay_p99_ns"] if look else math.nan,
+        look.bounds["delay_p99_ns"] if look else math.nan,
+        most,
+        room.ratio if room else math.nan,
+        why,
+    )
+
+
+def wanted_profiles(
+    store: Store, request: ChoiceRequest
+) -> tuple[tuple[ProfileNeed, ...], tuple[ProfileNeed, ...]]:
+    """The profiles of devices and of tunnels; raises ``InputError`` for what cannot be profiled."""
+    frames = tuple(sorted({each.frame_bytes for each, _ in request.stream.parts}))
+    usual = replace(request.profile, frames=frames)
+    filters = [replace(usual, device=each, positions=positions(request.rules)) for each in request.devices]
+    tunnels = [replace(usual, device=each, positions=(0,)) for each in request.tunnels]
+    for each in (*filters, *tunnels):
+        if each.ruleset is not None:
+            raise InputError(
+                f"{each.device} is a file with rules; for those: weir plan --ruleset AFTER --before BEFORE, "
+                "or weir compare --measure BEFORE AFTER"
+            )
+        each.scenario()
+    return needs(store, filters, again=request.again), needs(store, tunnels, again=request.again)
+
+
+def estimate(needed: Sequence[ProfileNeed]) -> str:
+    """What will be measured, how long that takes, and which stored runs serve."""
+    missing = [each for each in needed if each.run is None]
+    stored = [f"{each.name}: run {each.run.run_id}" for each in needed if each.run is not None]
+    parts = []
+    if missing:
+        names = words([each.name for each in missing])
+        seconds = sum(each.wanted.expected_s for each in missing)
+        parts.append(f"Profiling {names}: {plural(len(missing), 'profile')}, about {clock(seconds)}")
+    if stored:
+        parts.append(f"stored profiles serve for {words(stored)} (--again measures them, too)")
+    said = "; ".join(parts)
+    return said[:1].upper() + said[1:]
+
+
+def choose(store: Store, request: ChoiceRequest, progress: Progress) -> ChoiceOutcome:
+    """Profile what is missing, and plan every case.
+
+    Raises
+    ------
+    InputError
+        There is nothing to choose from, or something cannot be profiled or planned.
+    ModelError
+        A profile does not determine a model, or every device would have to extrapolate.
+    """
+    runs: list[tuple[str, str, bool]] = []
+    sources: Sequence[str | Device]
+    tunnels: Sequence[str | Device]
+    if request.profiles:
+        if request.devices:
+            raise InputError("--profiles chooses among profiles: leave the devices out")
+        sources, tunnels = request.profiles, request.tunnels
+    else:
+        if not request.devices:
+            raise InputError("nothing to choose from: name devices, or --profiles RUN")
+        filters, behind = wanted_profiles(store, request)
+        needed = (*filters, *behind)
+        progress.note(estimate(needed))
+        found: list[Device] = []
+        for each, run in zip(needed, measured(store, needed, progress), strict=True):
+            found.append(fitted(run, each.name, progress))
+            runs.append((each.name, run.run_id, each.run is None))
+        sources, tunnels = found[: len(filters)], found[len(filters) :]
+    cases = []
+    for rules in request.rules:
+        for factor in request.factors:
+            calls = max(round(request.calls * factor), 1)
+            asked = replace(
+                request.terms,
+                sources=tuple(sources),
+                tunnels=tuple(tunnels),
+                find="device",
+                stream=request.stream,
+                calls=calls,
+                position=float(rules),
+            )
+            cases.append(ChoiceCase(rules, factor, calls, plan(store, asked)))
+    return ChoiceOutcome(request, tuple(cases), tuple(runs))

@@ -1,0 +1,140 @@
+"""A choice as one table, one sentence and a page."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Final
+
+from weirlab import files
+from weirlab.cli.quantities import NOTHING, count, duration, plural, rate, significant, words
+from weirlab.cli.results import gates
+from weirlab.devices.choice.study import ChoiceCase, ChoiceOutcome, ChoiceRow
+from weirlab.devices.planning import told as plans
+from weirlab.devices.planning.outcome import PlanOutcome
+from weirlab.model.planning import Answer, Conclusion
+from weirlab.report.story import Chapter, Origin, Story
+from weirlab.report.tables import Tile
+from weirlab.tables import Table
+
+_VERDICTS: Final[dict[Conclusion, str]] = {
+    "meets": "will do",
+    "undecided": "undecided",
+    "misses": "will not do",
+    "not profiled": "not profiled",
+}
+_TERMS: Final = (
+    ("Threshold", "Load from which on packets are lost, however long the queue."),
+    ("Calls", "Most calls that meet the requirement with the certainty."),
+    ("Headroom", "These calls, divided by the calls in question."),
+    ("Undecided", "The prediction meets the requirement, but trials scatter too much to be sure."),
+)
+
+
+def why(answer: Answer, plan: PlanOutcome) -> str:
+    """What limits a device, or leaves it undecided."""
+    return plans.because(answer, plan.question) if plan.question is not None else ""
+
+
+def table(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> Table:
+    """One row for each device, number of rules and factor of the load."""
+    sure = f"{outcome.request.terms.certainty * 100:g} %"
+    several_rules, several_factors = len(outcome.request.rules) > 1, len(outcome.request.factors) > 1
+    columns = ["Device"]
+    columns += ["Rules"] if several_rules else []
+    columns += ["Load"] if several_factors else []
+    columns += ["Threshold", f"p99, {sure}", "Calls", "Headroom", "Verdict", "p99 delay", "Because"]
+    shown = []
+    for row in rows:
+        cells = [row.device]
+        cells += [count(row.rules)] if several_rules else []
+        cells += [f"{row.factor:g} ×"] if several_factors else []
+        bounded = math.isfinite(row.delay_p99_bound_ns)
+        cells += [
+            rate(row.threshold_pps),
+            f"≤ {duration(row.delay_p99_bound_ns)}" if bounded else NOTHING,
+            NOTHING if row.most_calls is None else count(row.most_calls),
+            f"{significant(row.headroom_ratio, 2)} ×" if math.isfinite(row.headroom_ratio) else NOTHING,
+            _VERDICTS[row.verdict],
+            duration(row.delay_p99_ns),
+            row.why,
+        ]
+        shown.append(cells)
+    return Table("Choice", columns, shown, spare=("Because", "p99 delay"))
+
+
+def tables(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> list[Table]:
+    """The choice, and the requirements at the load in question."""
+    requirements = gates.table(outcome.base.judged_devices, "Predicted")
+    requirements = Table(requirements.caption, requirements.columns, requirements.rows, details=True)
+    return [table(outcome, rows), requirements]
+
+
+def sentence(outcome: ChoiceOutcome) -> str:
+    """The answer for the load in question, then what other rules and loads change."""
+    more = [_case(case) for case in outcome.cases[1:]]
+    return " ".join([plans.conclusion(outcome.base), *more])
+
+
+def _case(case: ChoiceCase) -> str:
+    found: dict[Conclusion, list[str]] = {}
+    for answer in case.plan.answers:
+        found.setdefault(answer.verdict, []).append(case.plan.name(answer.device))
+    parts = [
+        f"{words(found[verdict])} {'are ' if len(found[verdict]) > 1 else 'is '}{text}"
+        if verdict in ("undecided", "not profiled")
+        else f"{words(found[verdict])} {text}"
+        for verdict, text in _VERDICTS.items()
+        if verdict in found
+    ]
+    return f"With {plural(case.calls, 'call')} behind {plural(case.rules, 'rule')}: {'; '.join(parts)}."
+
+
+def write_page(outcome: ChoiceOutcome, rows: list[ChoiceRow], out: Path, command: str) -> None:
+    """Write an HTML page with the answer and the table; raises ``StoreError`` if that is impossible."""
+    base = outcome.base
+    simulated = bool(base.simulated)
+    chosen = None if base.best is None else base.name(base.best.device)
+    best = next((row for row in rows if row.device == chosen), None)
+    tiles = (
+        []
+        if best is None
+        else [
+            Tile("Device", best.device, "with most headroom of those that will do"),
+            Tile("Headroom", f"{significant(best.headroom_ratio, 2)} ×", "over the calls in question"),
+            Tile("Calls", NOTHING if best.most_calls is None else count(best.most_calls), "at most"),
+            Tile("Threshold", rate(best.threshold_pps), "of packets"),
+        ]
+    )
+    notes = [*outcome.warnings, *(_origin(*run) for run in outcome.runs)]
+    story = Story(
+        subject=f"choice among {plural(len(base.answers), 'device')}",
+        manifest={},
+        simulated=simulated,
+        answer=plans.conclusion(base),
+        lede=tuple(_case(case) for case in outcome.cases[1:]),
+        caution="",
+        place="",
+        tiles=tuple(tiles),
+        chapters=(
+            Chapter("choice", "All devices", "Choice", tables=(table(outcome, rows),)),
+            Chapter(
+                "requirements",
+                "Requirements at the load in question",
+                "Requirements",
+                tables=(gates.table(base.judged_devices, "Predicted"),),
+                said=tuple(notes),
+            ),
+        ),
+        terms=_TERMS,
+        made_from=Origin(
+            name="choice",
+            source=words([run_id for _, run_id, _ in outcome.runs]) or "the given profiles",
+            again=(("This chooses again, from stored profiles where they serve.", command),),
+        ),
+    )
+    files.write_bytes(out, story.html().encode())
+
+
+def _origin(device: str, run_id: str, new: bool) -> str:
+    return f"{device}: profile of run {run_id}{', measured for this choice' if new else ', stored before'}."

@@ -1,0 +1,182 @@
+"""``weir choose``: what is profiled, what is chosen, and how that is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weirlab.devices.choice.profiling import positions
+from weirlab.jobs import testbeds
+from weirlab.model import Device, fit_all, save_devices
+from weirlab.testing import FakeBed, FakeDevice, queue
+
+from ...conftest import Weir
+
+DEVICES = {
+    "iptables": FakeDevice(),
+    "nftables-set": FakeDevice(service_per_rule_ns=0.1),
+    "esp": FakeDevice(service_fixed_ns=20_000.0),
+}
+CHOOSE = ("choose", "--lab", "sim", "--calls", "300", "--repetitions", "1")
+
+
+@pytest.fixture
+def profiled(monkeypatch: pytest.MonkeyPatch, fitted_once: None) -> list[str]:
+    """The devices that are profiled."""
+    names: list[str] = []
+
+    def open_bed(_: object, dut: Any, *__: object, **___: object) -> FakeBed:
+        names.append(dut.name)
+        return FakeBed(DEVICES[dut.name])
+
+    monkeypatch.setattr(testbeds, "open_bed", open_bed)
+    return names
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two devices and a tunnel, which were profiled with frames of 64 to 298 B."""
+    folder = tmp_path_factory.mktemp("models")
+    old, new = queue.Device(), queue.Device(per_rule_ns=0.5)
+    tunnel = queue.Device(fixed_ns=40_000.0, per_rule_ns=0.0)
+    frames = (64.0, 298.0)
+    for path, devices in (
+        ("devices.json", {"old": (old, (0, 100, 400, 1000)), "new": (new, (0, 100, 400, 1000))}),
+        ("tunnel.json", {"wireguard-go": (tunnel, (0,))}),
+    ):
+        save_devices(
+            [
+                Device(name, fit_all(queue.profile(device, places, frames, poisson=True, packets=500)))
+                for name, (device, places) in devices.items()
+            ],
+            folder / path,
+        )
+    return folder
+
+
+def rows(document: dict[str, Any]) -> dict[tuple[str, int, float], dict[str, Any]]:
+    return {(row["device"], row["rules"], row["factor"]): row for row in document["rows"]}
+
+
+def test_what_is_missing_is_profiled_once_and_the_device_with_most_headroom_is_chosen(
+    weir: Weir, profiled: list[str]
+) -> None:
+    asked = (
+        *CHOOSE,
+        "iptables",
+        "nftables-set",
+        "--rules",
+        "400",
+        "--require",
+        "p99<1ms",
+        "--factors",
+        "1,2,20",
+    )
+    answer = weir(*asked)
+    assert answer.code == 0
+    assert profiled == ["iptables", "nftables-set"]
+    estimate = answer.err.index("Profiling iptables and nftables-set: 2 profiles, about ")
+    assert estimate < answer.err.index("fitting")
+    document = weir(*asked, "--json").json
+    assert profiled == ["iptables", "nftables-set"]
+    assert [each["measured"] for each in document["profiles"]] == [False, False]
+    assert document["best"] == "nftables-set"
+    found = rows(document)
+    for name in ("iptables", "nftables-set"):
+        device = DEVICES[name]
+        row = found[name, 400, 1.0]
+        assert row["threshold_pps"] == pytest.approx(device.threshold_pps(400, 218), rel=0.05)
+        assert row["headroom_ratio"] == pytest.approx(row["most_calls"] / 300, rel=0.01)
+        assert found[name, 400, 2.0]["headroom_ratio"] == pytest.approx(row["headroom_ratio"] / 2, rel=0.01)
+    assert found["iptables", 400, 20.0]["verdict"] == "misses"
+    weir(*asked, "--again")
+    assert profiled == ["iptables", "nftables-set"] * 2
+
+
+def test_a_stored_profile_serves_only_if_it_contains_what_is_needed(weir: Weir, profiled: list[str]) -> None:
+    weir(*CHOOSE, "iptables", "--rules", "400")
+    weir(*CHOOSE, "iptables", "--rules", "0")
+    assert profiled == ["iptables"]
+    weir(*CHOOSE, "iptables", "--rules", "600")
+    weir(*CHOOSE, "iptables", "--rules", "400", "--codec", "g729")
+    assert profiled == ["iptables"] * 3
+
+
+def test_every_tunnel_stands_behind_every_device(weir: Weir, profiled: list[str]) -> None:
+    answer = weir(*CHOOSE, "iptables", "nftables-set", "--tunnel", "esp", "--rules", "100", "--json")
+    assert profiled == ["iptables", "nftables-set", "esp"]
+    found = rows(answer.json)
+    assert {device for device, _, _ in found} == {"iptables + esp", "nftables-set + esp"}
+    row = found["nftables-set + esp", 100, 1.0]
+    service_ns = DEVICES["esp"].service_ns(0, 218) + 100 * DEVICES["nftables-set"].service_per_rule_ns
+    assert row["threshold_pps"] == pytest.approx(1e9 / service_ns, rel=0.05)
+
+
+def test_profiles_are_chosen_from_without_measuring(
+    weir: Weir, models: Path, profiled: list[str], tmp_path: Path
+) -> None:
+    asked = ("choose", "--profiles", models / "devices.json", "--calls", "1000", "--packet-time", "30ms",
+             "--rules", "400,100")  # fmt: skip
+    answer = weir(*asked, "--out", tmp_path / "choice.html")
+    assert profiled == []
+    assert answer.code == 0
+    words = " ".join(answer.out.split())
+    assert words.startswith("new carries 1,000 two-way calls, G.711 in packets of 30 ms, behind 400 rules")
+    assert "With 2,000 calls behind 100 rules: old and new will do." in words
+    assert len(rows(weir(*asked, "--json").json)) == 8
+    page = (tmp_path / "choice.html").read_text()
+    assert all(text in page for text in ("Headroom", "will do", "Threshold", "old", "new"))
+
+
+def test_a_stand_in_is_marked_in_table_sentence_and_page(weir: Weir, models: Path, tmp_path: Path) -> None:
+    answer = weir(
+        "choose", "--profiles", models / "devices.json", "--tunnel", models / "tunnel.json", "--calls", "100",
+        "--packet-time", "30ms", "--out", tmp_path / "choice.html",
+    )  # fmt: skip
+    assert answer.out.count("wireguard-go (user space)") >= 3
+    assert "your kernel's WireGuard would be faster" in " ".join(answer.err.split())
+    page = (tmp_path / "choice.html").read_text()
+    assert "wireguard-go (user space)" in page
+    assert "WireGuard would be faster" in page
+
+
+def test_if_no_device_will_do_the_exit_code_says_so(weir: Weir, models: Path) -> None:
+    asked = ("choose", "--profiles", models / "devices.json", "--packet-time", "30ms", "--rules", "400")
+    assert weir(*asked, "--calls", "100000", "--extrapolate").code == 9
+    assert weir(*asked, "--calls", "1000", "--require", "p99<1ns").code == 9
+    # The first factor decides.
+    assert weir(*asked, "--calls", "1000", "--factors", "1,100", "--extrapolate").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--calls", "1"), "name devices, or --profiles RUN"),
+        (("iptables", "--profiles", "last", "--calls", "1"), "leave the devices out"),
+        (("saved.rules", "--calls", "1"), "saved.rules is a file with rules"),
+        (("iptables", "--calls", "1", "--rules", "-1"), "--rules -1: each must be from 0"),
+        (("iptables", "--calls", "1", "--factors", "0"), "--factors 0: each must be above 0"),
+        (("iptables", "--calls", "1", "--certainty", "often"), "e.g. --certainty 95%"),
+        (("iptables", "--calls", "1", "--cpus", "2"), "add --tunnel"),
+        (("nonsense", "--calls", "1"), "no such device"),
+        (("192.0.2.1", "--calls", "1"), "is another machine"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_measured(
+    weir: Weir, profiled: list[str], arguments: tuple[str, ...], complaint: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("saved.rules").write_text("*filter\nCOMMIT\n")
+    answer = weir("choose", *arguments)
+    assert answer.code == 2
+    assert complaint in " ".join(answer.err.split())
+    assert profiled == []
+
+
+def test_positions_of_a_profile_enclose_the_rules_in_question() -> None:
+    assert positions((0,)) == (0,)
+    assert positions((400,)) == (0, 100, 200, 400, 500)
+    assert positions((100, 1000)) == (0, 100, 250, 500, 1000, 1250)
