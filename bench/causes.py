@@ -314,6 +314,8 @@ def _settings(draw: Draw) -> Case:
         send={"mode": "bulk", "options": {"TCP_MAXSEG": int(draw("mss_bytes", 700, 536, 1000))}},
         sysctls=({}, {"net/ipv4/tcp_window_scaling": 0, "net/ipv4/tcp_sack": 0}),
         notes=("window scaling is off", "SACK is off", "the MSS is"),
+        # It limits if the link is held up for a moment.
+        also=(causes.WINDOW_SCALING,),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LEAST_SHARE: Final = 0.005
 """Smaller shares are not reported, and count as unknown."""
 MINOR: Final = 0.05
-"""A cause with a smaller share may also have caused much of what looks like it."""
+"""A cause with a smaller share, or a smaller one than what looks like it, may be much of that, too."""
 COUNTER_OFF: Final = 0.1
 """Difference above which the kernel's own counter is called wrong."""
 LEAST_PIECES: Final = 3
@@ -82,7 +82,10 @@ def diagnose(timeline: Timeline, facts: Facts, *, target_bps: float | None = Non
             # The larger part decides how sure the whole is.
             main = rule if view.share(part) > view.share(before) else first
             parts[rule.cause.key] = (main, before + part)
-    found = [_finding(view, rule, part) for rule, part in parts.values()]
+    sizes = {key: view.share(part) for key, (_, part) in parts.items()}
+    found = [
+        _finding(view, rule, part, alone=not _mistakable(view, rule, sizes)) for rule, part in parts.values()
+    ]
     rest = 1 - sum(each.share for each in found)
     if rest >= LEAST_SHARE:
         found.append(_unknown(view, rest))
@@ -101,24 +104,37 @@ def diagnose(timeline: Timeline, facts: Facts, *, target_bps: float | None = Non
     )
 
 
-def _finding(view: View, rule: Rule, part: Floats) -> Finding:
+def _mistakable(view: View, rule: Rule, shares: Mapping[str, float]) -> bool:
+    """Whether another cause would look like this one from here, or looked like it in part."""
+    key = rule.cause.key
+    return any(
+        key in other.looks_like
+        and (other.unseen(view) is not None or shares.get(other.cause.key, 0.0) >= MINOR)
+        for other in RULES
+        if other.cause.key != key
+    )
+
+
+def _finding(view: View, rule: Rule, part: Floats, *, alone: bool) -> Finding:
     share = view.share(part)
     why, evidence = rule.explains(view, part)
     return Finding(
         cause=rule.cause,
         share=share,
         seconds=share * view.timeline.seconds,
-        confidence=_confidence(view, rule, share),
+        confidence=_confidence(view, rule, share, alone=alone),
         sentence=f"{percent(share)} of the time {rule.cause.held}: {why}.",
         evidence=evidence,
     )
 
 
-def _confidence(view: View, rule: Rule, share: float) -> Confidence:
-    """The rule's, but never high on weak evidence from captures: an uncertain place, hardly any time, or a
-    queue that never grew nor shrank with the data in flight.
+def _confidence(view: View, rule: Rule, share: float, *, alone: bool) -> Confidence:
+    """The rule's, but never high if another cause would look alike, nor on weak evidence from captures: an
+    uncertain place, hardly any time, or a queue that never grew nor shrank with the data in flight.
     """
     sure, source = rule.sure(view.timeline.source), view.timeline.source
+    if sure == "high" and not alone:
+        return "medium"
     if sure != "high" or source == "kernel":
         return sure
     few = share * view.timeline.seconds < LEAST_TRIPS * view.facts.min_rtt_s
@@ -151,8 +167,9 @@ def _blind(view: View, shares: Mapping[str, float]) -> list[Blind]:
     found: dict[str, Blind] = {}
     for rule in RULES:
         why = rule.unseen(view)
-        is_found = shares.get(rule.cause.key, 0.0) >= MINOR
-        if why is None or is_found or shares.keys().isdisjoint(rule.looks_like):
+        alike = sum(shares.get(key, 0.0) for key in rule.looks_like)
+        is_found = shares.get(rule.cause.key, 0.0) >= max(MINOR, alike)
+        if why is None or is_found or not alike:
             continue
         found[rule.cause.key] = Blind(rule.cause.held, why)
     if source == "kernel":

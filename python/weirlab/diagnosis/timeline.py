@@ -128,6 +128,10 @@ class Facts:
     """Whether it is certain where the packets were captured."""
     flaw: str | None = None
     """Why the source shows nothing of what limited the transfer, as a clause; None if it does (captures)."""
+    syns: int = 0
+    """How many SYNs opened the connection; 0 if that is not known (captures)."""
+    opening_s: float | None = None
+    """From the first of these to the packet that answered the SYN/ACK, if there was more than one."""
     misplaced_sacks: int = 0
     """SACK blocks of the receiver that cover what was never sent (captures)."""
 

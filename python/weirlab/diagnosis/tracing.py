@@ -66,6 +66,7 @@ def timeline(
     facts = replace(
         _facts(connection, name, ways.trips),
         misplaced_sacks=_misplaced_sacks(trace, connection, name),
+        opening_s=_opening_s(trace, connection),
         place_known=sure,
     )
     sent = side(connection, name)
@@ -170,6 +171,7 @@ def _data_ns(trace: Trace, number: int, name: SideName) -> NDArray[np.int64]:
     return ours.select("time_ns").collect()["time_ns"].to_numpy()
 
 
+_SYN: Final = 2
 SHORT: Final = 0.5
 """Share of the MSS: where segments carry less on average, an application writes messages."""
 MISSING: Final = 0.1
@@ -303,6 +305,7 @@ def _facts(connection: Connection, sender: SideName, trips: Trips) -> Facts:
         timestamps=_agreed(connection, "timestamps"),
         offered_mss_bytes=mss or None,
         refused=_refused(connection, sender),
+        syns=connection["a"]["syns"],
     )
 
 
@@ -326,6 +329,18 @@ def _misplaced_sacks(trace: Trace, connection: Connection, sender: SideName) -> 
     edge = mine.filter(pl.col("from_side") != sender).select(pl.col("ack").max()).collect().item()
     far = blocks.filter((pl.col("left") < 0) | (pl.col("right") > (edge or 0) + window[1]))
     return len(far)
+
+
+def _opening_s(trace: Trace, connection: Connection) -> float | None:
+    """From the first SYN to the packet that answered the SYN/ACK, if the SYN was sent again."""
+    import polars as pl
+
+    if connection["begin"] != "handshake" or not connection["a"]["retransmissions"]["handshake"]:
+        return None
+    mine = trace.scan_segments().filter(pl.col("connection") == connection["id"], pl.col("from_side") == "a")
+    answers = mine.filter(pl.col("flags").cast(pl.UInt8) & _SYN == 0)
+    answered_ns = answers.select(pl.col("time_ns").min()).collect().item()
+    return None if answered_ns is None else (answered_ns - connection["first_ns"]) / 1e9
 
 
 _OPTIONS: Final = ("window_scale", "sack", "timestamps")

@@ -107,6 +107,14 @@ def test_the_larger_part_of_a_cause_decides_how_sure_it_is(starting: float, conf
     assert (diagnosis.main.key, diagnosis.findings[0].confidence) == ("slow_start", confidence)
 
 
+def test_a_cause_that_another_one_looks_like_is_never_certain() -> None:
+    bottleneck = found(**behind_queue(80_000))
+    assert (bottleneck.main.key, bottleneck.findings[0].confidence) == ("bottleneck", "medium")
+    assert "other traffic took part of the bottleneck" in [each.what for each in bottleneck.blind]
+    window = found(snd_wnd_bytes=100 * MSS)
+    assert (window.main.key, window.findings[0].confidence) == ("receive_window", "high")
+
+
 def test_marks_of_a_queue_that_is_seen_are_the_bottlenecks() -> None:
     assert found(**behind_queue(80_000), delivered_ce=np.arange(401) // 4).main.key == "bottleneck"
 

@@ -195,6 +195,23 @@ def test_a_path_that_dies_is_no_black_hole(tmp_path: Path) -> None:
     assert "were never answered" in words.conclusion(connection)
 
 
+@pytest.mark.parametrize("lost", [1, 3])
+def test_lost_syns_are_noted_with_the_time_that_they_cost(tmp_path: Path, lost: int) -> None:
+    ends = (Side(s.address, s.port, s.isn, 1460, 7, window_bytes=4_000_000) for s in (CLIENT, SERVER))
+    talk = Talk(*ends)
+    for doubled in range(lost):
+        talk.a.syn("lost")
+        talk.wait(1_000 * 2**doubled)
+    talk.handshake(rtt_ms=40)
+    for _ in range(10):
+        for _ in range(4):
+            talk.a.send(MSS)
+        talk.wait(40)
+        talk.b.ack()
+    (note,) = diagnosed(talk, tmp_path, "a").notes
+    assert note.startswith(f"the connection took {2**lost - 1}.04 s to open: {lost + 1} SYNs were sent")
+
+
 def test_sack_blocks_that_cover_what_was_never_sent_are_noted(tmp_path: Path) -> None:
     talk = opened(40)
     for _ in range(4):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from weirlab.diagnosis.rules.ends import UNSCALED, at_rtt
+from weirlab.diagnosis.rules.ends import UNSCALED, at_rtt, seconds
 from weirlab.diagnosis.view import View
-from weirlab.trace.quantities import octets, percent, plural
+from weirlab.trace.quantities import count, octets, percent, plural
 
 SMALL_MSS: Final = 1_200
 """Bytes. Tunnels leave more; less is a setting, or a path with a very small MTU."""
@@ -76,7 +76,17 @@ def _small(view: View) -> str | None:
     )
 
 
-_CHECKS: Final[tuple[Check, ...]] = (_scaling, _sack, _misplaced_sacks, _timestamps, _mss, _small)
+def _opening(view: View) -> str | None:
+    facts = view.facts
+    if facts.opening_s is None:
+        return None
+    return (
+        f"the connection took {seconds(facts.opening_s)} to open: {count(facts.syns)} SYNs were sent, as the "
+        "first ones or their answers were lost, or the listener's queue was full"
+    )
+
+
+_CHECKS: Final[tuple[Check, ...]] = (_opening, _scaling, _sack, _misplaced_sacks, _timestamps, _mss, _small)
 
 
 def notes(view: View) -> list[str]:
