@@ -23,6 +23,7 @@ from weirlab.web.access.sessions import Sessions
 from weirlab.web.captures import arrays, child, telling
 from weirlab.web.captures.desk import Desk
 from weirlab.web.children import Children
+from weirlab.web.http.turns import without_turn
 from weirlab.web.measurements import retention
 from weirlab.web.measurements.measurement import Kind, Measurement, Measurements
 from weirlab.web.runs import Shelf, Wanted
@@ -128,7 +129,7 @@ def _runs(parts: Parts) -> APIRouter:
 
     @router.post("/{run_id}/report")
     async def prepare(run_id: str) -> dict[str, Any]:
-        await asyncio.wrap_future(await run_in_threadpool(shelf.prepare, run_id))
+        await without_turn(asyncio.wrap_future(await run_in_threadpool(shelf.prepare, run_id)))
         return {"report": "ready"}
 
     @router.get("/{run_id}/report")
@@ -178,8 +179,8 @@ def _captures(parts: Parts) -> APIRouter:
 
     @router.get("/{data_id}/connections/{number}/why")
     async def why(data_id: str, number: Number) -> Response:
-        one = opened(data_id)
-        file = await asyncio.wrap_future(await run_in_threadpool(desk.why, one, number))
+        one = await run_in_threadpool(opened, data_id)
+        file = await without_turn(asyncio.wrap_future(await run_in_threadpool(desk.why, one, number)))
         return sending.answer(await run_in_threadpool(desk.opened, one, file), "application/json", {})
 
     def part_of(one: Measurement, start: float, end: float) -> tuple[int, int, int]:
@@ -198,9 +199,11 @@ def _captures(parts: Parts) -> APIRouter:
         end: To,
         columns: Annotated[int, Query(ge=10, le=arrays.MOST_COLUMNS)] = 1000,
     ) -> dict[str, Any]:
-        one = opened(data_id)
+        one = await run_in_threadpool(opened, data_id)
         part = await run_in_threadpool(part_of, one, start, end)
-        folder = await asyncio.wrap_future(await run_in_threadpool(desk.arrays, one, number, side))
+        folder = await without_turn(
+            asyncio.wrap_future(await run_in_threadpool(desk.arrays, one, number, side))
+        )
         layers = await run_in_threadpool(arrays.layers, folder, *part, columns)
         return {"from": start, "to": end, "layers": layers}
 
@@ -214,9 +217,9 @@ def _captures(parts: Parts) -> APIRouter:
         end: To,
         chosen: Annotated[list[str] | None, Query(alias="series", max_length=50)] = None,
     ) -> Response:
-        one = opened(data_id)
+        one = await run_in_threadpool(opened, data_id)
         from_ns, to_ns, origin_ns = await run_in_threadpool(part_of, one, start, end)
-        await asyncio.wrap_future(await run_in_threadpool(desk.arrays, one, number, side))
+        await without_turn(asyncio.wrap_future(await run_in_threadpool(desk.arrays, one, number, side)))
         request = {
             "do": "export",
             "connection": number,
@@ -231,7 +234,7 @@ def _captures(parts: Parts) -> APIRouter:
 
     @router.get("/{data_id}/part.pcapng")
     async def part(data_id: str, start: From, end: To, connection: Number | None = None) -> Response:
-        one = opened(data_id)
+        one = await run_in_threadpool(opened, data_id)
         from_ns, to_ns, _ = await run_in_threadpool(part_of, one, start, end)
         if connection is not None:
             await run_in_threadpool(desk.connection, one, connection)
@@ -239,7 +242,7 @@ def _captures(parts: Parts) -> APIRouter:
         return await sent(one, request, "part.pcapng")
 
     async def sent(one: Measurement, request: dict[str, Any], name: str) -> Response:
-        file = await asyncio.wrap_future(await run_in_threadpool(desk.part, one, request))
+        file = await without_turn(asyncio.wrap_future(await run_in_threadpool(desk.part, one, request)))
         return sending.attachment(file, f"weir-{one.data_id[:8]}-{name}")
 
     @router.get("/{data_id}/file")

@@ -11,7 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from weirlab.web.http import turns
 from weirlab.web.http.connections import LOST
-from weirlab.web.http.turns import LONGEST_TURN_S, MOST_TURNS, FairQueue, Turn, Turns
+from weirlab.web.http.turns import LONGEST_TURN_S, MOST_TURNS, FairQueue, Turn, Turns, without_turn
 
 HEAD: Message = {"type": "http.response.start", "status": 200, "headers": []}
 
@@ -29,7 +29,7 @@ class Queue:
         self.queue.add(turn)
         return turn
 
-    def work(self, seconds: float = 0.01) -> Turn:
+    def work(self, seconds: float = LONGEST_TURN_S / 5) -> Turn:
         """End the turn that began first, after ``seconds``."""
         self.now += seconds
         turn = self.granted.pop(0)
@@ -49,7 +49,11 @@ def test_a_client_with_one_request_waits_for_a_turn_and_not_for_the_thousand_of_
 
 
 def test_clients_get_the_same_time_whatever_their_requests_cost() -> None:
-    queue, cost, had = Queue(), {"cheap": 0.001, "dear": 0.02}, {"cheap": 0.0, "dear": 0.0}
+    queue, cost, had = (
+        Queue(),
+        {"cheap": LONGEST_TURN_S / 50, "dear": LONGEST_TURN_S / 2},
+        {"cheap": 0.0, "dear": 0.0},
+    )
     for client in cost:
         for _ in range(100):
             queue.add(client)
@@ -193,6 +197,44 @@ def test_a_request_that_takes_long_loses_its_turn_and_gets_another_before_it_ans
         go_on.set()
         await asyncio.gather(*long)
         assert len(sent) == len(long)
+
+    asyncio.run(test())
+
+
+def test_a_request_that_waits_for_something_else_has_no_turn_meanwhile() -> None:
+    async def test() -> None:
+        ended = asyncio.get_running_loop().create_future()
+
+        async def work(receive: Receive, send: Send) -> None:
+            await without_turn(asyncio.shield(ended))
+            await send(HEAD)
+
+        service = Service(work)
+        tasks = [asyncio.create_task(service.ask("192.0.2.1")) for _ in range(3 * MOST_TURNS)]
+        await settle()
+        assert service.running == len(tasks)
+        ended.set_result(None)
+        await asyncio.gather(*tasks)
+
+    asyncio.run(test())
+
+
+def test_a_stream_has_a_turn_for_each_of_its_parts() -> None:
+    async def test() -> None:
+        go_on = asyncio.Event()
+
+        async def work(receive: Receive, send: Send) -> None:
+            await send(HEAD)
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+            await go_on.wait()
+            await send({"type": "http.response.body", "body": b"x", "more_body": False})
+
+        service = Service(work)
+        tasks = [asyncio.create_task(service.ask("192.0.2.1")) for _ in range(3 * MOST_TURNS)]
+        await settle()
+        assert service.running == len(tasks)
+        go_on.set()
+        await asyncio.gather(*tasks)
 
     asyncio.run(test())
 

@@ -6,13 +6,14 @@ import secrets
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
+from fastapi.concurrency import contextmanager_in_threadpool
 from starlette.concurrency import run_in_threadpool
 
 from weirlab import files
@@ -89,8 +90,8 @@ class Desk:
                 raise receiving.too_large(self.settings.most_upload_bytes)
             claim = await run_in_threadpool(self.space.claim, (announced or 0) + NOTE_BYTES)
             try:
-                with self.measurements.created("capture", name or "capture") as one:
-                    claim.cover(one)
+                # Whatever waits for the disk does so in a thread, not in the event loop.
+                async with contextmanager_in_threadpool(self._arriving(name, claim)) as one:
                     path = one.path / child.CAPTURE
                     most = self.settings.most_upload_bytes
                     number = await receiving.receive(path, chunks, most, claim)
@@ -98,7 +99,7 @@ class Desk:
                         raise InputError(
                             "The upload is empty. Choose a capture: pcap or pcapng, plain or compressed."
                         )
-                    one.change(stage="queued", size_bytes=number)
+                    await run_in_threadpool(one.change, stage="queued", size_bytes=number)
             finally:
                 claim.release()
         except BaseException:
@@ -106,8 +107,14 @@ class Desk:
             raise
         self.tally.received += 1
         self.tally.received_bytes += number
-        self._queue(one)
+        await run_in_threadpool(self._queue, one)
         return one
+
+    @contextmanager
+    def _arriving(self, name: str, claim: Claim) -> Iterator[Measurement]:
+        with self.measurements.created("capture", name or "capture") as one:
+            claim.cover(one)
+            yield one
 
     def adopt(self, name: str, file: Path, claim: Claim) -> Measurement:
         """Take one of the service's own files as if it had been uploaded.

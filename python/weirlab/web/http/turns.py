@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -23,9 +24,11 @@ from weirlab.web.http.connections import LOST
 
 MOST_TURNS: Final = 4
 """At a time."""
-LONGEST_TURN_S: Final = 0.05
-"""What lasts longer waits, as a rule, for a child process, a password or the disk, not for this process."""
+LONGEST_TURN_S: Final = 0.2
+"""Longer ones end, lest requests that wait for something else keep all others waiting."""
 _MOST_REMEMBERED: Final = 10_000
+
+T = TypeVar("T")
 
 
 class Stage(Enum):
@@ -137,12 +140,30 @@ class Turns:
         async def wait_and_send(message: Message) -> None:
             await request.begin()
             await send(message)
+            if message["type"] == "http.response.body":
+                # The next part may take long to come.
+                request.end()
 
+        _REQUEST.set(request)
         try:
             if await request.begin():
                 await self._app(scope, receive_and_wait, wait_and_send)
         finally:
             request.end()
+
+
+async def without_turn(work: Awaitable[T]) -> T:
+    """The result of ``work``, which needs none of this process's time, such as that of a child process.
+
+    The request that awaits it has no turn meanwhile.
+    """
+    request = _REQUEST.get()
+    if request is not None:
+        request.end()
+    result = await work
+    if request is not None:
+        await request.begin()
+    return result
 
 
 class _Request:
@@ -193,3 +214,7 @@ class _Request:
         self._turn = turn
         self._lapse = loop.call_later(LONGEST_TURN_S, self.end)
         return True
+
+
+_REQUEST: Final[ContextVar[_Request | None]] = ContextVar("request", default=None)
+"""That of the current task."""

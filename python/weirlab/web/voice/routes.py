@@ -22,6 +22,7 @@ from weirlab.numbering.managing.state import Refused, State
 from weirlab.numbering.managing.transaction import Account
 from weirlab.quoting import printable
 from weirlab.web.access import guard
+from weirlab.web.http.turns import without_turn
 from weirlab.web.voice import asking
 from weirlab.web.voice.attempts import Throttled
 from weirlab.web.voice.desk import FORM_HEADER, Desk
@@ -87,7 +88,7 @@ def _sessions(desk: Desk) -> APIRouter:
         def attempt(failures: int) -> str:
             return desk.accounts.sign_in(asked.name, asked.password, address, failures)
 
-        key = await desk.attempts.make(asked.name, address, attempt)
+        key = await without_turn(desk.attempts.make(asked.name, address, attempt))
         response = JSONResponse({"signed_in": True})
         response.set_cookie(
             desk.cookie_name,
@@ -110,7 +111,7 @@ def _sessions(desk: Desk) -> APIRouter:
         def attempt(failures: int) -> None:
             desk.accounts.change_password(key, asked.before, asked.after, address, failures)
 
-        await desk.attempts.make(who.account.name, address, attempt)
+        await without_turn(desk.attempts.make(who.account.name, address, attempt))
         return JSONResponse({"changed": True})
 
     @router.post("/session/end")
