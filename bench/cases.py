@@ -70,8 +70,6 @@ class Case:
     """The path drops larger packets and says nothing; 0: it does not."""
     shaper: str = ""
     """The queueing discipline (tc) at the sender's interface, which packets pass before they are captured."""
-    route: str = ""
-    """Settings of the sender's route (ip route)."""
     seconds: float = SECONDS
     drawn: Mapping[str, float] = field(default_factory=dict)
 

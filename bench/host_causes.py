@@ -88,21 +88,6 @@ def _sender_starved(draw: Draw) -> Case:
     )
 
 
-def _clamp(draw: Draw) -> Case:
-    delay_s, segments = draw("delay_s", 0.03, 0.02, 0.05), round(draw("segments", 20, 10, 40))
-    return Case(
-        "clamped congestion window",
-        causes.UNKNOWN,
-        lambda truth: 1.0,
-        "arithmetic",
-        path(delay_s, draw("rate_bps", 100e6, 80e6, 200e6), 1000),
-        route=f"cwnd lock {segments}",
-        void=lambda truth: "the link was busy" if truth.utilisation > 0.5 else "",
-        also=(causes.SEND_BUFFER,),
-        seconds=draw("seconds", SECONDS, 2, 4),
-    )
-
-
 def _where_held(truth: Truth) -> str:
     share = _held(truth)
     return f"the application held {share * 100:.0f} % only" if share < 0.5 else ""
@@ -113,5 +98,4 @@ MAKERS: Final[Mapping[str, Callable[[Draw], Case]]] = {
     "server's response time": _server,
     "zero window": _zero_window,
     "starved sender": _sender_starved,
-    "clamped congestion window": _clamp,
 }

@@ -202,7 +202,7 @@ def _frame(taken: Mapping[str, Any]) -> pl.DataFrame:
 
 @contextlib.contextmanager
 def _settings(sender: str, link: str, case: Case) -> Iterator[None]:
-    """The shaper and the route of the sender, and the MTU of the path."""
+    """The shaper at the sender, and the MTU of the path."""
     with contextlib.ExitStack() as stack:
         if case.mtu:
             _ip(f"-n {link} link set la mtu {case.mtu}")
@@ -210,13 +210,6 @@ def _settings(sender: str, link: str, case: Case) -> Iterator[None]:
         if case.shaper:
             _tc(sender, f"add dev x0 root {case.shaper}")
             stack.callback(_tc, sender, "del dev x0 root")
-        if case.route:
-            flush = f"-n {sender} tcp_metrics flush"
-            network = f"-n {sender} route change 198.18.0.0/24 dev x0 src {ADDRESS[0]}"
-            # The kernel takes them over when it first hears of a host.
-            for command, undone in ((f"{network} {case.route}", network), (flush, flush)):
-                _ip(command)
-                stack.callback(_ip, undone)
         yield
 
 
