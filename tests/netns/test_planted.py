@@ -63,3 +63,16 @@ def test_both_captures_tell_what_one_end_takes_for_loss_on_the_path(
     assert (fates.again > 0, getattr(fates, fate) > 0, fates.lost) == (True, True, 0), fates
     if not both.void:
         assert both.named == both.planted, both.sentence
+
+
+@pytest.mark.parametrize("name", ["ECN marks", "MTU black hole"])
+def test_what_the_path_does_to_packets_is_seen_at_the_sender(bench: Bench, name: str, tmp_path: Path) -> None:
+    _, sender, _, both = looks(bench, name, tmp_path)
+    for row in (sender, both):
+        assert row.said is not None
+        assert row.said > 0.25, row.sentence
+
+
+def test_a_lost_syn_is_noted_at_both_ends(bench: Bench, tmp_path: Path) -> None:
+    found = looks(bench, "lost SYN", tmp_path)
+    assert [row.missing for row in found if row.source in ("sender", "receiver")] == [[], []]
