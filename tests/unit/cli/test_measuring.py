@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -194,6 +195,14 @@ def test_a_profile_shows_thresholds_and_what_comes_next(weir: Weir, bed: Beds) -
     assert "Forwarding rate in overload" in answer.out
     assert "next: weir fit " in answer.out.splitlines()[0]
     assert "profiling fake" in answer.err
+    led = re.match(
+        r"([\d.]+) kpps of 64-byte frames without rules, ([\d.]+) kpps with ([\d,]+) rules: ([\d.]+) ns a rule"
+        answer.out,
+    )
+    assert led is not None, answer.out
+    most, least, rules, cost_ns = (float(each.replace(",", "")) for each in led.groups())
+    assert most == pytest.approx(FakeDevice().threshold_pps(0, 64) / 1e3, rel=0.05)
+    assert cost_ns == pytest.approx((1e6 / least - 1e6 / most) / rules, rel=0.05)
 
 
 def test_an_interrupted_profile_says_what_is_kept_and_goes_on(weir: Weir, bed: Beds) -> None:

@@ -81,8 +81,14 @@ class OngoingOptions:
     PANEL: ClassVar = "Calls"
 
     count: Annotated[
-        int, typer.Option("--calls", min=1, max=limits.MOST_CALLS, help="Calls in progress.")
-    ] = 3000
+        int | None,
+        typer.Option(
+            "--calls",
+            min=1,
+            max=limits.MOST_CALLS,
+            help="Calls in progress (default: 60 % of those that the pair carries).",
+        ),
+    ] = None
     codec: Annotated[str, typer.Option("--codec", help="Codec, with an optional packet time.")] = "g711:60ms"
     transport: Annotated[
         Literal["rtp", "iax2", "iax2-trunk"],

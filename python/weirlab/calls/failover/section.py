@@ -33,6 +33,9 @@ EventKind = Literal["soft", "hard", "return"]
 ProtocolName = Literal["keepalived", "ucarp"]
 Sharing = Literal["direct", "cached", "off"]
 
+MOST_CALLS: Final = 3000
+"""Calls that are tried if the user names no number."""
+
 _RENAMED: Final = {"advert_s": "advbase_s"}
 """Keys that ucarp calls otherwise."""
 _ONLY: Final[dict[str, tuple[str, ...]]] = {
@@ -118,8 +121,9 @@ class PairSection(Section):
 class OngoingCalls(CallShape):
     """The calls in progress while the pair switches."""
 
-    count: Count = 3000
-    """Number of calls; fewer are made if the pair does not carry them without loss."""
+    count: Count | None = None
+    """Number of calls; fewer are made if the pair does not carry them without loss. Left out: 60 % of those
+    that every pair carries, of 3,000 at most."""
     codec: CodecText = "g711:60ms"
     """Codec, followed by a colon and the packet time if that is not the usual one. By default, both
     directions of 3,000 calls are 100,000 packets per second."""

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from weirlab.calls.failover.bed.schedule import compiled
-from weirlab.calls.failover.section import FailoverScenario
+from weirlab.calls.failover.section import MOST_CALLS, FailoverScenario
 from weirlab.calls.failover.switches import (
     CALLS,
     SERIES,
@@ -35,6 +35,7 @@ from weirlab.calls.failover.switches import (
     plan,
 )
 from weirlab.calls.failover.switches.event import CLOCKS, Clocks
+from weirlab.calls.failover.switches.load import USUAL_SHARE
 from weirlab.documents import plain
 from weirlab.errors import InputError, MissingCapability, TrialError
 from weirlab.interrupts import owned, shielded
@@ -196,11 +197,13 @@ def _counted(n: int, one: str, several: str) -> str:
 
 def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: Progress) -> CommonLoad:
     """The load that all pairs carry without loss: searched for, or stored in a resumed run."""
-    what, wanted = scenario.failover, scenario.calls.count
+    what, count = scenario.failover, scenario.calls.count
     if writer.has(LOAD):
         return writer.run.get_json(LOAD, CommonLoad)
 
-    asked = Wanted(wanted, lambda calls: bed.traffic(calls, what.load_s))
+    wanted = MOST_CALLS if count is None else count
+    share = USUAL_SHARE if count is None else None
+    asked = Wanted(wanted, lambda calls: bed.traffic(calls, what.load_s), share)
     if not what.find_load:
         load = CommonLoad(wanted, wanted, asked.offered_pps(wanted), searched=False)
     else:
@@ -217,6 +220,10 @@ def load_text(load: CommonLoad) -> str:
     beyond = "" if load.offered_pps >= PUBLISHED_PPS else f" (fewer than the published {PUBLISHED_PPS:,})"
     if not load.searched:
         return f"load: {rate}{beyond}, whether the pairs carry it or not"
+    if load.share is not None and load.carried is not None:
+        carries = f"that {load.limited_by or 'every pair'} carries without loss"
+        why = f" (with more: {load.why})" if load.why else ""
+        return f"load: {rate}{beyond}, {percent(load.share)} of the {load.carried:,} calls {carries}{why}"
     most = "the most"
     if load.carried is not None:
         most = f"{percent(load.calls / load.carried)} of the {load.carried:,} calls"
@@ -294,7 +301,7 @@ def checked(scenario: FailoverScenario) -> tuple[tuple[Pair, ...], Callable[[int
     def traffic(calls: int, duration_s: float) -> Traffic:
         return traffic_of(scenario.calls.calls(calls), duration_s, scenario.failover.warmup_s)
 
-    compiled(traffic(scenario.calls.count, max(scenario.failover.load_s, timing.duration_s)))
+    compiled(traffic(scenario.calls.count or MOST_CALLS, max(scenario.failover.load_s, timing.duration_s)))
     return pairs, traffic
 
 

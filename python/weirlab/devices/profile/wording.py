@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli.quantities import count, duration, percent, plural, rate, rules
@@ -121,12 +121,37 @@ def profile(outcome: ProfileOutcome) -> str:
             f"{lead}; next: weir show {run_id}"
         )
     held = f"{count(missing)} of {plural(measured.trials, 'trial')} had no valid attempt. " if missing else ""
+    answer = _answer(outcome.thresholds())
     if measured.stopped == "time":
         held += "The time budget is used up. "
     sure = "" if outcome.adaptive is None else f"{_certainty(outcome.adaptive)} "
     next_one = f"weir fit {run_id}" if outcome.problem() is None else f"weir profile --resume {run_id}"
     against = contradicted(outcome.run.trials())
-    return f"{held}{sure}{against}{' ' if against else ''}{lead}; next: {next_one}"
+    return f"{answer}{held}{sure}{against}{' ' if against else ''}{lead}; next: {next_one}"
+
+
+def _answer(found: Sequence[Mapping[str, Any]]) -> str:
+    """``833 kpps of 64-byte frames without rules, 202 kpps with 1,000 rules: 3.74 ns a rule.``; or empty.
+
+    Of the smallest frames, without connection tracking; a rule's cost is the mean between the two positions.
+    """
+    plain = [each for each in found if not each["stateful"]]
+    if not plain:
+        return ""
+    frame = min(each["frame_bytes"] for each in plain)
+    rows = sorted((each for each in plain if each["frame_bytes"] == frame), key=lambda each: each["position"])
+    first, last = rows[0], rows[-1]
+    said = f"{rate(first['threshold_pps'])} of {frame:.4g}-byte frames {_behind(first['position'])}"
+    if first is last:
+        return f"{said}. "
+    said += f", {rate(last['threshold_pps'])} {_behind(last['position'])}"
+    times_ns = [1e9 / each["threshold_pps"] for each in (first, last)]
+    cost_ns = (times_ns[1] - times_ns[0]) / (last["position"] - first["position"])
+    return f"{said}: {duration(cost_ns)} a rule. " if cost_ns > 0 else f"{said}. "
+
+
+def _behind(position: float) -> str:
+    return f"with {rules(position)}" if position else "without rules"
 
 
 def _certainty(outcome: AdaptiveOutcome) -> str:

@@ -20,7 +20,7 @@ Decision = Literal["meets", "undecided", "misses"]
 """For one setting: the limits hold with the requested certainty; the prediction meets them with room to
 spare, but its interval is too wide to be sure; the device does not meet them."""
 
-_ROOM: Final = 1 / NEAR[0]
+ROOM: Final = 1 / NEAR[0]
 """Anything no further than this from a limit, in load or in the limited quantity, has reached it: a device
 this close to its threshold is near it, and a plan must not rely on that."""
 
@@ -108,11 +108,11 @@ class Judge:
         if verdict.met:
             return "meets"
         foreseen = replace(self, certainty=0.5)
-        more = replace(settings, rate_pps=np.asarray(settings.rate_pps, dtype=np.float64) * _ROOM)
+        more = replace(settings, rate_pps=np.asarray(settings.rate_pps, dtype=np.float64) * ROOM)
         if not (foreseen.at(settings).met and foreseen.at(more).met):
             return "misses"
         wide = all(
-            limit.quantity == "loss_ratio" or bound > _ROOM * getattr(verdict.prediction, limit.quantity)
+            limit.quantity == "loss_ratio" or bound > ROOM * getattr(verdict.prediction, limit.quantity)
             for limit in self.limits
             if (bound := verdict.bounds[limit.quantity]) > limit.at_most
         )

@@ -12,7 +12,7 @@ import numpy as np
 from weirlab.errors import InputError
 from weirlab.model.base import F64, QUANTITIES, Predictor
 from weirlab.model.planning import certainty as intervals
-from weirlab.model.planning.judge import BOUNDED, Decision, Judge, Settings
+from weirlab.model.planning.judge import BOUNDED, ROOM, Decision, Judge, Settings
 from weirlab.model.planning.requirements import Limit
 from weirlab.model.planning.search import (
     FRAMES_BYTES,
@@ -221,9 +221,13 @@ def _given(device: str, judge: Judge, question: Question) -> Answer:
     frame, position, rate = _number(question.frame_bytes), _number(question.position), _given_pps(question)
     setting = Settings(rate, frame, position)
     why = tuple(judge.reasons(setting))
-    if why and not question.extrapolate:
+
+    def place(rates: F64) -> Settings:
+        return Settings(rates, frame, position)
+
+    if why and not (question.extrapolate or _exceeded(judge, place, rate)):
         return Answer(device, question.find, None, refused=why)
-    most = reach(judge, RATES_PPS, lambda rates: Settings(rates, frame, position))
+    most = reach(judge, RATES_PPS, place)
     value = math.nan if most.value is None else most.value
     headroom = Headroom(most, value / rate, value - rate)
     return replace(_told(device, judge, question, setting), headroom=headroom)
@@ -266,6 +270,14 @@ def _reaches(
 
 def _reasons_inside(judge: Judge, place: Callable[[F64], Settings]) -> tuple[str, ...]:
     return tuple(judge.reasons(place(FRAMES_BYTES[:1])))
+
+
+def _exceeded(judge: Judge, place: Callable[[F64], Settings], rate_pps: float) -> bool:
+    """Whether a load is too much although it was not profiled: by the prediction, a lower one is already."""
+    foreseen = reach(replace(judge, certainty=0.5), RATES_PPS, place)
+    if foreseen.ended != "limit" or foreseen.lowest is None:
+        return False
+    return rate_pps > ROOM * (foreseen.lowest if foreseen.value is None else foreseen.value)
 
 
 def _given_pps(question: Question) -> float:

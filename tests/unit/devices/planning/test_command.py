@@ -488,3 +488,11 @@ def test_a_mix_of_codecs_is_planned_with_its_mean_frame_and_its_strictest_limit(
     limits = {limit["quantity"]: limit["at_most"] for limit in document["limits"]}
     assert limits["delay_p99_ns"] == pytest.approx(0.1 * (150 - 20 - 3 * 30) * 1e6)
     assert weir("plan", devices, "--rules", "1", "--packet-time", "30ms").code == 2
+
+
+def test_a_load_above_the_profile_is_too_much_if_a_profiled_one_is(weir: Weir, devices: Path) -> None:
+    asked = ("plan", devices, "--rules", "400", "--certainty", "50%", "--json")
+    answer = weir(*asked, "--rate", "30Mpps")
+    assert answer.code == 9
+    assert {one["verdict"] for one in answer.json["answers"]} == {"misses"}
+    assert weir(*asked, "--rate", "1pps").code == 7

@@ -27,6 +27,11 @@ MARGIN: Final = 0.1
 """The load stays this share below the most that was carried: right at the limit, a pair loses packets in some
 trials, and a switch whose trial loses packets before the event must be repeated."""
 
+USUAL_SHARE: Final = 0.6
+"""Of what all pairs carry, the share that is made if the user names no number of calls: a search of seconds
+says little about trials that last ten times as long, and an attempt whose pair loses packets before the event
+does not count."""
+
 _WIDTH: Final = 0.02
 _FEWEST: Final = 10
 
@@ -37,6 +42,8 @@ class Wanted:
 
     calls: int
     traffic_of: Callable[[int], Traffic]
+    share: float | None = None
+    """The share of what the pairs carry that is made; None: what is wanted, or `MARGIN` below that."""
 
     def offered_pps(self, calls: int) -> float:
         """Packets per second of ``calls`` calls."""
@@ -60,7 +67,9 @@ class CommonLoad:
     """Nothing was lost with more calls either: the host spoiled those trials, and what the pair carries
     is not known."""
     carried: int | None = None
-    """The most calls that were carried without loss, if fewer than wanted."""
+    """The most calls that were carried without loss, if fewer are made."""
+    share: float | None = None
+    """The share of them that is made, if the user named no number."""
 
     @property
     def reduced(self) -> bool:
@@ -81,7 +90,7 @@ def find_load(
     max_attempts: int = 3,
     limits: Limits = PAIR_LIMITS,
 ) -> CommonLoad:
-    """The calls ``wanted`` if all ``pairs`` carry them without loss, else `MARGIN` below the most they carry.
+    """The calls ``wanted`` if all ``pairs`` carry them without loss, else less than the most they carry.
 
     Raises
     ------
@@ -96,17 +105,18 @@ def find_load(
             carried = search.most(PairBed(lab), pair, calls)
         if carried < calls:
             calls, limited_by, why, by_host = carried, pair.text, search.why, search.by_host
-    if calls == wanted.calls:
+    if calls == wanted.calls and wanted.share is None:
         return CommonLoad(calls, calls, wanted.offered_pps(calls))
-    below = max(int((1 - MARGIN) * calls), 1)
+    below = max(int((1 - MARGIN if wanted.share is None else wanted.share) * calls), 1)
     return CommonLoad(
-        wanted.calls,
+        wanted.calls if wanted.share is None or by_host else below,
         below,
         wanted.offered_pps(below),
         limited_by=limited_by,
         why=why,
         by_host=by_host,
         carried=calls,
+        share=None if by_host else wanted.share,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from weirlab.calls.failover.fakes import SwitchBehaviour, SwitchFault
+from weirlab.calls.failover.study import load_text
 from weirlab.calls.failover.switches import CommonLoad, Wanted, find_load
 from weirlab.calls.failover.switches.timing import Timing
 from weirlab.documents import plain, typed
@@ -21,8 +22,8 @@ def of(calls: int) -> Traffic:
     return traffic(replace(CALLS, count=calls), 0.2)
 
 
-def search(writer: RunWriter, pairs: Pairs, wanted: int) -> CommonLoad:
-    return find_load(pairs, [QUICK, QUICK], Wanted(wanted, of), writer, lambda _: None)
+def search(writer: RunWriter, pairs: Pairs, wanted: int, share: float | None = None) -> CommonLoad:
+    return find_load(pairs, [QUICK, QUICK], Wanted(wanted, of, share), writer, lambda _: None)
 
 
 def test_what_every_pair_carries_is_taken_as_asked(writer: RunWriter) -> None:
@@ -74,3 +75,16 @@ def test_the_reason_for_a_trial_that_is_too_short_is_the_one_that_binds() -> Non
         Timing(after_s=12).check(12.0, "a slow pair")
     with pytest.raises(InputError, match=r"what is heard in 10 s from the event on .* give at least 12 s"):
         Timing(after_s=6).check(0.4, "a quick pair")
+
+
+@pytest.mark.parametrize(("carries", "calls"), [(1000, 240), (290, 174)])
+def test_without_a_number_a_share_of_what_all_pairs_carry_is_made(
+    writer: RunWriter, carries: int, calls: int
+) -> None:
+    load = search(writer, Pairs(replace(MANNER, carries_calls=carries)), 400, share=0.6)
+    assert load.calls == pytest.approx(calls, rel=0.03)
+    assert not load.reduced
+    assert load.carried is not None
+    assert load.calls == int(0.6 * load.carried)
+    assert "60 % of the " in load_text(load)
+    assert typed(CommonLoad, plain(load)) == load
