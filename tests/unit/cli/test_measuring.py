@@ -195,8 +195,9 @@ def test_a_profile_shows_thresholds_and_what_comes_next(weir: Weir, bed: Beds) -
     assert "Forwarding rate in overload" in answer.out
     assert "next: weir fit " in answer.out.splitlines()[0]
     assert "profiling fake" in answer.err
+    number = r"([\d.,]+)"
     led = re.match(
-        r"([\d.]+) kpps of 64-byte frames without rules, ([\d.]+) kpps with ([\d,]+) rules: ([\d.]+) ns a rule"
+        f"{number} kpps of 64-byte frames without rules, {number} kpps with {number} rules: {number} ns a",
         answer.out,
     )
     assert led is not None, answer.out
