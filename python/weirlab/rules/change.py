@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from weirlab.errors import InputError
-from weirlab.rules.advice import counted_packets, forwarding_rulesets, sum_of_walks
+from weirlab.rules.advice import forwarding_rulesets, sum_of_walks
 from weirlab.rules.chains import Chain, Rule, Ruleset
 from weirlab.rules.walking import Walk, called, walk
+
+_COUNTER: Final = re.compile(r"(?<!\S)counter(?: packets \d+ bytes \d+)?(?!\S)")
+"""Statement of nft that counts packets; named counters stay."""
 
 RulePlace = tuple[str, ...]
 """IP versions, table, chain and text of a rule; a policy is the last rule of its chain."""
@@ -70,7 +74,7 @@ def ruleset_change(
     old, _ = forwarding_rulesets(before, names[0])
     old_walk = _walk(old, names[0])
     new, _ = forwarding_rulesets(after, names[1])
-    if own := any(map(counted_packets, new)) and _lines(new) != _lines(old):
+    if own := any(map(_rules_count, new)) and _lines(new) != _lines(old):
         total = _walk(new, names[1]).packets
         new = [_with_new_jumps(each, _lines(old), total) for each in new]
     else:
@@ -97,6 +101,12 @@ def _walk(rulesets: Sequence[Ruleset], name: str) -> Walk:
         raise InputError(f"{name}: {error}") from None
 
 
+def _rules_count(ruleset: Ruleset) -> bool:
+    """Whether a rule counted packets; that of a policy alone says nothing about rules."""
+    chains = (ruleset.chains[name] for name in called(ruleset))
+    return any(rule.packets for chain in chains for rule in chain.rules if rule.decides)
+
+
 def _packets(ruleset: Ruleset) -> float:
     try:
         return walk(ruleset).packets
@@ -113,9 +123,14 @@ def _places(ruleset: Ruleset) -> Iterator[RulePlace]:
     for name in called(ruleset):
         chain = ruleset.chains[name]
         for line in chain.lines:
-            yield _place(ruleset, name, line[0].text)
+            yield _place(ruleset, name, _uncounted_text(line[0]))
         if chain.policy is not None:
             yield _place(ruleset, name, f"policy {chain.policy}")
+
+
+def _uncounted_text(rule: Rule) -> str:
+    """The rule without the statement that counts its packets, which some rules have and others lack."""
+    return " ".join(_COUNTER.sub(" ", rule.text).split())
 
 
 def _place(ruleset: Ruleset, chain: str, text: str) -> RulePlace:
@@ -134,10 +149,10 @@ def _with_counters(ruleset: Ruleset, old: Sequence[Ruleset]) -> Ruleset:
 def _counted_chain(chain: Chain, twin: Chain | None) -> Chain:
     counts: dict[str, list[int | None]] = {}
     for line in twin.lines if twin is not None else ():
-        counts.setdefault(line[0].text, []).append(line[0].packets)
+        counts.setdefault(_uncounted_text(line[0]), []).append(line[0].packets)
     rules: list[Rule] = []
     for line in chain.lines:
-        known = counts.get(line[0].text)
+        known = counts.get(_uncounted_text(line[0]))
         count = known.pop(0) if known else None if line[0].jump is not None else 0
         rules += [replace(rule, packets=count) for rule in line]
     return replace(chain, rules=tuple(rules), policy_packets=twin.policy_packets if twin else None)
@@ -148,7 +163,11 @@ def _with_new_jumps(ruleset: Ruleset, known: Collection[RulePlace], packets: flo
     old = set(known)
 
     def bounded(chain: str, rule: Rule) -> Rule:
-        if rule.jump is None or rule.packets is not None or _place(ruleset, chain, rule.text) in old:
+        if (
+            rule.jump is None
+            or rule.packets is not None
+            or _place(ruleset, chain, _uncounted_text(rule)) in old
+        ):
             return rule
         return replace(rule, packets=round(packets), verdict=None)
 

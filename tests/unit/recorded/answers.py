@@ -92,6 +92,7 @@ COMMANDS: Final = {
     "plan-rate": "plan devices.json --device new --given rules=400 --given frame=214 --find rate",
     "plan-device": "plan devices.json --rules 400 --rate 100kpps --require 'p99<1ms' --certainty 99%",
     "plan-calls": f"plan {PROFILE} --codec g711 --calls 300 --rules 400",
+    "choose": "choose --profiles devices.json --rules 400 --calls 300 --require 'p99<1ms' --extrapolate",
     "compare": f"compare {PROFILE} {SLOWER}",
     "compare-with-margin": f"compare {SLOWER} {PROFILE} --margin 30% --certainty 99%",
     "trace": "trace transfer.pcap.gz",

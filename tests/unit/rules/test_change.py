@@ -131,3 +131,10 @@ def test_the_bound_is_never_below_what_the_same_traffic_meets(
     )
     assert change.after.comparisons >= least
     assert change.after.packets == sum(packets)
+
+
+def test_the_counter_of_a_policy_alone_does_not_count_for_the_rules() -> None:
+    bare = [accept(port) for port in (25, 80, 443, 22)]
+    change = ruleset_change(path(BEFORE), path(bare, "DROP [12:1]"))
+    assert change.counters == "before"
+    assert means(change) == pytest.approx((1.8, 2.8))
