@@ -176,11 +176,17 @@ class Service:
         self.before = self.connections()
 
     def connections(self) -> int:
-        """The number of its open sockets."""
+        """The number of its TCP sockets; those to its own processes do not count."""
+        lines = [
+            line.split()
+            for table in ("tcp", "tcp6")
+            for line in Path(f"/proc/{self.process.pid}/net/{table}").read_text().splitlines()[1:]
+        ]
+        tcp = {f"socket:[{fields[9]}]" for fields in lines}
         number = 0
         for path in Path(f"/proc/{self.process.pid}/fd").iterdir():
             with suppress(OSError):
-                number += str(path.readlink()).startswith("socket:")
+                number += str(path.readlink()) in tcp
         return number
 
     def memory_bytes(self, which: str) -> int:
