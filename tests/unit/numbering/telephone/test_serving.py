@@ -339,14 +339,15 @@ def strangers(world: World, telephone: Telephone, count: int) -> list[socket.soc
     return made
 
 
-def test_strangers_that_say_nothing_are_bounded_and_calls_get_through(world: World) -> None:
+@pytest.mark.parametrize("beyond", [10, 385 - MOST_STRANGERS])
+def test_strangers_that_say_nothing_are_bounded_and_calls_get_through(world: World, beyond: int) -> None:
     desk = world.telephone("desk")
     world.telephone("hall", desk.signalling)
-    silent = strangers(world, desk, MOST_STRANGERS + 10)
-    world.until(lambda: sum("the oldest is closed" in line for line in world.said) == 10)
+    silent = strangers(world, desk, MOST_STRANGERS + beyond)
+    world.until(lambda: sum("the oldest is closed" in line for line in world.said) == beyond)
     assert len(desk._talks) == MOST_STRANGERS
     # The oldest are gone.
-    assert [each.recv(1) for each in silent[:10]] == [b""] * 10
+    assert [each.recv(1) for each in silent[:beyond]] == [b""] * beyond
     taking = world.order("desk", takes=True)
     world.until(lambda: taking.lines == ["ready"])
     calling = world.order("hall", calls="420308", hold_s=2.0)
