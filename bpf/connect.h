@@ -8,7 +8,7 @@
 
 #include <linux/types.h>
 
-#define WEIR_CONNECT_RULES 32
+#define WEIR_CONNECT_RULES 160
 
 /* One end of a connection: IPv4 as IPv6 maps it. */
 struct weir_end {

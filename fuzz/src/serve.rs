@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use weir_tcp::bulk::{Blocks, HEADER_BYTES, Server, ServerOptions, header};
+use weir_tcp::bulk::{Blocks, HEADER_BYTES, Reading, Server, ServerOptions, header};
 use weir_tcp::control::{
     Decoder, Errand, MOST_ANSWER_BYTES, MOST_REQUEST_BYTES, Message, Preamble, Request, Session, Wish, prove,
     prove_errand, verify,
@@ -27,6 +27,7 @@ static SERVER: LazyLock<Server> = LazyLock::new(|| {
         most_bytes: Some(1 << 20),
         most_clients: 1000,
         errands: true,
+        reading: Reading::default(),
         capture: None,
         settings: Vec::new(),
     };

@@ -528,7 +528,8 @@ class ParallelRelay:
     """Carries the TCP connections of programs in a control group from now on, each in a session of its own.
 
     ``cgroup`` is a descriptor of the group's folder, ``routes`` lead to a proxy, ``how`` is as for
-    :class:`ParallelSocket`, ``only`` are the destinations that are meant. With ``fallback``, connections are
+    :class:`ParallelSocket`, ``only`` are the destinations that are meant, without those in
+    ``excepted`` and, unless it names them, this host's own networks. With ``fallback``, connections are
     made by plain TCP where the proxy does not answer. At most ``most`` are carried at one time.
 
     Raises ``InputError`` for what cannot be, ``MissingCapability`` where the kernel does not redirect
@@ -542,6 +543,7 @@ class ParallelRelay:
         how: Mapping[str, Any],
         *,
         only: Sequence[str],
+        excepted: Sequence[str],
         fallback: bool,
         most: int,
     ) -> None: ...
@@ -552,6 +554,7 @@ class ParallelRelay:
         how: Mapping[str, Any],
         *,
         only: Sequence[str],
+        excepted: Sequence[str],
         fallback: bool,
         most: int,
     ) -> ParallelRelay:
@@ -664,7 +667,8 @@ class TcpClient:
     Threads of the engine carry it out; nothing of it fails before :meth:`next_event`. ``via``: host, port and
     token of a server that is to be the client instead of this host. ``fetch``: a new file for packets that
     the server records, whether there is no transfer without them, and the largest that is taken, in bytes;
-    ``fetch_via``: the same of ``via``.
+    ``fetch_via``: the same of ``via``. ``read_bytes_per_s``, ``read_pause_ns``: how fast this end reads at
+    most, and when it stops reading after the start, for how long.
     """
 
     def __init__(
@@ -689,6 +693,8 @@ class TcpClient:
         via: tuple[str, int, str] | None = None,
         fetch: tuple[str, bool, int] | None = None,
         fetch_via: tuple[str, bool, int] | None = None,
+        read_bytes_per_s: int | None = None,
+        read_pause_ns: tuple[int, int] | None = None,
     ) -> None: ...
     def next_event(self, within_s: float) -> dict[str, Any] | None:
         """The next event within ``within_s``, at most 0.1 s.
@@ -723,6 +729,8 @@ class TcpServer:
         options: Sequence[tuple[str, str]],
         errands: bool = False,
         capture: tuple[str, int, int, int, str | None] | None = None,
+        read_bytes_per_s: int | None = None,
+        read_pause_ns: tuple[int, int] | None = None,
     ) -> None: ...
     @property
     def address(self) -> tuple[str, int]: ...

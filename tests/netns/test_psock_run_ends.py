@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import signal
 import socket
 import sys
@@ -115,6 +116,26 @@ def test_wide_networks_leave_out_the_addresses_of_the_proxys_own_host(
         wide.stop()
     assert ran.out.split("\n")[:-1] == [f"{address} reset" for address in OWN], ran.err
     assert ran.err.count("the proxy does not allow this destination") == len(OWN)
+
+
+@pytest.mark.parametrize("by", ["bpf", "seccomp"])
+@pytest.mark.parametrize(
+    ("options", "carried"),
+    [((), 0), (("--only", "any"), 0), (("--only", "10.98.0.0/16"), 0), (("--only", "10.98.1.2"), 1),
+     (("--only", "10.98.1.0/24"), 1), (("--only", "10.98.1.2", "--except", "10.98.0.0/16"), 0)],
+)  # fmt: skip
+def test_networks_of_this_host_are_reached_directly_unless_they_are_named(
+    proxy: ParallelProxy, by: str, options: tuple[str, ...], carried: int
+) -> None:
+    program = "import socket, sys; socket.create_connection(('10.98.1.2', int(sys.argv[1]))).close()"
+    with listening(_gone, "10.98.1.2") as port:
+        if carried:
+            allowing = Namespace(FAR).call(lambda: proxy_with(["10.98.1.2"], 29105))
+            options = (*options, "--via", "10.98.1.2:29105")
+        ran = run("--by", by, *options, "--json", "--", sys.executable, "-c", program, port)
+        if carried:
+            allowing.stop()
+    assert (ran.code, json.loads(ran.out)["connections"]) == (0, carried), ran.err
 
 
 MANY: Final = """

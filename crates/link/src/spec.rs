@@ -1,5 +1,6 @@
 //! The specification of one direction of a link.
 
+use std::fmt;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -152,6 +153,19 @@ const SLOWEST_BPS: u64 = 100;
 const FASTEST_BPS: u64 = 1_000_000_000_000;
 const MOST_OVERHEAD: i32 = 10_000;
 
+/// A time in its largest unit, as options have it.
+struct Time(u64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1_000_000_000_u32, "s"), (1_000_000, "ms"), (1000, "us")];
+        match units.iter().find(|(ns, _)| self.0 >= u64::from(*ns)) {
+            Some((ns, unit)) => write!(f, "{}{unit}", self.0 as f64 / f64::from(*ns)),
+            None => write!(f, "{}ns", self.0),
+        }
+    }
+}
+
 /// Why a specification is invalid.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum SpecError {
@@ -164,7 +178,7 @@ pub enum SpecError {
         value: f64,
     },
     /// A time is too long.
-    #[error("{what}: {ns} ns is too long: at most an hour")]
+    #[error("{what}: {} is too long: at most an hour", Time(*ns))]
     Time {
         /// Which one.
         what: &'static str,
@@ -188,8 +202,8 @@ pub enum SpecError {
     NoRoom,
     /// The jitter is larger than the delay.
     #[error(
-        "jitter: {jitter_ns} ns around a delay of {delay_ns} ns would need a delay below 0: give a delay of at \
-         least {jitter_ns} ns"
+        "jitter: {jitter} around a delay of {} would need a delay below 0: give a delay of at least {jitter}",
+        Time(*delay_ns), jitter = Time(*jitter_ns)
     )]
     JitterBeyondDelay {
         /// The jitter.
@@ -350,6 +364,15 @@ mod tests {
         assert_eq!(refused(|spec| spec.reorder = Some(reorder)), SpecError::HeldForNoTime);
         let codel = CoDel { target_ns: 0, ..CoDel::default() };
         assert_eq!(refused(|spec| spec.queue.discipline = Discipline::CoDel(codel)), SpecError::NoInterval);
+    }
+
+    #[test]
+    fn times_are_told_in_the_units_of_options() {
+        let beyond = SpecError::JitterBeyondDelay { jitter_ns: 50_000_000, delay_ns: 10_500_000 };
+        assert!(beyond.to_string().starts_with("jitter: 50ms around a delay of 10.5ms would"), "{beyond}");
+        let long = SpecError::Time { what: "delay", ns: LONGEST_NS + 500_000_000 };
+        assert_eq!(long.to_string(), "delay: 3600.5s is too long: at most an hour");
+        assert_eq!([999, 1500, 0].map(|ns| Time(ns).to_string()), ["999ns", "1.5us", "0ns"]);
     }
 
     #[test]

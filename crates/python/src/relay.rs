@@ -11,6 +11,7 @@ use weir_relay::{
     Ended, MOST_CONNECTIONS, PORT, Proxy, RedirectError, Relay, RelayError, RuleError, Rules, Settings,
     Watched, Way, connect_filter,
 };
+use weir_tcp::interface::networks;
 
 use crate::errors::{describe, exception};
 use crate::psock::{Given, describe_session, end, open_error};
@@ -92,15 +93,21 @@ fn settings(
     py: Python<'_>,
     routes: Routes,
     how: Given,
-    only: &[String],
+    (only, excepted): (&[String], &[String]),
     is_fallback: bool,
     most: usize,
 ) -> PyResult<Settings> {
+    // So that the message names the option.
+    rules(py, only, "--only")?;
+    rules(py, excepted, "--except")?;
+    let local = networks().map_err(|e| exception(py, "LabError", &format!("this host's addresses: {e}")))?;
+    let selected = Rules::select(only, excepted, &local);
+    let selected = selected.map_err(|e| exception(py, "LabError", &e.to_string()))?;
     let route = |(local, remote, port)| Route { local, remote: SocketAddr::new(remote, port) };
     Ok(Settings {
         routes: routes.into_iter().map(route).collect(),
         options: how.options(py)?,
-        rules: rules(py, only, "--only")?,
+        rules: selected,
         is_fallback,
         most,
     })
@@ -110,20 +117,21 @@ fn settings(
 impl ParallelRelay {
     /// `cgroup`: a descriptor of the group's folder, which is not needed afterwards.
     #[new]
-    #[pyo3(signature = (cgroup, routes, how, *, only, fallback, most))]
+    #[pyo3(signature = (cgroup, routes, how, *, only, excepted, fallback, most))]
     fn new(
         py: Python<'_>,
         cgroup: i32,
         routes: Routes,
         how: Given,
         only: Vec<String>,
+        excepted: Vec<String>,
         fallback: bool,
         most: usize,
     ) -> PyResult<Self> {
         if cgroup < 0 {
             return Err(PyValueError::new_err("cgroup is no descriptor"));
         }
-        let settings = settings(py, routes, how, &only, fallback, most)?;
+        let settings = settings(py, routes, how, (&only, &excepted), fallback, most)?;
         // SAFETY: Python's caller keeps it open during the call.
         let cgroup = unsafe { BorrowedFd::borrow_raw(cgroup) };
         Self::start(py, Way::Bpf(cgroup), settings)
@@ -132,13 +140,14 @@ impl ParallelRelay {
     /// `watched`: the descriptor that seccomp(2) gave a process, which is closed at the end; the process's number;
     /// one of its descriptors.
     #[staticmethod]
-    #[pyo3(signature = (watched, routes, how, *, only, fallback, most))]
+    #[pyo3(signature = (watched, routes, how, *, only, excepted, fallback, most))]
     fn by_seccomp(
         py: Python<'_>,
         watched: (i32, u32, i32),
         routes: Routes,
         how: Given,
         only: Vec<String>,
+        excepted: Vec<String>,
         fallback: bool,
         most: usize,
     ) -> PyResult<Self> {
@@ -148,7 +157,7 @@ impl ParallelRelay {
         }
         // SAFETY: Python's caller hands it over.
         let listener = unsafe { OwnedFd::from_raw_fd(listener) };
-        let settings = settings(py, routes, how, &only, fallback, most)?;
+        let settings = settings(py, routes, how, (&only, &excepted), fallback, most)?;
         Self::start(py, Way::Seccomp(Watched { listener, process, open }), settings)
     }
 

@@ -254,5 +254,7 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     let keepalive =
         TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
     SockRef::from(stream).set_tcp_keepalive(&keepalive)?;
+    // An urgent byte would be lost; a session carries it as any other.
+    SockRef::from(stream).set_out_of_band_inline(true)?;
     stream.set_nodelay(true)
 }

@@ -9,18 +9,18 @@ use aya::programs::{CgroupAttachMode, CgroupSockAddr, ProgramError, SockOps};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use thiserror::Error;
 
-use crate::rules::{MOST_RULES, Rule, Rules};
+use crate::rules::{MOST_APART, MOST_RULES, Rule, Rules};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/connect.o"));
 
 /// Entries of `connect_rules`: `WEIR_CONNECT_RULES`.
-const RULES: usize = 32;
+const RULES: usize = 160;
 /// Words of `struct weir_connect_rule`, and of `struct weir_end`.
 const RULE_WORDS: usize = 11;
 const END_WORDS: usize = 5;
 
-/// The rules that a user can give, and the eight excepted networks.
-const _: () = assert!(MOST_RULES + 8 <= RULES);
+/// The rules that a user can give, those that are excepted, and the networks that are left out.
+const _: () = assert!(2 * MOST_RULES + MOST_APART <= RULES);
 
 /// Getpeername is last: without it, only the reported address of a program's other end is wrong.
 const PROGRAMS: [&str; 4] = ["weir_connect4", "weir_connect6", "weir_peer4", "weir_peer6"];

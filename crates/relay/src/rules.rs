@@ -8,6 +8,9 @@ use thiserror::Error;
 /// Most rules that a user can give.
 pub const MOST_RULES: usize = 16;
 
+/// Most networks that wider ones do not include.
+pub const MOST_APART: usize = 128;
+
 /// Networks that wider ones do not include: this host, its neighbours, many hosts at once, no host at all.
 const SPECIAL: [(u128, u8); 8] = [
     (v4([127, 0, 0, 0]), 96 + 8),
@@ -44,6 +47,9 @@ pub enum RuleError {
     /// Too many.
     #[error("{0} destinations: {MOST_RULES} are possible")]
     Many(usize),
+    /// This host has too many networks.
+    #[error("this host's interfaces are in {0} networks, more than can be left out")]
+    Interfaces(usize),
 }
 
 /// One rule. Addresses are those of IPv6, which maps IPv4 into itself.
@@ -117,15 +123,41 @@ impl Rules {
     /// # Errors
     /// [`RuleError`].
     pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, RuleError> {
-        if texts.len() > MOST_RULES {
-            return Err(RuleError::Many(texts.len()));
+        Self::select(texts, &[], &[])
+    }
+
+    /// As [`Rules::parse`], without what `except` names, however narrow a rule is. `local`: networks that wider rules do
+    /// not include either, each by an address and the length of its prefix.
+    ///
+    /// # Errors
+    /// [`RuleError`].
+    pub fn select<T: AsRef<str>>(
+        texts: &[T],
+        except: &[T],
+        local: &[(IpAddr, u8)],
+    ) -> Result<Self, RuleError> {
+        let parse = |texts: &[T]| {
+            if texts.len() > MOST_RULES {
+                return Err(RuleError::Many(texts.len()));
+            }
+            texts.iter().map(|text| Rule::parse(text.as_ref())).collect::<Result<Vec<_>, _>>()
+        };
+        let never = parse(except)?.into_iter().map(|rule| Rule { takes: false, ..rule });
+        let mut apart = SPECIAL.to_vec();
+        for (address, length) in local {
+            let prefix = if address.is_ipv4() { 96_u8.saturating_add(*length) } else { *length }.min(128);
+            let network = (bits(*address) & mask(prefix), prefix);
+            if !apart.contains(&network) {
+                apart.push(network);
+            }
         }
-        let given = texts.iter().map(|text| Rule::parse(text.as_ref()));
-        let given = given.collect::<Result<Vec<_>, _>>()?;
-        let is_special = |rule: &Rule| SPECIAL.iter().any(|special| rule.is_within(*special));
-        let (first, last): (Vec<_>, Vec<_>) = given.into_iter().partition(is_special);
-        let special = SPECIAL.map(|(network, prefix)| Rule::new(network, prefix, 0..=u16::MAX, false));
-        Ok(Self(first.into_iter().chain(special).chain(last).collect()))
+        if apart.len() > MOST_APART {
+            return Err(RuleError::Interfaces(apart.len() - SPECIAL.len()));
+        }
+        let is_apart = |rule: &Rule| apart.iter().any(|network| rule.is_within(*network));
+        let (first, last): (Vec<_>, Vec<_>) = parse(texts)?.into_iter().partition(is_apart);
+        let apart = apart.iter().map(|(network, prefix)| Rule::new(*network, *prefix, 0..=u16::MAX, false));
+        Ok(Self(never.chain(first).chain(apart).chain(last).collect()))
     }
 
     /// Whether `to` is selected.
@@ -280,6 +312,43 @@ mod tests {
         let found = Rules::parse(&["2001:db8::1/32"]).unwrap_err();
         assert!(found.to_string().ends_with("it would be 2001:db8::/32"), "{found}");
         assert_eq!(Rules::parse(&["any"; 17]), Err(RuleError::Many(17)));
+    }
+
+    #[test]
+    fn networks_of_this_host_are_only_meant_where_they_are_named() {
+        let local = [("10.0.1.7", 24), ("2001:db8:1::7", 64), ("10.9.9.9", 32)]
+            .map(|(address, length)| (address.parse().unwrap(), length));
+        let takes =
+            |only: &[&str], to: &str| Rules::select(only, &[], &local).unwrap().takes(to.parse().unwrap());
+        for near in
+            ["10.0.1.7:80", "10.0.1.200:443", "[2001:db8:1::1]:1", "10.9.9.9:1", "[::ffff:10.0.1.1]:80"]
+        {
+            assert!(!takes(&["any"], near) && !takes(&["10.0.0.0/8", "2001:db8::/32"], near), "{near}");
+        }
+        for far in ["10.0.2.7:80", "[2001:db8:2::1]:1", "10.9.9.8:1"] {
+            assert!(takes(&["any"], far), "{far}");
+        }
+        assert!(takes(&["any", "10.0.1.200:443"], "10.0.1.200:443"));
+        assert!(takes(&["10.0.1.0/24"], "10.0.1.200:443"));
+        assert!(!takes(&["any", "10.0.1.200:443"], "10.0.1.200:80"));
+    }
+
+    #[test]
+    fn what_is_excepted_is_never_meant() {
+        let takes = |except: &[&str], to: &str| {
+            let only = ["any", "198.51.100.7", "127.0.0.1:7"];
+            Rules::select(&only, except, &[]).unwrap().takes(to.parse().unwrap())
+        };
+        for (except, to) in [
+            ("198.51.100.0/24", "198.51.100.7:80"),
+            ("any:22", "192.0.2.1:22"),
+            ("127.0.0.1", "127.0.0.1:7"),
+            ("[2001:db8::/32]:1-9", "[2001:db8::5]:9"),
+        ] {
+            assert!(takes(&[], to) && !takes(&[except], to), "{except} {to}");
+        }
+        assert!(takes(&["198.51.100.0/24:443", "any:22"], "198.51.100.7:80"));
+        assert_eq!(Rules::select(&["any"; 1], &["any"; 17], &[]), Err(RuleError::Many(17)));
     }
 
     proptest! {

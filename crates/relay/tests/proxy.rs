@@ -116,6 +116,20 @@ fn many_sessions_are_carried_at_once() {
 }
 
 #[test]
+fn an_urgent_byte_is_carried_in_its_place() {
+    let (listener, proxy) = (TcpListener::bind(LOOPBACK).unwrap(), proxy(&["127.0.0.1"], 10));
+    let session = opened(&proxy);
+    assert_eq!(asked(&session, listener.local_addr().unwrap()), Status::Connected);
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.write_all(b"abc").unwrap();
+    assert_eq!(SockRef::from(&stream).send_out_of_band(b"!").unwrap(), 1);
+    stream.write_all(b"def").unwrap();
+    let mut got = [0; 7];
+    fill(&session, &mut got);
+    assert_eq!(&got, b"abc!def");
+}
+
+#[test]
 fn resets_are_carried_both_ways() {
     let (listener, proxy) = (TcpListener::bind(LOOPBACK).unwrap(), proxy(&["127.0.0.1"], 10));
     let accepted = |session: &ParallelSocket| {

@@ -13,7 +13,17 @@ const ROUTE_BYTES: usize = 12;
 struct Place {
     interface: String,
     address: IpAddr,
+    /// Length of the prefix of the network behind the interface.
+    prefix: u8,
     is_loopback: bool,
+}
+
+/// The networks that this host reaches without a router, each by its own address in it and the length of its prefix.
+///
+/// # Errors
+/// The system does not report its addresses.
+pub fn networks() -> io::Result<Vec<(IpAddr, u8)>> {
+    Ok(places()?.into_iter().map(|place| (place.address, place.prefix)).collect())
 }
 
 /// The interface of the address `local`, over which this host talks to `peer`; loopback if that is this host
@@ -106,11 +116,13 @@ fn places() -> io::Result<Vec<Place>> {
     while !next.is_null() {
         // SAFETY: not null, and the list lives until it is freed below; names end with 0.
         let (entry, name) = unsafe { (&*next, CStr::from_ptr((*next).ifa_name)) };
-        // SAFETY: the address is null, or of the entry.
-        if let Some(address) = unsafe { address(entry.ifa_addr) } {
+        // SAFETY: both are null, or of the entry.
+        let (at, mask) = unsafe { (address(entry.ifa_addr), address(entry.ifa_netmask)) };
+        if let Some(address) = at {
             found.push(Place {
                 interface: name.to_string_lossy().into_owned(),
                 address,
+                prefix: prefix(address, mask),
                 is_loopback: entry.ifa_flags & libc::IFF_LOOPBACK as u32 != 0,
             });
         }
@@ -119,6 +131,17 @@ fn places() -> io::Result<Vec<Place>> {
     // SAFETY: from the call above, and nothing refers to it any more.
     unsafe { libc::freeifaddrs(first) };
     Ok(found)
+}
+
+/// How long the prefix of a mask is; without one, it is the whole address.
+fn prefix(address: IpAddr, mask: Option<IpAddr>) -> u8 {
+    let ones = match mask {
+        Some(IpAddr::V4(mask)) => mask.to_bits().leading_ones(),
+        Some(IpAddr::V6(mask)) => mask.to_bits().leading_ones(),
+        None if address.is_ipv4() => Ipv4Addr::BITS,
+        None => Ipv6Addr::BITS,
+    };
+    ones as u8
 }
 
 /// An address of IP.
@@ -151,7 +174,7 @@ mod tests {
 
     fn place(interface: &str, address: &str) -> Place {
         let address: IpAddr = address.parse().unwrap();
-        Place { interface: interface.to_owned(), address, is_loopback: address.is_loopback() }
+        Place { interface: interface.to_owned(), address, prefix: 24, is_loopback: address.is_loopback() }
     }
 
     #[test]
@@ -187,6 +210,19 @@ mod tests {
         let mut cut = [0; NETLINK_BYTES];
         cut[4..6].copy_from_slice(&libc::RTM_NEWROUTE.to_ne_bytes());
         assert!(is_local_route(&cut).is_err());
+    }
+
+    #[test]
+    fn loopback_is_a_network_of_this_host() {
+        assert!(networks().unwrap().contains(&(Ipv4Addr::LOCALHOST.into(), 8)));
+    }
+
+    #[test]
+    fn a_mask_is_as_long_as_its_ones() {
+        let four: IpAddr = "192.0.2.1".parse().unwrap();
+        assert_eq!(prefix(four, Some("255.255.254.0".parse().unwrap())), 23);
+        assert_eq!(prefix("::1".parse().unwrap(), Some("ffff:ffff:ffff:ff80::".parse().unwrap())), 57);
+        assert_eq!((prefix(four, None), prefix("::1".parse().unwrap(), None)), (32, 128));
     }
 
     #[test]

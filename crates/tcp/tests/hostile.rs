@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use weir_tcp::bulk::{Client, ClientEvent, ClientOptions, Server, ServerOptions, Via};
+use weir_tcp::bulk::{Client, ClientEvent, ClientOptions, Reading, Server, ServerOptions, Via};
 use weir_tcp::control::{
     Decoder, Errand, Event, Flow, INTERVALS_NS, MOST_ANSWER_BYTES, Message, PREAMBLE_BYTES, Preamble, Record,
     Request, Total, Wish, prove_errand,
@@ -38,6 +38,7 @@ fn options(port: u16) -> ClientOptions {
         local: None,
         local_port: None,
         every_block: false,
+        reading: Reading::default(),
         clocks: true,
         via: None,
         fetch: None,
@@ -213,6 +214,7 @@ fn serving(changed: impl FnOnce(&mut ServerOptions)) -> Server {
         most_bytes: None,
         most_clients: 1,
         errands: false,
+        reading: Reading::default(),
         capture: None,
         settings: vec![],
     };

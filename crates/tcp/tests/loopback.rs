@@ -11,11 +11,12 @@ use std::thread::yield_now;
 use std::time::Duration;
 
 use weir_tcp::bulk::{
-    CaptureOptions, Client, ClientEvent, ClientOptions, FetchOptions, Here, Recorded, Recorder, Recording,
-    Server, ServerError, ServerEvent, ServerOptions, Via, Wanted,
+    CaptureOptions, Client, ClientEvent, ClientOptions, FetchOptions, Here, Reading, Recorded, Recorder,
+    Recording, Server, ServerError, ServerEvent, ServerOptions, Via, Wanted,
 };
 use weir_tcp::control::{Event, INTERVALS_NS, Record, Request, Total, Wish};
 use weir_tcp::fields::field;
+use weir_tcp::option::Setting;
 use weir_tcp::watch::{End, Filter, Options, Row, Watcher};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -29,6 +30,7 @@ fn server_options() -> ServerOptions {
         most_bytes: None,
         most_clients: 1,
         errands: false,
+        reading: Reading::default(),
         capture: None,
         settings: vec![],
     }
@@ -61,6 +63,7 @@ fn client_options(server: &Server, token: &str) -> ClientOptions {
         local: None,
         local_port: None,
         every_block: false,
+        reading: Reading::default(),
         clocks: true,
         via: None,
         fetch: None,
@@ -129,6 +132,45 @@ fn both_ends_count_the_same_bytes_in_both_directions() {
             break;
         }
     }
+}
+
+/// Rates of what the receiver of a transfer of 300 ms has read, and for how long that took.
+fn received(reading: Reading) -> (u64, u64) {
+    let server = Server::start(ServerOptions { reading, ..server_options() }).unwrap();
+    let mut options = client_options(&server, "open sesame, open");
+    (options.request.up, options.request.down) = (2, 0);
+    // More than buffers of this size hold.
+    options.request.bytes = Some(2_000_000);
+    options.request.lasts_ns = None;
+    options.settings = vec![Setting::new("SO_SNDBUF", "65536").unwrap()];
+    let client = Client::start(options).unwrap();
+    loop {
+        match client.next_event(SOON).unwrap() {
+            ClientEvent::Transfer(Event::Done { server, .. }) => {
+                let bytes = server.iter().map(|each| each.flow.bytes).sum();
+                return (bytes, server.iter().filter_map(|each| each.last_ns).max().unwrap());
+            }
+            ClientEvent::Failed(error) => panic!("{error}"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_reader_is_no_faster_than_its_rate_and_reads_everything() {
+    let reading = Reading { bytes_per_s: Some(4_000_000), pause_ns: None };
+    let (bytes, last_ns) = received(reading);
+    assert_eq!(bytes, 2_000_000);
+    // The last of a hundred reads a second is not waited for.
+    assert!(last_ns >= 470_000_000, "{last_ns}");
+}
+
+#[test]
+fn a_reader_that_pauses_reads_the_rest_afterwards() {
+    let reading = Reading { bytes_per_s: None, pause_ns: Some((0, 400_000_000)) };
+    let (bytes, last_ns) = received(reading);
+    assert_eq!(bytes, 2_000_000);
+    assert!(last_ns >= 400_000_000, "{last_ns}");
 }
 
 #[test]

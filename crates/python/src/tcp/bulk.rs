@@ -7,8 +7,8 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use weir_tcp::bulk::{
-    BlockSample, Client, ClientError, ClientEvent, ClientOptions, FetchOptions, Here, Server, ServerError,
-    ServerEvent, ServerOptions, Via,
+    BlockSample, Client, ClientError, ClientEvent, ClientOptions, FetchOptions, Here, Reading, Server,
+    ServerError, ServerEvent, ServerOptions, Via,
 };
 use weir_tcp::control::{Event, Flow, Joined, Record, Request, Total, Wish};
 use weir_tcp::option::{Setting, Value};
@@ -38,6 +38,10 @@ fn fetching((file, must, most_bytes): Fetch) -> FetchOptions {
     FetchOptions { file, must, most_bytes }
 }
 
+fn reading(bytes_per_s: Option<u64>, pause_ns: Option<(u64, u64)>) -> Reading {
+    Reading { bytes_per_s: bytes_per_s.map(|rate| rate.max(1)), pause_ns }
+}
+
 /// A bulk transfer with a server.
 #[pyclass(name = "TcpClient", module = "weirlab._engine", frozen)]
 pub struct TcpClient {
@@ -51,7 +55,7 @@ impl TcpClient {
     #[pyo3(signature = (
         *, host, port, token, up, down, block_bytes, lasts_ns, total_bytes, bytes_per_s, interval_ns, congestion,
         options, local, local_port, every_block, clocks = false, via = None, fetch = None,
-        fetch_via = None
+        fetch_via = None, read_bytes_per_s = None, read_pause_ns = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
@@ -75,6 +79,8 @@ impl TcpClient {
         via: Option<(String, u16, String)>,
         fetch: Option<Fetch>,
         fetch_via: Option<Fetch>,
+        read_bytes_per_s: Option<u64>,
+        read_pause_ns: Option<(u64, u64)>,
     ) -> PyResult<Self> {
         let mut settings = settings(py, &options)?;
         let mut names: Vec<String> = options.into_iter().map(|(name, _)| name).collect();
@@ -109,6 +115,7 @@ impl TcpClient {
             local,
             local_port,
             every_block,
+            reading: reading(read_bytes_per_s, read_pause_ns),
             clocks,
             via,
             fetch: fetch.map(fetching),
@@ -290,7 +297,7 @@ pub struct TcpServer {
 impl TcpServer {
     #[new]
     #[pyo3(signature = (*, address, port, token, most_ns, most_bytes, most_clients, options, errands=false,
-        capture=None))]
+        capture=None, read_bytes_per_s=None, read_pause_ns=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -303,12 +310,24 @@ impl TcpServer {
         options: Vec<(String, String)>,
         errands: bool,
         capture: Option<Allowed>,
+        read_bytes_per_s: Option<u64>,
+        read_pause_ns: Option<(u64, u64)>,
     ) -> PyResult<Self> {
         let settings = settings(py, &options)?;
         let address = SocketAddr::new(address, port);
         let capture = capture.map(|allowed| recording::options(py, allowed)).transpose()?;
-        let options =
-            ServerOptions { address, token, most_ns, most_bytes, most_clients, errands, capture, settings };
+        let reading = reading(read_bytes_per_s, read_pause_ns);
+        let options = ServerOptions {
+            address,
+            token,
+            most_ns,
+            most_bytes,
+            most_clients,
+            errands,
+            reading,
+            capture,
+            settings,
+        };
         Ok(Self { inner: Server::start(options).map_err(|e| server_error(py, &e))? })
     }
 

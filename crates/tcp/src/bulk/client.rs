@@ -25,7 +25,7 @@ use super::capture::Here;
 use super::clock_identity;
 use super::end::{Excess, Incoming, Input, Intervals, channel, flooded, listen};
 use super::line::{Line, LineError, Writer};
-use super::transfer::{BlockSample, Given, Transfer};
+use super::transfer::{BlockSample, Given, Reading, Transfer};
 use crate::control::{
     Digest, Event, Flow, MOST_ANSWER_BYTES, Message, Preamble, Proof, Record, Request, prove,
 };
@@ -63,6 +63,8 @@ pub struct ClientOptions {
     pub local_port: Option<u16>,
     /// Keep the kernel's state at every block.
     pub every_block: bool,
+    /// How this end reads.
+    pub reading: Reading,
     /// Query the server's clock, before the transfer and every second.
     pub clocks: bool,
     /// The server that is to be the client; None: this host is.
@@ -263,7 +265,7 @@ fn run(
         exchange_clocks(&mut writer, incoming, events, &mut quota).map_err(|why| lost(why, 0))?;
     }
     writer.send(&Message::Go).map_err(|e| lost(e.to_string(), 0))?;
-    let transfer = Transfer::start(given, &request, same_clock, options.every_block, inputs)
+    let transfer = Transfer::start(given, &request, options.reading, same_clock, options.every_block, inputs)
         .map_err(system("the transfer cannot begin"))?;
     let since_1970_ns = transfer.start_ns().saturating_sub_signed(realtime_to_monotonic_ns());
     let happened = |event| drop(events.send(ClientEvent::Transfer(event)));

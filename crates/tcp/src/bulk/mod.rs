@@ -13,7 +13,7 @@ pub use blocks::{Blocks, Corrupt, HEADER_BYTES, Plan, header};
 pub use capture::{CaptureOptions, Here, Recorded, Recorder, Recording, Wanted};
 pub use client::{Client, ClientError, ClientEvent, ClientOptions, FetchOptions, Via};
 pub use server::{Server, ServerError, ServerEvent, ServerOptions};
-pub use transfer::BlockSample;
+pub use transfer::{BlockSample, Reading};
 
 /// Default TCP port of the server.
 pub const PORT: u16 = 29_100;

@@ -33,6 +33,15 @@ pub struct Given {
     pub sends: bool,
 }
 
+/// How an end reads: slower than data arrive, on purpose, so that its window closes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Most bytes a second, of all connections of a transfer together; at least 1.
+    pub bytes_per_s: Option<u64>,
+    /// When to stop reading after the start, and for how long, both in ns.
+    pub pause_ns: Option<(u64, u64)>,
+}
+
 /// The kernel's state when a block had been written or read.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockSample {
@@ -94,6 +103,7 @@ impl Transfer {
     pub fn start(
         given: Vec<Given>,
         request: &Request,
+        reading: Reading,
         same_clock: bool,
         every_block: bool,
         inputs: &Sender<Input>,
@@ -108,7 +118,7 @@ impl Transfer {
             samples_lost: Arc::default(),
         };
         let senders = given.iter().filter(|each| each.sends).count() as u64;
-        let mut sender = 0;
+        let (mut sender, receivers) = (0, given.len() as u64 - senders);
         for (number, Given { stream, sends }) in (0..).zip(given) {
             stream.set_read_timeout(Some(LOOK))?;
             stream.set_write_timeout(Some(LOOK))?;
@@ -149,9 +159,11 @@ impl Transfer {
             let bytes = request.bytes.filter(|_| sends).map(share);
             let rate = request.bytes_per_s.filter(|_| sends).map(share);
             sender += u64::from(sends);
+            let read_rate = reading.bytes_per_s.map(|rate| (rate / receivers.max(1)).max(1));
+            let reading = Reading { bytes_per_s: read_rate, ..reading };
             let work = move || {
                 worker.told.thread.store(this_thread(), Relaxed);
-                let done = if sends { worker.send(bytes, rate) } else { worker.receive() };
+                let done = if sends { worker.send(bytes, rate) } else { worker.receive(reading) };
                 worker.end(done.err());
                 // A receiver that is gone has ended already.
                 let _ = inputs.send(Input::Ended);
@@ -322,17 +334,22 @@ impl Worker {
         }
     }
 
-    fn receive(&mut self) -> io::Result<()> {
-        let mut buffer = vec![0; READ_BYTES];
+    fn receive(&mut self, reading: Reading) -> io::Result<()> {
+        // A hundred reads a second at most, if they are to be slow.
+        let at_once =
+            reading.bytes_per_s.map_or(READ_BYTES, |rate| (rate / 100).clamp(1, READ_BYTES as u64) as usize);
+        let mut buffer = vec![0; at_once];
         let mut blocks = Blocks::default();
-        let mut number = 0;
+        let (mut number, mut received) = (0, 0_u64);
         loop {
+            self.wait_to_read(reading, received);
             let read = match (&*self.stream).read(&mut buffer) {
                 Ok(0) => break,
                 Ok(read) => read,
                 Err(e) if is_temporary(&e) && !self.abort.load(Relaxed) => continue,
                 Err(e) => return Err(e),
             };
+            received += read as u64;
             let now = self.count(read);
             let before = number;
             let mut latency = lock(&self.told.latency);
@@ -351,6 +368,20 @@ impl Worker {
             }
         }
         self.stream.shutdown(Shutdown::Write)
+    }
+
+    /// Waits as long as nothing is to be read; after the end of the transfer, what has arrived is read at once.
+    fn wait_to_read(&self, reading: Reading, received: u64) {
+        let start_ns = self.orders.start_ns;
+        if let Some(rate) = reading.bytes_per_s {
+            let due_ns = u128::from(received) * 1_000_000_000 / u128::from(rate);
+            self.wait_until(start_ns.saturating_add(u64::try_from(due_ns).unwrap_or(u64::MAX)));
+        }
+        if let Some((from_ns, lasts_ns)) = reading.pause_ns
+            && now_ns() >= start_ns.saturating_add(from_ns)
+        {
+            self.wait_until(start_ns.saturating_add(from_ns).saturating_add(lasts_ns));
+        }
     }
 
     fn end(&self, failure: Option<io::Error>) {

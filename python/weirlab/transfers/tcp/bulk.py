@@ -15,7 +15,13 @@ from weirlab.cli.options.sockets import parse_address, parse_option, shown
 from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
 from weirlab.transfers.tcp import sending, serving
-from weirlab.transfers.tcp.options import LimitOptions, ListenOptions, OptionOption, SendOptions
+from weirlab.transfers.tcp.options import (
+    LimitOptions,
+    ListenOptions,
+    OptionOption,
+    ReadOptions,
+    SendOptions,
+)
 
 if TYPE_CHECKING:
     from weirlab.transfers.tcp.results import Interval
@@ -104,6 +110,7 @@ def serve(
     *,
     listen: ListenOptions,
     limits: LimitOptions,
+    receiver: ReadOptions,
     option: OptionOption = None,
     json: LinesOption = False,
 ) -> None:
@@ -124,6 +131,7 @@ def serve(
             transfers=limits.transfers,
             errands=limits.allow_client,
             captures=limits.captures(),
+            reading=receiver.reading(),
         )
 
         def listening(address: tuple[str, int]) -> None:

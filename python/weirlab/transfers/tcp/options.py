@@ -185,6 +185,42 @@ class OutputOptions:
 
 
 @dataclass(frozen=True)
+class ReadOptions:
+    """How this end reads: a slow receiver, on purpose."""
+
+    PANEL: ClassVar = "Receiver"
+
+    read_rate: Annotated[
+        str | None,
+        typer.Option(
+            "--read-rate",
+            help="Read no faster than this, all connections of a transfer together: 5Mbit/s.",
+            metavar="RATE",
+        ),
+    ] = None
+    read_pause: Annotated[
+        str | None,
+        typer.Option("--read-pause", help="After AT, read nothing for TIME: 2s,500ms.", metavar="AT,TIME"),
+    ] = None
+
+    def reading(self) -> sending.Reading:
+        """The same for a transfer; raises ``InputError``."""
+        from weirlab.amounts import parse_line, parse_time
+
+        pause = None
+        if self.read_pause is not None:
+            at, comma, lasts = self.read_pause.partition(",")
+            if not comma:
+                raise InputError(
+                    f"--read-pause {self.read_pause}: give its beginning and how long it lasts, e.g. 2s,500ms"
+                )
+            at_s = 0.0 if at.strip() == "0" else parse_time(at, "--read-pause")
+            pause = round(at_s * 1e9), round(parse_time(lasts, "--read-pause") * 1e9)
+        rate = None if self.read_rate is None else max(int(parse_line(self.read_rate) / 8), 1)
+        return sending.Reading(rate, pause)
+
+
+@dataclass(frozen=True)
 class SendOptions:
     """A requested transfer."""
 
@@ -193,6 +229,7 @@ class SendOptions:
     sockets: SocketOptions
     output: OutputOptions
     far: FarOptions = FarOptions()
+    receiver: ReadOptions = ReadOptions()
 
     def settings(self, *, as_json: bool) -> sending.Settings:
         """The parsed settings."""
@@ -207,6 +244,12 @@ class SendOptions:
         ports, first = transfer.up + transfer.down, sockets.local_port
         if first is not None and first + ports - 1 > 65535:
             raise InputError(f"--local-port {first}: there are fewer than {ports} ports from there on")
+        reading = self.receiver.reading()
+        if reading != sending.AT_ONCE and not transfer.down:
+            raise InputError(
+                "--read-rate and --read-pause are for what this end receives: give --reverse or --bidir, or "
+                "give them to weir tcp serve"
+            )
         return sending.Settings(
             host=server.host.strip("[]"),
             port=server.port,
@@ -223,6 +266,7 @@ class SendOptions:
             local=None if sockets.bind is None else parse_address(sockets.bind),
             local_port=first,
             every_block=output.every_block,
+            reading=reading,
             names=names.chosen(output.fields),
             via=self.far.via(),
         )
@@ -236,6 +280,8 @@ class SendOptions:
             "--bind": self.sockets.bind,
             "--local-port": self.sockets.local_port,
             "--every-block": self.output.every_block,
+            "--read-rate": self.receiver.read_rate,
+            "--read-pause": self.receiver.read_pause,
         }
         for option, value in given.items():
             if value:

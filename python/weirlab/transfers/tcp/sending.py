@@ -52,6 +52,20 @@ class Fetch:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How an end reads: slower than data arrive, on purpose, so that its window closes."""
+
+    bytes_per_s: int | None = None
+    """At most, over all connections of a transfer together."""
+    pause_ns: tuple[int, int] | None = None
+    """When it stops reading after the start, and for how long."""
+
+
+AT_ONCE: Final = Reading()
+"""Whatever has arrived."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """A transfer. If ``lasts_s`` and ``total_bytes`` (per direction) are None, it lasts until Ctrl-C."""
 
@@ -72,6 +86,8 @@ class Settings:
     every_block: bool = False
     names: tuple[str, ...] = ()
     """Fields of the kernel that intervals and blocks report."""
+    reading: Reading = AT_ONCE
+    """How this end reads what the server sends."""
     via: Via | None = None
     """The client; None: this host."""
     fetch: Fetch | None = None
@@ -219,6 +235,8 @@ def begin(
             via=None if via is None else (via.host, via.port, via.token),
             fetch=_fetching(settings.fetch),
             fetch_via=_fetching(settings.fetch_via),
+            read_bytes_per_s=settings.reading.bytes_per_s,
+            read_pause_ns=settings.reading.pause_ns,
         )
     )
     while True:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from weirlab.errors import MissingCapability
 from weirlab.link.stopping import Stop
-from weirlab.transfers.tcp.sending import PORT
+from weirlab.transfers.tcp.sending import AT_ONCE, PORT, Reading
 
 LOOPBACK: Final = "127.0.0.1"
 MOST_S: Final = 3600.0
@@ -59,6 +59,8 @@ class Settings:
     """Also be the client of other servers, for anyone who knows the token."""
     captures: Captures | None = None
     """None: record nothing."""
+    reading: Reading = AT_ONCE
+    """How the server reads."""
 
 
 @dataclass
@@ -137,6 +139,8 @@ def _serve(
         options=list(settings.options),
         errands=settings.errands,
         capture=allowed,
+        read_bytes_per_s=settings.reading.bytes_per_s,
+        read_pause_ns=settings.reading.pause_ns,
     )
     account = Account()
     listening(server.address)

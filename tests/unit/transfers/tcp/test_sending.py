@@ -116,6 +116,21 @@ def test_a_rate_holds_a_transfer_back(weir: Weir, serve: Serve) -> None:
     assert direction["seconds"] >= 0.09
 
 
+@pytest.mark.parametrize(
+    ("options", "least_s"), [(("--read-rate", "8Mbit/s"), 0.08), (("--read-pause", "0,150ms"), 0.15)]
+)
+def test_a_slow_reader_holds_a_transfer_back(
+    weir: Weir, serve: Serve, options: tuple[str, str], least_s: float
+) -> None:
+    answer = weir(
+        *("tcp", "send", "127.0.0.1", "--port", serve().port, "--json", "--reverse", *options),
+        *("--bytes", "100kB", "--block", "10kB"),
+    )
+    (direction,) = answer.lines[-1]["directions"]
+    assert direction["received_bytes"] == 100_000
+    assert direction["seconds"] >= least_s
+
+
 def test_ctrl_c_ends_what_has_no_end_and_breaks_nothing_off(serve: Serve) -> None:
     with Stop() as stop:
         settings = sending.Settings("127.0.0.1", serve().port, interval_s=0.001)

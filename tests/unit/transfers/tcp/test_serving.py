@@ -175,6 +175,11 @@ def test_nobody_there_and_somebody_else_there(weir: Weir, free_port: int) -> Non
         (("--bind", "203.0.113.1"), "203.0.113.1"),
         (("--fields", "nosuch"), "nosuch"),
         (("--rate", "fast"), "fast"),
+        (("--reverse", "--read-rate", "fast"), "fast"),
+        (("--reverse", "--read-pause", "2s"), "--read-pause 2s: give its beginning"),
+        (("--reverse", "--read-pause", "2s,often"), "often"),
+        (("--read-pause", "2s,1s"), "give --reverse or --bidir"),
+        (("--read-rate", "1Mbit/s"), "give --reverse or --bidir"),
     ],
 )
 def test_bad_options_are_told(weir: Weir, serve: Serve, options: tuple[str, ...], told: str) -> None:

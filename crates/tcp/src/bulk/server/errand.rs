@@ -14,6 +14,7 @@ use crate::bulk::capture::Here;
 use crate::bulk::client::{Client, ClientError, ClientEvent, ClientOptions, FetchOptions};
 use crate::bulk::end::{Excess, Incoming, Input, channel, flooded, listen};
 use crate::bulk::line::{Line, Writer};
+use crate::bulk::transfer::Reading;
 use crate::control::{Digest, Errand, Event, Message, Proof, Record, Request, Wish};
 use crate::option::Setting;
 use weir_clock::now_ns;
@@ -293,6 +294,7 @@ fn begin(
         local: None,
         local_port: None,
         every_block: false,
+        reading: Reading::default(),
         clocks: errand.clocks,
         via: None,
         fetch: passed.map(|passed| FetchOptions {

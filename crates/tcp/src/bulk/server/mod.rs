@@ -20,6 +20,7 @@ use thiserror::Error;
 use super::capture::CaptureOptions;
 use super::end::Input;
 use super::line::is_temporary;
+use super::transfer::Reading;
 use crate::control::{Digest, LEAST_TOKEN_BYTES, MOST_CONNECTIONS, Record, Request, Session};
 use crate::option::{OptionError, Setting};
 use crate::strangers::{Limits, Strangers};
@@ -54,6 +55,8 @@ pub struct ServerOptions {
     pub most_clients: usize,
     /// Be the client of other servers, for anyone who knows the token; there must be one.
     pub errands: bool,
+    /// How this end reads.
+    pub reading: Reading,
     /// Record packets for clients that request it.
     pub capture: Option<CaptureOptions>,
     /// Set on the listening socket, from which data connections inherit them.

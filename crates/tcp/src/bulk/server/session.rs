@@ -210,7 +210,7 @@ fn carry(
     mut tape: Option<&mut Tape>,
 ) -> Result<Vec<Total>, Broken> {
     let same_clock = request.host == house.host;
-    let transfer = Transfer::start(given, request, same_clock, false, inputs)?;
+    let transfer = Transfer::start(given, request, house.options.reading, same_clock, false, inputs)?;
     writer.send(&Message::Begun { start_ns: transfer.start_ns() })?;
     if let Some(tape) = &mut tape {
         tape.begun(transfer.start_ns().saturating_sub_signed(realtime_to_monotonic_ns()));

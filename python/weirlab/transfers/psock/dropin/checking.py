@@ -52,6 +52,7 @@ def _tried(by: By, complain: Callable[[str], None]) -> AbstractContextManager[An
         "routes": [(None, LOOPBACK, PORT)],
         "how": SessionOptions().how().plain(),
         "only": ["any"],
+        "excepted": [],
         "fallback": False,
         "most": 1,
     }

@@ -44,7 +44,8 @@ The program needs no change: it keeps real sockets of the kernel. Connections
 that it and its children make are redirected to a relay in this command, which
 opens a session to weir psock proxy for each, over all --path; the proxy
 connects to the destination. Connections to loopback and link-local addresses
-are not carried unless --only names them; they then mean the proxy's host.
+and to this host's own networks are not carried unless --only names them; they
+are then made by the proxy's host.
 
 BPF programs redirect connections, which needs root and cgroup v2. Elsewhere a
 seccomp filter does, which needs no root: setuid programs such as sudo then
@@ -120,6 +121,7 @@ def run(
             "routes": routes,
             "how": how.plain(),
             "only": what.only or ["any"],
+            "excepted": what.excepted or [],
             "fallback": what.direct,
             "most": most,
         }

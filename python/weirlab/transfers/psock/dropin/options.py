@@ -50,6 +50,14 @@ class ProgramOptions:
             metavar="NETWORK[:PORT]",
         ),
     ] = None
+    excepted: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--except",
+            help="Do not carry connections to these destinations, in spite of --only; repeatable.",
+            metavar="NETWORK[:PORT]",
+        ),
+    ] = None
     by: Annotated[
         By | None,
         typer.Option("--by", help="What redirects connections (bpf where it works, else seccomp)."),
