@@ -29,8 +29,8 @@ from rich.table import Table
 
 import load
 import machine
+from weirlab.base.errors import WeirError
 from weirlab.cli.progress import reporter
-from weirlab.errors import WeirError
 from weirlab.jobs import profiles
 from weirlab.lab.netns import PlainPair
 from weirlab.measure.terms import SINGLE

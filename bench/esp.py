@@ -33,7 +33,7 @@ from scapys import scapy_costs
 from summary import Summary, Tables
 from summary import about as called
 from summary import parser as options
-from weirlab.errors import WeirError
+from weirlab.base.errors import WeirError
 
 HERE = Path(__file__).resolve().parent
 WAYS = ("out", "out-each", "in", "raw-out", "raw-in", "endpoint-udp", "endpoint-rtp", "endpoint-system")

@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from weirlab.base.errors import InputError
 from weirlab.devices.prediction import modelling, verification
-from weirlab.errors import InputError
 from weirlab.jobs import profiles, testbeds
 from weirlab.jobs.progress import Progress
 from weirlab.measure.profile import expected

@@ -31,10 +31,10 @@ from machine import versions
 from summary import Summary
 from summary import about as called
 from summary import parser as options
+from weirlab.base.errors import LabError, WeirError
+from weirlab.base.interrupts import shielded
 from weirlab.emulation.account import Account, complaints
 from weirlab.emulation.reading import read_path
-from weirlab.errors import LabError, WeirError
-from weirlab.interrupts import shielded
 from weirlab.lab import clean
 from weirlab.lab.engine import to_result
 from weirlab.lab.linux import interface

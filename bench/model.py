@@ -37,10 +37,10 @@ import pages
 from held_out import SIMULATED, Job
 from scoring import RunScores, score_run
 from simulated import Recovery, recover
+from weirlab.base.documents import plain
+from weirlab.base.errors import InputError, MissingCapability, WeirError
 from weirlab.cli import quantities
 from weirlab.cli.progress import Reporter, reporter
-from weirlab.documents import plain
-from weirlab.errors import InputError, MissingCapability, WeirError
 from weirlab.jobs import profiles, testbeds
 from weirlab.measure.progress import OVERHEAD_S
 from weirlab.store import Store

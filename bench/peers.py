@@ -31,7 +31,7 @@ from senders import Case, Sample, cases, drop_early, sample
 from summary import Summary
 from summary import about as called
 from summary import parser as options
-from weirlab.errors import WeirError
+from weirlab.base.errors import WeirError
 from weirlab.lab.netns import PlainPair
 
 FULL_SPEED = ("sender", "frame B", "carries", "Mpps", "range", "arrived", "weir is")

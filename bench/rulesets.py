@@ -28,8 +28,8 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
-from weirlab.errors import InputError
-from weirlab.files import HOST_FILES
+from weirlab.base.errors import InputError
+from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut.rulesets.listing import list_rules
 from weirlab.lab.dut.rulesets.source import RulesetSource
 from weirlab.lab.equivalence.bed import FilterBed

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cable import SENDING_S, WARMUP_S, Window, measure
-from weirlab.errors import WeirError
+from weirlab.base.errors import WeirError
 from weirlab.lab import wiring
 from weirlab.lab.netns import PlainPair
 from weirlab.traffic.spec import Rate, Traffic

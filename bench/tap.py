@@ -23,7 +23,7 @@ from machine import versions
 from summary import Summary, Tables
 from summary import about as called
 from summary import parser as options
-from weirlab.errors import WeirError
+from weirlab.base.errors import WeirError
 from weirlab.jobs.progress import Quiet
 from weirlab.links.monitor.bed import METHODS, RECORDING
 from weirlab.links.monitor.section import MonitorScenario

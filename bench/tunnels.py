@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from weirlab.errors import WeirError
+from weirlab.base.errors import WeirError
 from weirlab.lab import dut
 
 USUAL = (

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from weirlab.base.columns import Column, described
 from weirlab.calls.calls.columns import PacketRow
 from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.calls.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
-from weirlab.columns import Column, described
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LimitRow, WorkRow
 from weirlab.numbering.load.rows import TrialRow as LoadTrialRow

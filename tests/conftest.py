@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from weirlab import interrupts
+from weirlab.base import interrupts
 from weirlab.lab import doctor
 
 # The same examples in every run and no deadline: a slow machine or an unlucky draw fails nothing.

@@ -284,7 +284,7 @@ def rtp_packets(
     included, whose packets are taken for RTP if they look like one packet of it; elsewhere a
     stream has to prove itself. ``encodings``: what payload types stand for (None: what a stream carries
     of which nobody else tells), with encoding name and clock rate, before all that the capture says.
-    Runs without the GIL. Raises ``weirlab.errors.InputError`` for a
+    Runs without the GIL. Raises ``weirlab.base.errors.InputError`` for a
     file that cannot be read or is damaged, with the offset.
 
     The answer has three dicts. ``packets``, one element per packet, streams one after the other
@@ -603,7 +603,7 @@ def confine(
     network: bool,
     calls: Literal["all", "files", "drawing", "service"],
 ) -> list[tuple[str, str | None]]:
-    """Confine this process for good; see ``weirlab.confinement``.
+    """Confine this process for good; see ``weirlab.base.confinement``.
 
     Returns each measure with the reason why it is not in force, or None. Raises ``MissingCapability`` if the
     process is neither as free as before nor confined.

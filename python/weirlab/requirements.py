@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from weirlab.errors import InputError
-from weirlab.quantities import NOTHING, duration, rate, significant
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError
+from weirlab.base.quantities import NOTHING, duration, rate, significant
+from weirlab.base.quoting import quoted
+from weirlab.base.units import bps_from_pps
 from weirlab.traffic.load import parse_rate
-from weirlab.units import bps_from_pps
 
 Comparison = Literal["<", "<=", "=", ">=", ">"]
 Verdict = Literal["met", "not met", "undecided"]

@@ -1,6 +1,6 @@
 """Weir for notebooks and scripts: studies from a dict or a file, stored runs, models.
 
-All of it is available from ``weirlab`` itself. Failures raise the errors of :mod:`weirlab.errors`.
+All of it is available from ``weirlab`` itself. Failures raise the errors of :mod:`weirlab.base.errors`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from weirlab.base.files import HOST_FILES
 from weirlab.devices.prediction import modelling
 from weirlab.devices.prediction.modelling import FitOutcome, PredictionOutcome
-from weirlab.files import HOST_FILES
 from weirlab.jobs.progress import Progress, Quiet
 from weirlab.scenario.document import Document
 from weirlab.store import Run, RunSummary, Store, default_root

@@ -24,7 +24,7 @@ import dns.message
 import dns.query
 import dns.rcode
 
-from weirlab import programs
+from weirlab.base import programs
 
 from .devtools import DEADLINE_S
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weirlab.base.errors import LabError
+from weirlab.base.files import HOST_FILES
 from weirlab.calls.capacity.trials import CAPACITY, INSIDE, CallRecorder, CallTraffic
 from weirlab.calls.capacity.trials.boxes import count
-from weirlab.errors import LabError
-from weirlab.files import HOST_FILES
 from weirlab.lab import dut
 from weirlab.lab.base import Watchable
 from weirlab.lab.netns import NetnsLab

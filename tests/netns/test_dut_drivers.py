@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import InputError
-from weirlab.files import HOST_FILES
+from weirlab.base.errors import InputError
+from weirlab.base.files import HOST_FILES
 from weirlab.lab import dut
 from weirlab.lab.base import DutDriver
 from weirlab.lab.netns import NetnsLab

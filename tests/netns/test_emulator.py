@@ -21,10 +21,10 @@ import pytest
 from pyroute2 import IPRoute
 
 import weirlab
+from weirlab.base.errors import LabError
 from weirlab.emulation.account import Account
 from weirlab.emulation.reading import read_path
 from weirlab.emulation.spec import PathSpec
-from weirlab.errors import LabError
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.host import journal
 from weirlab.links.emulator.running import USUAL, EmulatedLink, End, How, emulated_link

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.files import HOST_FILES
+from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut.rulesets.source import RulesetSource
 from weirlab.lab.equivalence.proof import Proof, prove, proven_advice
 from weirlab.rules import advise

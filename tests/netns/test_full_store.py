@@ -15,7 +15,7 @@ pytestmark = pytest.mark.netns
 FILL_UP = """
 import subprocess, sys
 from pathlib import Path
-from weirlab.errors import StoreError
+from weirlab.base.errors import StoreError
 from weirlab.store import Store
 from weirlab.testing import make_record, make_result, make_spec
 

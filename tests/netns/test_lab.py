@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.lab import dut, wiring
 from weirlab.lab.cores import Cores, choose
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
@@ -141,7 +141,7 @@ def test_without_privileges_the_missing_ones_are_named_and_nothing_is_made() -> 
     if shutil.which("setpriv") is None:
         pytest.skip("needs the command setpriv (Debian package util-linux)")
     program = textwrap.dedent("""
-        from weirlab.errors import MissingCapability
+        from weirlab.base.errors import MissingCapability
         from weirlab.lab import clean, doctor, dut
         from weirlab.lab.netns import NetnsLab, PlainPair
 

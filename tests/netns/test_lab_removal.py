@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.lab import clean, dut, wiring
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace

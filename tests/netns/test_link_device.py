@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import LabError
-from weirlab.files import HOST_FILES
+from weirlab.base.errors import LabError
+from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut import make
 from weirlab.lab.dut.emulated.device import EmulatedLink
 from weirlab.lab.netns import NetnsLab

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import InputError, LabError
-from weirlab.files import HOST_FILES
+from weirlab.base.errors import InputError, LabError
+from weirlab.base.files import HOST_FILES
 from weirlab.lab import clean, dut
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.management import session

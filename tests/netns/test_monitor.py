@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import MissingCapability
+from weirlab.base.errors import MissingCapability
 from weirlab.jobs.progress import Quiet
 from weirlab.links.monitor.bed import METHODS, RECORDING, LinkLab, Method, Settings, tcpdump
 from weirlab.links.monitor.section import MonitorScenario

@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager
 
 import pytest
 
+from weirlab.base.errors import LabError, MissingCapability
 from weirlab.emulation.reading import read_link
 from weirlab.emulation.spec import PathSpec
-from weirlab.errors import LabError, MissingCapability
 from weirlab.lab import doctor
 from weirlab.lab.linux.namespace import Namespace, in_thread
 from weirlab.link.host import journal, tc

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from weirlab.errors import InputError, LabError
+from weirlab.base.errors import InputError, LabError
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import RuleSetup

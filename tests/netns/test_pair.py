@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import InputError
-from weirlab.files import HOST_FILES
+from weirlab.base.errors import InputError
+from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut import make
 from weirlab.lab.dut.pair import RedundantPair, UcarpPair
 from weirlab.lab.netns import NetnsLab

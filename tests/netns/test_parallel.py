@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.jobs.progress import Quiet
 from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from weirlab import programs
+from weirlab.base import programs
 from weirlab.lab import clean, dut
 from weirlab.lab.cores import choose
 from weirlab.lab.isolation import groups as control_groups

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import pytest
 
-from weirlab import programs
 from weirlab._engine import ParallelProxy
+from weirlab.base import programs
 from weirlab.lab.linux.namespace import Namespace
 
 from .conftest import DEADLINE_S

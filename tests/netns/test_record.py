@@ -17,7 +17,7 @@ import pytest
 from pyroute2 import IPRoute
 
 from weirlab._engine import Recorder, Tap
-from weirlab.errors import InputError, LabError
+from weirlab.base.errors import InputError, LabError
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.namespace import Namespace
 

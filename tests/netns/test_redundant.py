@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyroute2 import IPRoute
 
+from weirlab.base.errors import InputError, LabError
 from weirlab.calls.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp
-from weirlab.errors import InputError, LabError
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.redundant.terms import Firewall
 from weirlab.records import EngineResult

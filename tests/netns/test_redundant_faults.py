@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pyroute2 import IPRoute
 
-from weirlab import programs
+from weirlab.base import programs
+from weirlab.base.errors import LabError, MissingCapability
 from weirlab.calls.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp
-from weirlab.errors import LabError, MissingCapability
 from weirlab.lab import clean
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.redundant import machine, pair

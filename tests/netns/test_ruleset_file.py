@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import InputError
-from weirlab.files import HOST_FILES
+from weirlab.base.errors import InputError
+from weirlab.base.files import HOST_FILES
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import Quiet
 from weirlab.lab import dut

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from pyroute2 import IPRoute
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace

@@ -11,7 +11,7 @@ import pytest
 
 from weirlab import trace
 from weirlab._engine import TcpServer
-from weirlab.errors import LabError, TrialError
+from weirlab.base.errors import LabError, TrialError
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import connections, sending, serving

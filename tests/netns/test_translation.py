@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import LabError
-from weirlab.files import HOST_FILES
+from weirlab.base.errors import LabError
+from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut.ruleset import Ruleset
 from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.netns import NetnsLab

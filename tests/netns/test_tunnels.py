@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from weirlab.errors import InputError, LabError
+from weirlab.base.errors import InputError, LabError
 from weirlab.lab import clean, dut, wiring
 from weirlab.lab.dut.tunnels import tunnel
 from weirlab.lab.dut.tunnels.tunnel import Tunnel

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import pytest
 
-from weirlab import programs
-from weirlab.errors import InputError, LabError
-from weirlab.files import HOST_FILES
+from weirlab.base import programs
+from weirlab.base.errors import InputError, LabError
+from weirlab.base.files import HOST_FILES
 from weirlab.lab import clean, dut, wiring
 from weirlab.lab.dut.vm import esp
 from weirlab.lab.dut.vm import site as sites

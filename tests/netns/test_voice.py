@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from weirlab.base.errors import InputError
+from weirlab.base.files import HOST_FILES
 from weirlab.cli.program.app import app
-from weirlab.errors import InputError
-from weirlab.files import HOST_FILES
 from weirlab.jobs.progress import Quiet
 from weirlab.lab import clean
 from weirlab.lab.linux.namespace import Namespace

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.numbering.lab import VoiceLab, chroot, engines
 from weirlab.numbering.lab.loading import LoadingLab
 from weirlab.numbering.load.study import trial

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.numbering.configs import sipp
 from weirlab.numbering.lab import VoiceLab
 from weirlab.numbering.lab import lab as lab_module

@@ -13,8 +13,8 @@ import pytest
 from pyroute2 import IPRoute
 from typer.testing import CliRunner
 
+from weirlab.base.files import HOST_FILES
 from weirlab.cli.program.app import app
-from weirlab.files import HOST_FILES
 from weirlab.lab import wiring
 from weirlab.lab.dut import make
 from weirlab.lab.linux import interface

@@ -16,8 +16,8 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from weirlab import confinement, programs
 from weirlab._engine import TcpServer
+from weirlab.base import confinement, programs
 from weirlab.transfers.tcp import serving
 from weirlab.web.launching.jobs import DrawReport, Job, Places, ReadCapture, ReadTest, Record
 from weirlab.web.launching.launcher import Direct, OwnProcess, piped

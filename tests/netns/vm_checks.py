@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 import pytest
 
+from weirlab.base.errors import LabError, MissingCapability
 from weirlab.calls.capacity.trials import CallTraffic
-from weirlab.errors import LabError, MissingCapability
 from weirlab.lab.dut.vm.filters import VirtualFilter
 from weirlab.lab.dut.vm.gateways import VirtualTunnel
 from weirlab.lab.netns import NetnsLab

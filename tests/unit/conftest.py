@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from weirlab.base.tables import Table
 from weirlab.cli import layout
 from weirlab.cli.program import app as cli
 from weirlab.cli.program.app import app
 from weirlab.jobs import testbeds
 from weirlab.studies import registry
-from weirlab.tables import Table
 from weirlab.testing import FakeBed, FakeDevice
 
 _LINES = layout.lines

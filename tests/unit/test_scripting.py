@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import weirlab
-from weirlab.errors import InputError, StoreError
+from weirlab.base.errors import InputError, StoreError
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 

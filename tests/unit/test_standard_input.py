@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import InputError
-from weirlab.files import standard_input
+from weirlab.base.errors import InputError
+from weirlab.base.files import standard_input
 
 DASH = Path("-")
 Redirect = Callable[[int], None]

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use weir_engine::tap::TapError;
 use weir_engine::{EngineError, PortError};
 
-/// The matching exception of `weirlab.errors`.
+/// The matching exception of `weirlab.base.errors`.
 pub fn translate(py: Python<'_>, error: &EngineError) -> PyErr {
     let class = match error {
         EngineError::Plan(_) => "InputError",
@@ -20,7 +20,7 @@ pub fn translate(py: Python<'_>, error: &EngineError) -> PyErr {
     exception(py, class, &describe(error))
 }
 
-/// The matching exception of `weirlab.errors`.
+/// The matching exception of `weirlab.base.errors`.
 pub fn translate_tap(py: Python<'_>, error: &TapError) -> PyErr {
     let class = match error {
         TapError::Option(_) => "InputError",
@@ -34,7 +34,7 @@ pub fn translate_tap(py: Python<'_>, error: &TapError) -> PyErr {
     exception(py, class, &describe(error))
 }
 
-/// The matching exception of `weirlab.errors`.
+/// The matching exception of `weirlab.base.errors`.
 pub fn translate_port(py: Python<'_>, error: &PortError) -> PyErr {
     let class = match error {
         PortError::Socket { .. } => "MissingCapability",
@@ -49,19 +49,19 @@ pub fn translate_port(py: Python<'_>, error: &PortError) -> PyErr {
     exception(py, class, &describe(error))
 }
 
-/// An exception of `weirlab.errors`.
+/// An exception of `weirlab.base.errors`.
 pub fn exception(py: Python<'_>, class: &str, message: &str) -> PyErr {
-    let found = py.import("weirlab.errors").and_then(|module| module.getattr(class));
+    let found = py.import("weirlab.base.errors").and_then(|module| module.getattr(class));
     match found.and_then(|class| class.call1((message,))) {
         Ok(exception) => PyErr::from_value(exception),
         Err(e) => e,
     }
 }
 
-/// The error for a `path` that cannot be written, in the words of `weirlab.files`.
+/// The error for a `path` that cannot be written, in the words of `weirlab.base.files`.
 pub fn unwritten(py: Python<'_>, path: &Path, reason: &str) -> PyErr {
     let reason = PyRuntimeError::new_err(reason.to_owned());
-    let found = py.import("weirlab.files").and_then(|module| {
+    let found = py.import("weirlab.base.files").and_then(|module| {
         let path = py.import("pathlib")?.getattr("Path")?.call1((path,))?;
         module.call_method1("explain", (path, "write", reason.value(py)))
     });

@@ -1,4 +1,4 @@
-//! Takes rights away from this process; see `weirlab.confinement`.
+//! Takes rights away from this process; see `weirlab.base.confinement`.
 
 use std::path::PathBuf;
 

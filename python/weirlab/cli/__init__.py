@@ -14,7 +14,7 @@ import sys
 def main() -> None:
     """Entry point: run the command in ``sys.argv`` and leave with its exit code."""
     try:
-        from weirlab import interrupts
+        from weirlab.base import interrupts
 
         code: str | int | None = 0
         try:
@@ -38,5 +38,5 @@ def main() -> None:
         sys.exit(interrupts.exit_code() if interrupts.pending() else code)
     except KeyboardInterrupt:
         # From Python's handler before Weir's was installed, or from Weir's just before it was disabled.
-        known = sys.modules.get("weirlab.interrupts")
+        known = sys.modules.get("weirlab.base.interrupts")
         sys.exit(130 if known is None else known.exit_code())

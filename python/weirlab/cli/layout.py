@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from weirlab.tables import Table
+from weirlab.base.tables import Table
 
 USUAL_COLUMNS: Final = 80
 """Width if there is neither a terminal nor ``COLUMNS``."""

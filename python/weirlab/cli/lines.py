@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
+from weirlab.base.documents import plain
+from weirlab.base.quoting import json_printable
 from weirlab.cli.streams import tell
-from weirlab.documents import plain
-from weirlab.quoting import json_printable
 
 LinesOption = Annotated[
     bool,

@@ -10,9 +10,9 @@ from typing import TextIO
 from rich.console import RenderableType
 from rich.live import Live
 
+from weirlab.base.quoting import printable
 from weirlab.cli.progress import LINE_EVERY_S
 from weirlab.cli.streams import console, tell
-from weirlab.quoting import printable
 
 
 class Screen:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import typer
 
-from weirlab import storage
+from weirlab.base import storage
+from weirlab.base.documents import Rows, plain
+from weirlab.base.errors import WeirError
+from weirlab.base.quoting import json_printable
+from weirlab.base.tables import Table
 from weirlab.cli import layout
 from weirlab.cli.streams import tell, tell_lines
-from weirlab.documents import Rows, plain
-from weirlab.errors import WeirError
-from weirlab.quoting import json_printable
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.cli.progress import Reporter

@@ -15,9 +15,9 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from weirlab.base.quoting import printable
 from weirlab.cli import quantities
 from weirlab.cli.streams import console, tell
-from weirlab.quoting import printable
 
 LINE_EVERY_S = 10.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from weirlab.quantities import (
+from weirlab.base.quantities import (
     NOTHING,
     count,
     duration,

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from weirlab.errors import NobodyReads, OutputError
-from weirlab.quoting import printable
+from weirlab.base.errors import NobodyReads, OutputError
+from weirlab.base.quoting import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from weirlab.errors import LabError, WeirError
-from weirlab.quantities import bit_rate, duration
+from weirlab.base.errors import LabError, WeirError
+from weirlab.base.quantities import bit_rate, duration
 from weirlab.records import Histogram
 
 COUNTED = (

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from weirlab import files, limits
-from weirlab.amounts import parse_size
+from weirlab.base import files, limits
+from weirlab.base.amounts import parse_size
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.emulation.spec import (
     Amount,
     CoDel,
@@ -26,8 +28,6 @@ from weirlab.emulation.spec import (
     Selection,
     Trace,
 )
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
 
 _TIME: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(ns|us|µs|ms|s)")
 _NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}

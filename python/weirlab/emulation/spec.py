@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from weirlab.limits import HIGHEST_SEED
+from weirlab.base.limits import HIGHEST_SEED
 
 Plain = dict[str, Any]
 """A value in the form that ``weirlab._engine`` takes."""

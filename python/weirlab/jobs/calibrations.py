@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from weirlab.documents import plain
-from weirlab.errors import InputError
+from weirlab.base.documents import plain
+from weirlab.base.errors import InputError
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import Progress, kept, passed_on
 from weirlab.jobs.testbeds import choose

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from weirlab.errors import InputError, StoreError
+from weirlab.base.errors import InputError, StoreError
 from weirlab.measure.verify import thresholds
 from weirlab.model.effects import Effect, effects
 from weirlab.scenario.load import from_plain

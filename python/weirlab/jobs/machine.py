@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from weirlab.amounts import parse_budget
-from weirlab.errors import InputError
+from weirlab.base.amounts import parse_budget
+from weirlab.base.errors import InputError
+from weirlab.base.quantities import percent
 from weirlab.jobs.progress import StoppedEarly
 from weirlab.jobs.spoiled import reasons
 from weirlab.lab.base import TestBed
@@ -21,7 +22,6 @@ from weirlab.measure.progress import OVERHEAD_S, estimate_s
 from weirlab.measure.terms import Clocks, Terms
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.measure.verdict import QUIETER, Verdict
-from weirlab.quantities import percent
 from weirlab.records import SIMULATION, TrialSpec
 from weirlab.scenario import HeldOut, Scenario
 from weirlab.store import Run

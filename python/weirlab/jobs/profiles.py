@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from weirlab.errors import TrialError
-from weirlab.files import NO_FILES, Inputs
+from weirlab.base.errors import TrialError
+from weirlab.base.files import NO_FILES, Inputs
 from weirlab.jobs import machine, spoiled, testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.inventory import scenario_of

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final, Protocol
 
-from weirlab.errors import TrialError
-from weirlab.interrupts import behind, shielded
+from weirlab.base.errors import TrialError
+from weirlab.base.interrupts import behind, shielded
 from weirlab.measure import OnProgress
 from weirlab.measure import Progress as Measured
 from weirlab.measure.progress import trial_s

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab.files import HOST_FILES
+from weirlab.base.files import HOST_FILES
 from weirlab.jobs import profiles
 from weirlab.jobs.profiles import ProfileOutcome
 from weirlab.jobs.progress import Progress

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from weirlab.errors import WeirError
+from weirlab.base.errors import WeirError
 from weirlab.store import Run, Store
 
 REPETITIONS: Final = 10

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import polars as pl
 
-from weirlab.errors import TrialError
+from weirlab.base.errors import TrialError
 from weirlab.jobs.progress import RESUME
 from weirlab.store import Run
 from weirlab.store.reasons import reason_counts

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from weirlab.errors import InputError
-from weirlab.files import NO_FILES, Inputs
-from weirlab.interrupts import shielded
+from weirlab.base.errors import InputError
+from weirlab.base.files import NO_FILES, Inputs
+from weirlab.base.interrupts import shielded
 from weirlab.jobs.progress import Progress
 from weirlab.lab.base import Aiming, TestBed
 from weirlab.records import RuleSetup, caution

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from weirlab.files import NO_FILES, Inputs
+from weirlab.base.files import NO_FILES, Inputs
 
 if TYPE_CHECKING:
     from weirlab.jobs.progress import Progress

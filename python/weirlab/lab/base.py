@@ -15,7 +15,7 @@ from weirlab.traffic.spec import Traffic
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from weirlab.files import Inputs
+    from weirlab.base.files import Inputs
     from weirlab.lab.linux.interface import Port
 
 

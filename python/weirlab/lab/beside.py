@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from weirlab.errors import LabError
-from weirlab.interrupts import interruptible, shielded
+from weirlab.base.errors import LabError
+from weirlab.base.interrupts import interruptible, shielded
 
 
 class Beside:

@@ -14,14 +14,14 @@ from typing import BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab import files
-from weirlab.errors import InputError
-from weirlab.extras import engine_needed
+from weirlab.base import files
+from weirlab.base.errors import InputError
+from weirlab.base.extras import engine_needed
+from weirlab.base.units import NS_PER_S
 from weirlab.lab import wiring
 from weirlab.traffic.calls.impairments import Arrivals, Impairments, impair
 from weirlab.traffic.calls.signalling import ORIGIN_UNIX_S
 from weirlab.traffic.plan import PACKET_KINDS, Plan
-from weirlab.units import NS_PER_S
 
 _MAGIC_NS: Final = 0xA1B23C4D
 _ETHERNET: Final = 1

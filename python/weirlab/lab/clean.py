@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from weirlab.errors import MissingCapability
-from weirlab.files import wait_for_lock
-from weirlab.interrupts import shielded
+from weirlab.base.errors import MissingCapability
+from weirlab.base.files import wait_for_lock
+from weirlab.base.interrupts import shielded
 from weirlab.lab.isolation import pages, partition
 from weirlab.lab.isolation.partition import Isolation
 from weirlab.lab.linux import namespace

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weirlab.errors import InputError, MissingCapability
+from weirlab.base.errors import InputError, MissingCapability
 
 _SYSTEM_CPUS: Final = Path("/sys/devices/system/cpu")
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.extras import engine_needed
+from weirlab.base.extras import engine_needed
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.traffic.flows import FlowAddresses
 from weirlab.traffic.plan import Plan, single_packets

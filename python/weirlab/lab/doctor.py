@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from weirlab import confinement, programs
-from weirlab.errors import MissingCapability
-from weirlab.extras import REPORT
+from weirlab.base import confinement, programs
+from weirlab.base.errors import MissingCapability
+from weirlab.base.extras import REPORT
 from weirlab.lab import clean, dut, steadiness
 from weirlab.lab.finding import AS_ROOT, Finding, reason
 from weirlab.lab.linux import bpf, interface, syscalls

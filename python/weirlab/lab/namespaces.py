@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from weirlab.extras import engine_needed
-from weirlab.interrupts import interruptible
+from weirlab.base.extras import engine_needed
+from weirlab.base.interrupts import interruptible
 from weirlab.lab import clean, wiring
 from weirlab.lab.cores import Cores, choose, share_a_core
 from weirlab.lab.host import HostReader

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError, LabError, MissingCapability
-from weirlab.interrupts import shielded
+from weirlab.base.errors import InputError, LabError, MissingCapability
+from weirlab.base.interrupts import shielded
 from weirlab.lab import wiring
 from weirlab.lab.base import DutDriver, Site
 from weirlab.lab.cores import Cores

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-from weirlab.errors import InputError
-from weirlab.extras import engine_needed
+from weirlab.base.errors import InputError
+from weirlab.base.extras import engine_needed
 from weirlab.lab.host import STATES
 from weirlab.records import EngineResult, HostSample, RuleSetup
 from weirlab.traffic.places import flow_groups

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from weirlab.errors import MissingCapability
+from weirlab.base.errors import MissingCapability
 from weirlab.lab import clean, cores
 from weirlab.lab.finding import AS_ROOT, Finding, reason
 from weirlab.lab.host import HostReader

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from weirlab.interrupts import shielded
+from weirlab.base.interrupts import shielded
 from weirlab.lab import clean
 from weirlab.lab.linux import interface, napi, syscalls
 from weirlab.lab.linux.interface import Port, Route

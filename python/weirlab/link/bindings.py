@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from weirlab import programs
-from weirlab.extras import engine_needed
+from weirlab.base import programs
+from weirlab.base.extras import engine_needed
 from weirlab.link.settings import RING_BYTES, SNAP_BYTES, Recording, TapSettings
 
 COUNT_S: Final = 120.0

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from weirlab import __version__, files
+from weirlab import __version__
+from weirlab.base import files
 from weirlab.link.account import Account
 
 FORMAT: Final = 1
@@ -89,7 +90,7 @@ def write(path: Path, content: Mapping[str, Any], *, durable: bool = False) -> N
     """Replace ``path`` in one step: a reader sees the old manifest or the new one, never half of it.
 
     ``durable``: it is on the disk when this returns, even if the power then fails.
-    Raises as :func:`weirlab.files.write`; on error, the old manifest stays.
+    Raises as :func:`weirlab.base.files.write`; on error, the old manifest stays.
     """
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     # A file name that is not UTF-8 becomes a JSON escape.

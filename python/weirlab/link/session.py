@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
-from weirlab.errors import LabError, WeirError
+from weirlab.base.errors import LabError, WeirError
 from weirlab.link import manifest
 from weirlab.link.account import Account, Gap, Side, added, from_tap
 from weirlab.link.bindings import Tap

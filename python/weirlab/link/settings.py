@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from weirlab import files
-from weirlab.amounts import parse_size
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base import files
+from weirlab.base.amounts import parse_size
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 
 Fallback = Literal["auto", "never", "only"]
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pyroute2.ethtool.ioctl import EthtoolError
 from pyroute2.netlink.exceptions import NetlinkError
 
-from weirlab.errors import LabError, MissingCapability
+from weirlab.base.errors import LabError, MissingCapability
 from weirlab.lab.linux.privilege import way_out
 from weirlab.link import bindings
 from weirlab.link.host import interfaces, journal, prepare

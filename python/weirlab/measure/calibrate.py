@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from weirlab.documents import Measured, Unlimited, document_of
-from weirlab.errors import StoreError, TrialError
+from weirlab.base.documents import Measured, Unlimited, document_of
+from weirlab.base.errors import StoreError, TrialError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
 from weirlab.measure.progress import Meter, OnProgress, trial_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.measure.terms import SINGLE, Terms
 from weirlab.measure.trial import NOBODY, Entry, Hooks, run_trial

@@ -16,13 +16,13 @@ from typing import Final
 
 import numpy as np
 
+from weirlab.base.quantities import percent
 from weirlab.lab.cores import Cores
 from weirlab.lab.finding import Finding
 from weirlab.lab.host import HostReader
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.measure.verdict import Word, word
 from weirlab.measure.windows import CATCH_UP, TOLERANCE
-from weirlab.quantities import percent
 from weirlab.records import U64
 from weirlab.traffic.plan import BIN_NS
 

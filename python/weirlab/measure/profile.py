@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
 from weirlab.measure.attempts import Share, share

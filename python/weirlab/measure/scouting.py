@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.measure.progress import Meter, trial_s
 from weirlab.measure.sequence import describe_spec

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from weirlab.errors import InputError, StoreError
+from weirlab.base.errors import InputError, StoreError
 from weirlab.lab.base import TestBed
 from weirlab.measure.attempts import Queue
 from weirlab.measure.attempts.queue import VISIT

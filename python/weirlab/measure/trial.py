@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from weirlab.errors import TrialError
-from weirlab.interrupts import shielded
+from weirlab.base.errors import TrialError
+from weirlab.base.interrupts import shielded
 from weirlab.lab.base import Aiming, Settling, TestBed
 from weirlab.measure.terms import SINGLE, Terms
 from weirlab.measure.validity import sift

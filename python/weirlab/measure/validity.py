@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
+from weirlab.base.quantities import duration, percent
 from weirlab.measure import windows
-from weirlab.quantities import duration, percent
 from weirlab.records import SLOWEST_UNPACED_PPS, Disturbed, EngineResult, HostSample, Series
 
 ROLES: Final = ("sender", "dut")

@@ -10,12 +10,12 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
+from weirlab.base.quantities import percent
 from weirlab.measure.attempts import setting_of
 from weirlab.measure.attempts.budget import NEEDED_RATIO
 from weirlab.measure.profile import PLAN
 from weirlab.measure.sequence import kept_plan
 from weirlab.measure.verify import VERIFY_PLAN, thresholds
-from weirlab.quantities import percent
 from weirlab.records import emulation_in_words
 from weirlab.store import Run, states
 from weirlab.store.reasons import reason_counts

@@ -19,7 +19,7 @@ from typing import Final
 
 import polars as pl
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
 from weirlab.measure.plan import SENDER_RESERVE, load_or_max

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.quantities import duration
+from weirlab.base.quantities import duration
 from weirlab.records import Disturbed, EngineResult, Histogram, Looks, Span, Windows
 
 Mask = npt.NDArray[np.bool_]

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError, ModelError
+from weirlab.base.errors import InputError, ModelError
 from weirlab.records import Observation
 
 F64 = npt.NDArray[np.float64]

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab import files
-from weirlab.documents import plain, typed
-from weirlab.errors import InputError, ModelError
-from weirlab.files import HOST_FILES, Inputs
-from weirlab.limits import MOST_INPUT_BYTES
+from weirlab.base import files
+from weirlab.base.documents import plain, typed
+from weirlab.base.errors import InputError, ModelError
+from weirlab.base.files import HOST_FILES, Inputs
+from weirlab.base.limits import MOST_INPUT_BYTES
+from weirlab.base.quoting import quoted
 from weirlab.model import intervals
 from weirlab.model.base import Model
 from weirlab.model.intervals.calibration import Later
 from weirlab.model.piecewise import Piecewise
 from weirlab.model.queueing import Queueing
-from weirlab.quoting import quoted
 from weirlab.records import SIMULATION, Observation
 
 FORMAT: Final = "weir-model"
@@ -118,7 +118,7 @@ def require_distinct(names: Sequence[str], where: str) -> None:
 
 
 def save_devices(devices: Iterable[Device], path: Path) -> None:
-    """Write devices to ``path`` in one step; raises as :func:`weirlab.files.write`."""
+    """Write devices to ``path`` in one step; raises as :func:`weirlab.base.files.write`."""
     listed = list(devices)
     require_distinct([device.name for device in listed], str(path))
     text = json.dumps(to_document(listed), indent=1, allow_nan=False) + "\n"

@@ -25,8 +25,8 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.documents import SPARSE
-from weirlab.errors import ModelError
+from weirlab.base.documents import SPARSE
+from weirlab.base.errors import ModelError
 from weirlab.model import regimes as regime
 from weirlab.model.base import DELAYS, F64, Prediction, Profiled, Table, places, require_all, settings
 from weirlab.model.intervals import Calibration

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import ModelError
+from weirlab.base.errors import ModelError
+from weirlab.base.quantities import percent
 from weirlab.model.base import F64, Bool, Table
-from weirlab.quantities import percent
 
 OVERLOAD_LOSS: Final = 0.005
 """Loss ratio above which a trial counts as overloaded: stolen CPU time alone costs less."""

@@ -49,8 +49,8 @@ from typing import Final, Literal
 import numpy as np
 from scipy.special import stdtrit
 
-from weirlab.documents import Measured
-from weirlab.errors import ModelError
+from weirlab.base.documents import Measured
+from weirlab.base.errors import ModelError
 from weirlab.model import regimes as regime
 from weirlab.model.base import DELAYS, F64, Band, Bool, Model, Prediction
 from weirlab.model.trials import Labels, Trials, members

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 
 F64 = npt.NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import ModelError
+from weirlab.base.errors import ModelError
 from weirlab.model.base import (
     DELAYS,
     F64,

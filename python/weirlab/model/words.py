@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from weirlab.quantities import duration, rate, significant
+from weirlab.base.quantities import duration, rate, significant
 
 
 def ns(value: float) -> str:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weirlab.base.errors import InputError, NotMet
+from weirlab.base.tables import Table
 from weirlab.cli.options import JsonOption
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.streams import tell
-from weirlab.errors import InputError, NotMet
 from weirlab.numbering import installing, making, proving
 from weirlab.numbering.load import command as loading
 from weirlab.numbering.managing import command as managing
 from weirlab.numbering.options import DEFAULT_PLAN, DateOption, PlanOption, network_of, plural
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.numbering.plan import Book
@@ -191,9 +191,9 @@ def example(
     json: JsonOption = False,
 ) -> None:
     """Print a plan."""
-    from weirlab import files, limits
+    from weirlab.base import files, limits
+    from weirlab.base.quantities import words
     from weirlab.numbering.plan import ready
-    from weirlab.quantities import words
 
     if name not in ready.names():
         raise InputError(f"{name!r} is not a plan that comes with Weir; there are {words(ready.names())}")

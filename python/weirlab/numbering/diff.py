@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.ere import TAIL, NeedsDigits
 from weirlab.numbering.plan.numbers import MOST_DIGITS
 from weirlab.numbering.routing import Network, Way, words

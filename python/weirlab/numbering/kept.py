@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.routing import Network
 from weirlab.store import RunWriter
 

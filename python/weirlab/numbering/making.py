@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from weirlab.base.errors import InputError
+from weirlab.base.tables import Table
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
-from weirlab.errors import InputError
 from weirlab.numbering.options import DEFAULT_PLAN, DateOption, PlanOption, network_of, plural
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.numbering.diff import Change
@@ -170,7 +170,7 @@ def import_zone(
     json: JsonOption = False,
 ) -> None:
     """Import a zone."""
-    from weirlab import files
+    from weirlab.base import files
 
     with Session(ctx, as_json=json) as session:
         if out is not None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from weirlab.base.errors import InputError
 from weirlab.cli.options import DeviceOptions
-from weirlab.errors import InputError
 
 if TYPE_CHECKING:
     from weirlab.numbering.routing import Network

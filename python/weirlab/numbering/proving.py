@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
 
-from weirlab import limits
+from weirlab.base import limits
+from weirlab.base.quantities import NOTHING
+from weirlab.base.tables import Table
 from weirlab.cli.options import JsonOption, ReportOptions, ResultOptions, grouped, only
 from weirlab.cli.output import Session
 from weirlab.numbering.options import (
@@ -23,8 +25,6 @@ from weirlab.numbering.options import (
     network_of,
     plural,
 )
-from weirlab.quantities import NOTHING
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.numbering.lab import VoiceLab
@@ -118,11 +118,11 @@ def lab(
     json: JsonOption = False,
 ) -> None:
     """Run the engines."""
-    from weirlab.amounts import parse_time
-    from weirlab.interrupts import owned
+    from weirlab.base.amounts import parse_time
+    from weirlab.base.interrupts import owned
+    from weirlab.base.quantities import duration
     from weirlab.link.stopping import Stop
     from weirlab.numbering.proof.study import open_lab
-    from weirlab.quantities import duration
 
     with Session(ctx, as_json=json) as session:
         for_s = None if for_ is None else parse_time(for_, "--for")

@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field
 
-from weirlab import limits
+from weirlab.base import limits
 from weirlab.numbering.plan.values import Dialled
 from weirlab.scenario.model import Dut, Root, Seconds, Section
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.quality import jitterbuffer, segments, skew
 from weirlab.quality.assess import Coded, PlayoutQuality, hear
 from weirlab.quality.codecs import Impairment, of_encoding

@@ -15,7 +15,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.quality import segments
 from weirlab.quality.packets import BOOL, Packets
 from weirlab.quality.segments import I64

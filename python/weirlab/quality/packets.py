@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import TrialError
+from weirlab.base.errors import TrialError
 from weirlab.quality import segments
 from weirlab.quality.segments import I64
 from weirlab.records import FlowTable, PacketLog

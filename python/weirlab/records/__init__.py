@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from weirlab.base.storage import SIMULATION
 from weirlab.records.result import (
     F64,
     U64,
@@ -28,7 +29,6 @@ from weirlab.records.result import (
 )
 from weirlab.records.spec import RuleSetup, TrialSpec
 from weirlab.records.trial import CallTable, HostSample, Observation, RulesMet, TrialRecord
-from weirlab.storage import SIMULATION
 
 __all__ = [
     "F64",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from weirlab.documents import SPARSE
-from weirlab.errors import InputError
+from weirlab.base.documents import SPARSE
+from weirlab.base.errors import InputError
 from weirlab.traffic.places import Places, mean_position, validate
 from weirlab.traffic.spec import Traffic
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.quantities import percent
+from weirlab.base.quantities import percent
 from weirlab.records.result import F64, U64, Disturbed, EngineResult
 from weirlab.records.spec import TrialSpec
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, get_args
 
-from weirlab import files
-from weirlab.errors import InputError
+from weirlab.base import files
+from weirlab.base.errors import InputError
 from weirlab.report import bundle
 from weirlab.report.figure import Figure
 from weirlab.report.palette import LIGHT

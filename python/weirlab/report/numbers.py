@@ -6,8 +6,8 @@ import math
 from functools import partial
 from typing import Final
 
-from weirlab import quantities
-from weirlab.quantities import NOTHING, count, significant, words
+from weirlab.base import quantities
+from weirlab.base.quantities import NOTHING, count, significant, words
 
 __all__ = [
     "NOTHING",

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from weirlab.quantities import NOTHING
+from weirlab.base.quantities import NOTHING
 from weirlab.records import caution
 from weirlab.report.axes import QUANTITIES
 from weirlab.report.figure import Figure

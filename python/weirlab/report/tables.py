@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weirlab.tables import Table
+from weirlab.base.tables import Table
 
 __all__ = ["Pairs", "Table", "Tile"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weirlab.extras import REPORT
+from weirlab.base.extras import REPORT
 
 if TYPE_CHECKING:
     import altair as alt

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.rules.chains import Chain, Rule, Ruleset
 from weirlab.rules.ordering import MAX_RULES, exchangeable, improve, moved
 from weirlab.rules.walking import Walk, called, walk

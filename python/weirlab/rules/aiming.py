@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.rules.chains import Ruleset
 from weirlab.rules.matching import Match
 from weirlab.rules.naming import find, places, text, walked

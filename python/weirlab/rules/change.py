@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.rules.advice import forwarding_rulesets, sum_of_walks
 from weirlab.rules.chains import Chain, Rule, Ruleset
 from weirlab.rules.walking import Walk, called, walk

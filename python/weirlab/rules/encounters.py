@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.rules.chains import ChainKey, Rule, Ruleset
 from weirlab.rules.naming import walked
 from weirlab.rules.passing import Place

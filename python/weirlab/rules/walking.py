@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.rules.chains import Chain, Rule, Ruleset
 
 

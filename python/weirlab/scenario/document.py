@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 import yaml
 
-from weirlab import files, limits
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base import files, limits
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 
 Location = tuple[int | str, ...]
 

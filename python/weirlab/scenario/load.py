@@ -11,10 +11,10 @@ from typing import Any, NoReturn, TypeVar, overload
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from weirlab import limits
-from weirlab.errors import InputError
-from weirlab.files import HOST_FILES, Inputs
-from weirlab.quoting import MOST_QUOTED, quoted, shortened
+from weirlab.base import limits
+from weirlab.base.errors import InputError
+from weirlab.base.files import HOST_FILES, Inputs
+from weirlab.base.quoting import MOST_QUOTED, quoted, shortened
 from weirlab.scenario.document import Document, Location, Mark
 from weirlab.scenario.model import Root, Section
 from weirlab.scenario.profile import Scenario

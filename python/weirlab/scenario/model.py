@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from weirlab import limits
-from weirlab.amounts import parse_budget
-from weirlab.errors import InputError
+from weirlab.base import limits
+from weirlab.base.amounts import parse_budget
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.lab.sim import SimDevice
-from weirlab.quoting import quoted
 from weirlab.scenario.document import Location
 from weirlab.traffic.spec import Arrivals
 

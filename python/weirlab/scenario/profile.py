@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.scenario.conflicts import OWN_RULES, Conflict, of_device
 from weirlab.scenario.document import Location
 from weirlab.scenario.model import (

@@ -7,7 +7,7 @@ converts a trial's specification to JSON and back.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab.storage import default_root
+from weirlab.base.storage import default_root
 from weirlab.store.catalogue import Store, how_recent
 from weirlab.store.manifest import Manifest, Status
 from weirlab.store.summary import RunSummary

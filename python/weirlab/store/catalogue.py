@@ -15,13 +15,13 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab import interrupts
-from weirlab.documents import plain
-from weirlab.errors import StoreError
-from weirlab.files import wait_for_lock
-from weirlab.interrupts import shielded
-from weirlab.quoting import quoted
-from weirlab.storage import RUN_ID, default_root, kind_of, run_ids
+from weirlab.base import interrupts
+from weirlab.base.documents import plain
+from weirlab.base.errors import StoreError
+from weirlab.base.files import wait_for_lock
+from weirlab.base.interrupts import shielded
+from weirlab.base.quoting import quoted
+from weirlab.base.storage import RUN_ID, default_root, kind_of, run_ids
 from weirlab.store.completeness import is_empty
 from weirlab.store.files import telling
 from weirlab.store.index import Entry, RunIndex

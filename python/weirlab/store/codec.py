@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weirlab.documents import plain, typed
-from weirlab.errors import InputError, StoreError
+from weirlab.base.documents import plain, typed
+from weirlab.base.errors import InputError, StoreError
 from weirlab.records import TrialSpec
 
 

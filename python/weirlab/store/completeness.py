@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from weirlab import files
+from weirlab.base import files
 
 PARTS_DIR: Final = "parts"
 """Folder of a run with one file for each attempt, until they are merged."""

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from weirlab import files
-from weirlab.documents import plain
+from weirlab.base import files
+from weirlab.base.documents import plain
 
 _ELSEWHERE: Final = "choose another place with --store DIR"
 
@@ -48,6 +48,6 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 
 def write_json(path: Path, value: object, *, durable: bool = False) -> None:
-    """Write ``value`` as JSON in one step, see :func:`weirlab.documents.plain` for what is accepted."""
+    """Write ``value`` as JSON in one step, see :func:`weirlab.base.documents.plain` for what is accepted."""
     text = json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False)
     write_bytes(path, text.encode() + b"\n", durable=durable)

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_
 import numpy as np
 import polars as pl
 
-from weirlab.errors import StoreError
+from weirlab.base.errors import StoreError
 
 R = TypeVar("R")
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from weirlab import files
-from weirlab.errors import StoreError
+from weirlab.base import files
+from weirlab.base.errors import StoreError
 from weirlab.store.summary import RunSummary, stamp, summary
 
 FILE: Final = ".index.sqlite"

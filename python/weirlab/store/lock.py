@@ -10,8 +10,8 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from weirlab import files
-from weirlab.errors import StoreError
+from weirlab.base import files
+from weirlab.base.errors import StoreError
 from weirlab.store.files import telling
 
 LOCK_FILE: Final = ".writer"

@@ -10,10 +10,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from weirlab.errors import StoreError
-from weirlab.limits import MOST_MANIFEST_BYTES
-from weirlab.quoting import shortened
-from weirlab.storage import SIMULATION
+from weirlab.base.errors import StoreError
+from weirlab.base.limits import MOST_MANIFEST_BYTES
+from weirlab.base.quoting import shortened
+from weirlab.base.storage import SIMULATION
 from weirlab.store import lock
 from weirlab.store.files import load_json, write_json
 

@@ -10,10 +10,11 @@ from typing import BinaryIO, Final
 
 import polars as pl
 
-from weirlab import _engine, files
-from weirlab.amounts import parse_size
-from weirlab.errors import StoreError
-from weirlab.quantities import count
+from weirlab import _engine
+from weirlab.base import files
+from weirlab.base.amounts import parse_size
+from weirlab.base.errors import StoreError
+from weirlab.base.quantities import count
 
 VARIABLE: Final = "WEIR_MAX_TABLES"
 """The environment variable that sets how much memory the tables of a run may take, such as ``4GB``."""

@@ -12,10 +12,10 @@ from typing import Any, BinaryIO, Final, Literal, TypeVar, get_args, overload
 
 import polars as pl
 
-from weirlab import files
-from weirlab.documents import typed
-from weirlab.errors import InputError, StoreError, WeirError
-from weirlab.limits import MOST_JSON_BYTES
+from weirlab.base import files
+from weirlab.base.documents import typed
+from weirlab.base.errors import InputError, StoreError, WeirError
+from weirlab.base.limits import MOST_JSON_BYTES
 from weirlab.records import Observation
 from weirlab.store import states, tables
 from weirlab.store.completeness import shortage

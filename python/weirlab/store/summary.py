@@ -9,10 +9,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab import files
-from weirlab.errors import StoreError
-from weirlab.quoting import printable, shortened
-from weirlab.storage import kind_of
+from weirlab.base import files
+from weirlab.base.errors import StoreError
+from weirlab.base.quoting import printable, shortened
+from weirlab.base.storage import kind_of
 from weirlab.store import lock
 from weirlab.store.completeness import TRIALS, is_empty, problem
 from weirlab.store.manifest import MANIFEST_FILE, Manifest

@@ -18,8 +18,8 @@ from typing import BinaryIO, Final, TypeVar
 
 import polars as pl
 
-from weirlab.errors import StoreError
-from weirlab.files import SCRATCH
+from weirlab.base.errors import StoreError
+from weirlab.base.files import SCRATCH
 from weirlab.records import TrialRecord
 from weirlab.store.completeness import PARTS_DIR, table_file
 from weirlab.store.files import telling, write_bytes, write_with

@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from weirlab.errors import StoreError
-from weirlab.interrupts import behind, shielded
+from weirlab.base.errors import StoreError
+from weirlab.base.interrupts import behind, shielded
 from weirlab.records import TrialRecord
 from weirlab.store import index, tables
 from weirlab.store.completeness import PARTS_DIR

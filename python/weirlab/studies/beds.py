@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from weirlab.interrupts import shielded
+from weirlab.base.interrupts import shielded
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import CalibrationOutcome, calibrate, in_force
 from weirlab.jobs.progress import Quiet

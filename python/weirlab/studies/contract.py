@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 from weirlab.jobs.work import Work
 
 if TYPE_CHECKING:
-    from weirlab.errors import WeirError
+    from weirlab.base.errors import WeirError
+    from weirlab.base.tables import Table
     from weirlab.lab.finding import Finding
     from weirlab.measure.calibrate import Calibration
     from weirlab.report.export import Page, ReportOutcome
     from weirlab.scenario.model import Root
     from weirlab.store import Run, RunWriter
-    from weirlab.tables import Table
 
 
 class Findings(Protocol):

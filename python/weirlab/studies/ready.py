@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab import files
-from weirlab.errors import InputError
+from weirlab.base import files
+from weirlab.base.errors import InputError
 from weirlab.studies.contract import Study
 from weirlab.studies.registry import broken, studies
 

@@ -7,8 +7,8 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab.entries import brought
-from weirlab.errors import InputError
+from weirlab.base.entries import brought
+from weirlab.base.errors import InputError
 from weirlab.studies.contract import Study
 
 if TYPE_CHECKING:

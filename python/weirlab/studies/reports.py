@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weirlab import files
-from weirlab.errors import InputError
-from weirlab.extras import REPORT as CHARTS
-from weirlab.interrupts import behind
+from weirlab.base import files
+from weirlab.base.errors import InputError
+from weirlab.base.extras import REPORT as CHARTS
+from weirlab.base.interrupts import behind
 from weirlab.jobs.progress import Interrupted, Progress
 from weirlab.report.export import ReportOutcome, write_figures
 from weirlab.scenario.model import ReportSection

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weirlab.errors import InputError
-from weirlab.files import NO_FILES, Inputs
+from weirlab.base.errors import InputError
+from weirlab.base.files import NO_FILES, Inputs
 from weirlab.jobs import testbeds
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress, kept, prepared

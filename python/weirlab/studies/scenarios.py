@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from pydantic.json_schema import models_json_schema
 
-from weirlab.errors import InputError
-from weirlab.files import HOST_FILES, Inputs
+from weirlab.base.errors import InputError
+from weirlab.base.files import HOST_FILES, Inputs
 from weirlab.scenario.document import Document, parse, read
 from weirlab.scenario.load import checked
 from weirlab.scenario.model import Root

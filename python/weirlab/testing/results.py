@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from weirlab.base.units import NS_PER_S
 from weirlab.records import (
     F64,
     U64,
@@ -24,7 +25,6 @@ from weirlab.records import (
 )
 from weirlab.traffic.sizes import Constant, SizeMix
 from weirlab.traffic.spec import Flows, Rate, Traffic
-from weirlab.units import NS_PER_S
 
 BIN_NS = 10_000_000
 RECORD_START_NS = 1_000_000_000

@@ -7,8 +7,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Final, cast
 
-from weirlab import files
-from weirlab.errors import InputError
+from weirlab.base import files
+from weirlab.base.errors import InputError
 from weirlab.trace.facts import Analysis, Selection
 from weirlab.trace.times import Window
 

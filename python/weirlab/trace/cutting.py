@@ -9,8 +9,8 @@ from os import fspath
 from pathlib import Path
 from typing import BinaryIO
 
-from weirlab import files
-from weirlab.errors import InputError
+from weirlab.base import files
+from weirlab.base.errors import InputError
 from weirlab.trace.analysis import PathText, refuse_inputs
 from weirlab.trace.facts import Connection
 from weirlab.trace.times import Window

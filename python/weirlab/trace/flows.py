@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.trace.facts import Connection, Selection, Side
 
 

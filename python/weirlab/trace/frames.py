@@ -12,8 +12,8 @@ from typing import Any, Final, Self
 
 import polars as pl
 
-from weirlab import files
-from weirlab.errors import InputError
+from weirlab.base import files
+from weirlab.base.errors import InputError
 from weirlab.trace import flat, schema, times
 from weirlab.trace.analysis import KEEP, PERIOD_NS, PathText, analyse
 from weirlab.trace.facts import Analysis

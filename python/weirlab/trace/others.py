@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from weirlab.tables import Table
+from weirlab.base.tables import Table
 from weirlab.trace.facts import Analysis, EspFlow, Stream, place
 from weirlab.trace.quantities import NOTHING, count, duration, percent, size
 

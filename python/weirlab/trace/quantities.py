@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from weirlab.quantities import NOTHING, TIMES, count, percent, plural, scaled, words
+from weirlab.base.quantities import NOTHING, TIMES, count, percent, plural, scaled, words
 
 __all__ = ["NOTHING", "bit_rate", "count", "duration", "octets", "percent", "plural", "size", "words"]
 

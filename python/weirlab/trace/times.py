@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 
 _SINCE_START: Final = re.compile(r"(\d{1,9}(?:\.\d*)?|\.\d+)\s*(ns|us|µs|ms|s|min|h)?")
 _EPOCH: Final = re.compile(r"@(\d{1,12})(?:\.(\d{1,9}))?")

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.traffic.places import Places, flow_groups
 from weirlab.traffic.spec import Endpoints, Flows
 

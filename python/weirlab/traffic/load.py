@@ -7,11 +7,11 @@ import math
 import re
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
+from weirlab.base.units import pps_from_bps
 from weirlab.traffic.sizes import SizeMix, mean_bytes
 from weirlab.traffic.spec import Rate, Traffic, stretches
-from weirlab.units import pps_from_bps
 
 ACCEPTED: Final = (
     "'450' or '450pps', '100kpps', '2Mpps', '300Mbit/s' or '300Mbps', '40%', '40%@10Gbit/s' and 'max'"

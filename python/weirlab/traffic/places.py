@@ -17,9 +17,9 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from weirlab import limits
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base import limits
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 
 Places = tuple[tuple[int, float], ...]
 """Pairs of matching position (1 or more, ascending) and share of the packets; the shares add up to 1.

@@ -9,10 +9,10 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.units import NS_PER_S
 from weirlab.traffic.flows import FlowAddresses
 from weirlab.traffic.spec import Traffic
-from weirlab.units import NS_PER_S
 
 NEXT_FLOW: Final = 0xFFFFFFFF
 """In ``Plan.flow``: take the next flow in turn."""

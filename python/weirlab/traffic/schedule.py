@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.units import NS_PER_S
 from weirlab.traffic import sizes
 from weirlab.traffic.flows import describe_headers, min_frame_bytes, table
 from weirlab.traffic.load import describe_rate, rate_pps
@@ -17,7 +18,6 @@ from weirlab.traffic.places import Places, flow_groups, turns
 from weirlab.traffic.plan import MAX_WINDOWS, NEXT_FLOW, Plan, bin_width_ns
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Arrivals, Endpoints, Rate, Traffic, stretches
-from weirlab.units import NS_PER_S
 
 PATTERN_ENTRIES: Final = 16384
 

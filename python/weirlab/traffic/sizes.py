@@ -10,9 +10,9 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
-from weirlab.units import MAX_FRAME_BYTES, MIN_FRAME_BYTES
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
+from weirlab.base.units import MAX_FRAME_BYTES, MIN_FRAME_BYTES
 
 
 @dataclass(frozen=True)

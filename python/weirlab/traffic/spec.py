@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from weirlab.documents import SPARSE
+from weirlab.base.documents import SPARSE
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.sizes import Constant, SizeMix
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from weirlab import confinement
-from weirlab.confinement import Confinement
-from weirlab.errors import WeirError
+from weirlab.base import confinement
+from weirlab.base.confinement import Confinement
+from weirlab.base.errors import WeirError
 from weirlab.web.children import NO_MEMORY
 
 Deed = Callable[[dict[str, Any]], dict[str, Any]]
@@ -75,7 +75,7 @@ def answer(deeds: Mapping[str, Deed], request: dict[str, Any], file: str) -> dic
 
 def _told(error: Exception, request: dict[str, Any], file: str) -> str:
     """What failed, without the folders of this host."""
-    from weirlab.quoting import printable, shortened
+    from weirlab.base.quoting import printable, shortened
 
     text = str(error) if isinstance(error, WeirError) else f"unexpected {type(error).__name__}: {error}"
     path = str(Path(request["folder"]) / file)

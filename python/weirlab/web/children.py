@@ -18,8 +18,8 @@ from contextlib import suppress
 from queue import PriorityQueue
 from typing import Any, BinaryIO, Final
 
-from weirlab.errors import DiskFull, WeirError
-from weirlab.quantities import plural
+from weirlab.base.errors import DiskFull, WeirError
+from weirlab.base.quantities import plural
 from weirlab.web.launching.jobs import Job
 from weirlab.web.launching.launcher import Launcher, Process, piped
 

@@ -10,12 +10,12 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from weirlab.base.errors import InputError
+from weirlab.base.extras import MANAGE, WEB
 from weirlab.cli import options
 from weirlab.cli.lines import LinesOption, say
 from weirlab.cli.options import grouped
 from weirlab.cli.output import Session
-from weirlab.errors import InputError
-from weirlab.extras import MANAGE, WEB
 from weirlab.web.settings import (
     LOOPBACK,
     PORT,
@@ -246,7 +246,7 @@ class LimitOptions:
 
     def settings(self, listen: ListenOptions, rights: RightOptions, voice: VoiceOptions) -> Settings:
         """All settings of the service, parsed."""
-        from weirlab.amounts import parse_size, parse_time
+        from weirlab.base.amounts import parse_size, parse_time
 
         address, port = bind(listen.bind_to)
         proxies = listen.proxies()

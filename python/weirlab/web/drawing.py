@@ -6,7 +6,7 @@ import resource
 from pathlib import Path
 from typing import Any
 
-from weirlab.confinement import Confinement
+from weirlab.base.confinement import Confinement
 from weirlab.web.child import serve
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from weirlab.base.errors import DiskFull
 from weirlab.cli.program import failures
-from weirlab.errors import DiskFull
 
 FULL: Final = "The disk of this service is full. Its operator has to free some space."
 

@@ -15,7 +15,7 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from weirlab import __version__
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.trace.facts import SideName, start_ns
 from weirlab.web import metrics, sending
 from weirlab.web.access import guard

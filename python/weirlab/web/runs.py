@@ -7,11 +7,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
-from weirlab import files
+from weirlab.base import files
+from weirlab.base.errors import InputError, StoreError
 from weirlab.cli.quantities import count, plural
 from weirlab.devices.comparison import command as comparing
 from weirlab.devices.comparison.study import compare_runs
-from weirlab.errors import InputError, StoreError
 from weirlab.jobs.inventory import show
 from weirlab.store import Run, RunSummary, Store
 from weirlab.store.manifest import MANIFEST_FILE

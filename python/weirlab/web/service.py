@@ -19,8 +19,9 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from weirlab import __version__, files
-from weirlab.errors import (
+from weirlab import __version__
+from weirlab.base import files
+from weirlab.base.errors import (
     DiskFull,
     InputError,
     MissingCapability,
@@ -29,8 +30,8 @@ from weirlab.errors import (
     Undecided,
     WeirError,
 )
+from weirlab.base.quoting import printable, shortened
 from weirlab.link.stopping import Stop
-from weirlab.quoting import printable, shortened
 from weirlab.store import Store
 from weirlab.web import failures, routes
 from weirlab.web.access.forms import Forms

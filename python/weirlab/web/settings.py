@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 
 PORT: Final = 29180
 DNS_PORT: Final = 53

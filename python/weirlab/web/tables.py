@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weirlab.tables import Table
+from weirlab.base.tables import Table
 
 
 def for_page(table: Table) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import targets
 from held_out import SIMULATED, Job, trials
 from scoring import RunScores, Score, Speed, coverage, medians
 from simulated import device
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.jobs.profiles import to_measure
 from weirlab.measure.profile import expected
 from weirlab.model import Piecewise, Queueing

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from weirlab.base.programs import find
 from weirlab.cli.program.app import app
-from weirlab.programs import find
 from weirlab.store import Store
 
 from ..conftest import Weir

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weirlab.base.tables import Table
 from weirlab.cli import layout
 from weirlab.cli.output import to_json
-from weirlab.tables import Table
 
 RUN = "20261122-072836-trial-35f4"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from weirlab.base.errors import InputError
 from weirlab.cli.link import screen, tables
-from weirlab.errors import InputError
 from weirlab.link import tap as link
 from weirlab.link.account import Account, Mirror, Recorded, Side
 from weirlab.link.session import Outcome, Rates, Snapshot

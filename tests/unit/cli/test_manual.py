@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.base.programs import find
 from weirlab.cli.program import failures
 from weirlab.cli.program.manual import page
-from weirlab.programs import find
 
 from .test_help import COMMANDS
 

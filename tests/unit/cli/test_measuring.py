@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import typer
 
+from weirlab.base.errors import TrialError
 from weirlab.cli.output import Session
 from weirlab.cli.program.app import app
-from weirlab.errors import TrialError
 from weirlab.jobs import testbeds
 from weirlab.records import RuleSetup
 from weirlab.store import Store

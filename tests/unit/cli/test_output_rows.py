@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from weirlab.base.documents import Rows
 from weirlab.cli.output import to_json
-from weirlab.documents import Rows
 
 
 def test_rows_are_written_as_a_list_of_them_would_be() -> None:

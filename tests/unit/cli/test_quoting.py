@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from weirlab.quoting import MOST_QUOTED, json_printable, printable, quoted, shortened
+from weirlab.base.quoting import MOST_QUOTED, json_printable, printable, quoted, shortened
 
 HARMFUL = (
     "\x1b]0;owned\x07",

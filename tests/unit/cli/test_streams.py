@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.base.errors import NobodyReads, OutputError
+from weirlab.base.tables import Table
 from weirlab.cli.progress import Lines
 from weirlab.cli.streams import guarded, tell
-from weirlab.errors import NobodyReads, OutputError
-from weirlab.tables import Table
 
 from ..conftest import Weir
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.unit.conftest import Weir
 
+from weirlab.base.errors import InputError
 from weirlab.cli.options import DeviceOptions, TrialsOptions
 from weirlab.cli.options.groups import spelled, typed
 from weirlab.devices.prediction.command import HeldOutOptions
 from weirlab.devices.prediction.verification import _with
-from weirlab.errors import InputError
 from weirlab.scenario import Typed, from_options, from_plain
 
 MISTAKES = [

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from weirlab.base.documents import plain
 from weirlab.diagnosis import causes, stored
 from weirlab.diagnosis.finding import Blind, Diagnosis, Finding, Summary
-from weirlab.documents import plain
 
 SUMMARY = Summary(
     data_bytes=10_000_000, seconds=4.0, throughput_bps=20e6, segments=7000, segment_bytes=1430.0,

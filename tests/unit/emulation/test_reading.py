@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weirlab.base.errors import InputError
+from weirlab.base.files import HOST_FILES
 from weirlab.emulation.reading import (
     READERS,
     read_amount,
@@ -32,8 +34,6 @@ from weirlab.emulation.spec import (
     Reorder,
     Runs,
 )
-from weirlab.errors import InputError
-from weirlab.files import HOST_FILES
 
 
 @pytest.mark.parametrize(

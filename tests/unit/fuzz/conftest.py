@@ -17,9 +17,9 @@ from typing import Any, Final, NoReturn
 import pytest
 from typer.testing import CliRunner
 
+from weirlab.base.errors import LabError, MissingCapability
 from weirlab.cli.program.app import app
 from weirlab.cli.program.failures import EXIT_CODES
-from weirlab.errors import LabError, MissingCapability
 from weirlab.jobs import testbeds
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.records import EngineResult

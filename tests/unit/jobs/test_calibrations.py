@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.errors import InputError, MissingCapability
+from weirlab.base.errors import InputError, MissingCapability
 from weirlab.jobs import machine, testbeds
 from weirlab.jobs.calibrations import calibrate
 from weirlab.jobs.profiles import profile

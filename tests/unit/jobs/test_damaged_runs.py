@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from weirlab.base.errors import StoreError
 from weirlab.calls.capacity import study as capacity
 from weirlab.devices.prediction import modelling, verification
 from weirlab.devices.search import stored
 from weirlab.devices.search.study import RESULT
-from weirlab.errors import StoreError
 from weirlab.jobs import profiles
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.profiles import profile

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from weirlab.base.errors import InputError, ModelError, TrialError
 from weirlab.devices.prediction.verification import verify
-from weirlab.errors import InputError, ModelError, TrialError
 from weirlab.jobs import machine, testbeds
 from weirlab.jobs.profiles import profile, resume_profile, to_measure
 from weirlab.jobs.progress import Quiet, StoppedEarly

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from weirlab.errors import InputError, StoreError
+from weirlab.base.errors import InputError, StoreError
 from weirlab.jobs.profiles import profile, resume_profile, to_measure
 from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.measure.plan.grid import Profile as Plan

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.base.errors import InputError, ModelError
 from weirlab.devices.prediction.modelling import fit, predict
 from weirlab.devices.prediction.verification import verify
-from weirlab.errors import InputError, ModelError
 from weirlab.jobs import testbeds
 from weirlab.jobs.inventory import show
 from weirlab.jobs.progress import Interrupted, Quiet

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from weirlab.base.errors import InputError, TrialError
 from weirlab.devices.profile import tables
-from weirlab.errors import InputError, TrialError
 from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.jobs.trials import TrialOutcome, trial
 from weirlab.jobs.work import Work

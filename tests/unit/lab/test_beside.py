@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from weirlab.errors import InputError, LabError
+from weirlab.base.errors import InputError, LabError
 from weirlab.lab.beside import Beside
 
 pytestmark = pytest.mark.usefixtures("caught_signals")

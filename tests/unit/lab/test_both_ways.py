@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab.dut import iptables, nftables, rules
 from weirlab.lab.dut.forward import Forward
 from weirlab.lab.netns import connections

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pytest
 
-from weirlab.errors import StoreError
+from weirlab.base.errors import StoreError
 from weirlab.lab import capture
 from weirlab.traffic.calls.signalling import ORIGIN_UNIX_S
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import MissingCapability
-from weirlab.interrupts import shielded
+from weirlab.base.errors import MissingCapability
+from weirlab.base.interrupts import shielded
 from weirlab.lab import clean
 from weirlab.lab.isolation.partition import Isolation
 from weirlab.lab.linux import namespace

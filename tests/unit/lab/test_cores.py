@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError, MissingCapability
+from weirlab.base.errors import InputError, MissingCapability
 from weirlab.lab.cores import Cores, choose, parse_list, share_a_core
 
 

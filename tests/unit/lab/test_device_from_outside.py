@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab import doctor, dut
 from weirlab.records import RuleSetup
 from weirlab.scenario import Dut

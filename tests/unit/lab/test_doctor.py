@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import MissingCapability
+from weirlab.base.errors import MissingCapability
 from weirlab.lab import clean, doctor, steadiness
 from weirlab.lab.isolation.partition import Isolation
 from weirlab.lab.linux import syscalls

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.base.errors import InputError, LabError
+from weirlab.base.files import HOST_FILES
 from weirlab.emulation.spec import Amount, Frames
-from weirlab.errors import InputError, LabError
-from weirlab.files import HOST_FILES
 from weirlab.lab import dut
 from weirlab.lab.base import Site
 from weirlab.lab.dut.emulated import carrier, device

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import InputError
-from weirlab.files import HOST_FILES, NO_FILES
+from weirlab.base.errors import InputError
+from weirlab.base.files import HOST_FILES, NO_FILES
 from weirlab.lab.dut.rulesets.including import WholeText, located, with_included
 
 SECRET = "root:secret:19000:0:99999:7:::\n"

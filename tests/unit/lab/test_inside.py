@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.lab.inside import sampler
 from weirlab.lab.inside.sampler import Sampler
 from weirlab.lab.inside.view import Sample, between, cpu_share, view

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.lab import wiring
 from weirlab.lab.cores import Cores
 from weirlab.lab.linux.interface import Port

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab.dut import iptables, nftables
 from weirlab.lab.dut import rules as rulesets
 from weirlab.lab.dut.forward import Forward

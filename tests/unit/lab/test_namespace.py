@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.lab.linux import namespace
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab import dut
 from weirlab.scenario import from_options
 

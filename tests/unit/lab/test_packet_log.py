@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.records import EngineResult, PacketLog
 from weirlab.traffic.calls.codecs import parse_codec

@@ -6,7 +6,7 @@ import os
 import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
-from weirlab.errors import LabError, MissingCapability
+from weirlab.base.errors import LabError, MissingCapability
 from weirlab.lab.linux.privilege import explained, way_out
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.records import EngineResult, RuleSetup
 from weirlab.records.result import Histogram

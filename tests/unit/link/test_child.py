@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import InputError, LabError
+from weirlab.base.errors import InputError, LabError
 from weirlab.link import bindings
 from weirlab.link.recording import child
 from weirlab.link.recording.process import RecorderProcess, Source, wait_for

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from weirlab.errors import InputError, LabError
+from weirlab.base.errors import InputError, LabError
 from weirlab.link.host.interfaces import Facts, check_end, check_mirror, choose, warnings
 
 PLAIN = Facts("eth1", 2)

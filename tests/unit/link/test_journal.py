@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pyroute2.ethtool.ioctl import NoSuchDevice
 
-from weirlab import programs
-from weirlab.errors import InputError, LabError
+from weirlab.base import programs
+from weirlab.base.errors import InputError, LabError
 from weirlab.link.host import journal, nft
 from weirlab.link.host.journal import Journal
 

@@ -8,7 +8,7 @@ import os
 import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
-from weirlab.errors import MissingCapability
+from weirlab.base.errors import MissingCapability
 from weirlab.link import tap
 from weirlab.link.host import duplicate
 

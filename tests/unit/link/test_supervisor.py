@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import InputError, LabError
+from weirlab.base.errors import InputError, LabError
 from weirlab.link import bindings
 from weirlab.link.account import Recorded, added
 from weirlab.link.recording import supervisor

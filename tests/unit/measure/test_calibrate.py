@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.documents import plain, typed
-from weirlab.errors import TrialError
+from weirlab.base.documents import plain, typed
+from weirlab.base.errors import TrialError
 from weirlab.measure.calibrate import USUAL_PLAN, Calibration, Plan, calibrate, current
 from weirlab.measure.progress import Progress
 from weirlab.measure.terms import SINGLE, Clocks, Terms

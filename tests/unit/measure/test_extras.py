@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.documents import plain, typed
-from weirlab.errors import InputError
+from weirlab.base.documents import plain, typed
+from weirlab.base.errors import InputError
 from weirlab.jobs.profiles import to_measure
 from weirlab.measure import profile as profiles
 from weirlab.measure.plan.grid import NO_EXTRAS, Extras, Profile, quick

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.documents import plain, typed
-from weirlab.errors import InputError, StoreError
+from weirlab.base.documents import plain, typed
+from weirlab.base.errors import InputError, StoreError
 from weirlab.measure import profile as profiles
 from weirlab.measure.plan.grid import Profile, quick
 from weirlab.measure.profile import Scouted, Scouting, loads_at, measure, plan, scout

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from weirlab.errors import LabError, TrialError
+from weirlab.base.errors import LabError, TrialError
 from weirlab.measure.terms import SINGLE, Clocks
 from weirlab.measure.trial import Entry, FailedTrial, Hooks, run_trial
 from weirlab.measure.validity import Limits

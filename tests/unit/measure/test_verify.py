@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.measure import profile, verify
 from weirlab.measure.scouting import Scouted
 from weirlab.measure.verify import Verification, drawn_positions, plan, thresholds

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weirlab.documents import plain, typed
+from weirlab.base.documents import plain, typed
 from weirlab.model import Piecewise, Queueing, fit_all, regimes
 from weirlab.model.base import DELAYS, F64, LEVELS, QUANTITIES
 from weirlab.model.comparing.scatter import LATER_FREEDOM

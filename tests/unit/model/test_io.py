@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import InputError, ModelError, StoreError
+from weirlab.base.errors import InputError, ModelError, StoreError
 from weirlab.model import Device, Piecewise, Queueing, fit_all, load, load_devices, save, save_devices
 from weirlab.model.base import Model
 from weirlab.model.io import pick, to_document

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.documents import plain, typed
+from weirlab.base.documents import plain, typed
 from weirlab.model.queueing.kriging import Field, Kriging
 
 LENGTHS = ((0.3,), (1.0,))

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from weirlab.errors import ModelError
+from weirlab.base.errors import ModelError
 from weirlab.model import Piecewise, Queueing
 from weirlab.records import Observation
 from weirlab.testing.queue import Device, profile

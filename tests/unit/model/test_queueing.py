@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.documents import plain
-from weirlab.errors import InputError, ModelError
+from weirlab.base.documents import plain
+from weirlab.base.errors import InputError, ModelError
 from weirlab.model import Queueing
 from weirlab.model.base import DELAYS
 from weirlab.records import Observation

@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 import pytest
 
-from weirlab.documents import plain, typed
-from weirlab.errors import ModelError
+from weirlab.base.documents import plain, typed
+from weirlab.base.errors import ModelError
 from weirlab.model import ErrorRow, Queueing, compare
 from weirlab.model.base import Band, Prediction
 from weirlab.model.score import REPEATABILITY, deviations, statistics

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weirlab.documents import plain, typed
-from weirlab.errors import InputError
+from weirlab.base.documents import plain, typed
+from weirlab.base.errors import InputError
 from weirlab.model import Piecewise, Queueing
 from weirlab.model.spike import NO_SPIKE, Spike, fit_spike
 from weirlab.model.transient import Binned, Phase, Seen, binned, with_spike

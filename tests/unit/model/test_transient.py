@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.model import Piecewise, Queueing
 from weirlab.model.spike import Spike
 from weirlab.model.transient import Binned, Phase, binned, over_time, phases_of, step_errors

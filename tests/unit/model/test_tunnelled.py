@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weirlab.errors import ModelError
+from weirlab.base.errors import ModelError
 from weirlab.model import Queueing
 from weirlab.model.base import LEVELS
 from weirlab.model.intervals import calibrate

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.checking import Finding, check
 from weirlab.numbering.configs import configs
 from weirlab.numbering.plan import loads

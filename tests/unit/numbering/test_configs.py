@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.checking import check
 from weirlab.numbering.configs import configs, put
 from weirlab.numbering.routing import Network

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.kept import PLAN, keep_plan
 from weirlab.numbering.plan import load, ready
 from weirlab.numbering.routing import Network

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.checking import check
 from weirlab.numbering.plan import load, loads
 from weirlab.numbering.plan.numbers import digits_below, owner_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.checking import check
 from weirlab.numbering.checking.ways import planned
 from weirlab.numbering.configs import configs, sipp

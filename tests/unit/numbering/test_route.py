@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.checking.ways import planned
 from weirlab.numbering.plan import loads
 from weirlab.numbering.routing import Network, words

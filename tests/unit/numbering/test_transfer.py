@@ -15,7 +15,7 @@ import dns.rrset
 import dns.zone
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.zones import written, zones
 
 from .conftest import Voice

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weirlab import extras
-from weirlab.errors import InputError, MissingCapability
-from weirlab.files import HOST_FILES
+from weirlab.base import extras
+from weirlab.base.errors import InputError, MissingCapability
+from weirlab.base.files import HOST_FILES
 from weirlab.numbering.ere import Substitution
 from weirlab.numbering.plan import loads
 from weirlab.numbering.routing import Network

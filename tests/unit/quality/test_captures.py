@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.quality.captures import CaptureTable, VoicePackets, capture_table
 
 from .rtp_capture import Rtp, streams_of_tshark, write

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.quality import jitterbuffer
 from weirlab.quality.jitterbuffer import Buffers
 from weirlab.quality.packets import Packets, unroll

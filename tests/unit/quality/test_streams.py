@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import TrialError
+from weirlab.base.errors import TrialError
 from weirlab.quality.packets import Packets, Window, unroll
 from weirlab.quality.streams import Streams, jitter_estimates, measure
 from weirlab.records import PacketLog

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import typer
 
+from weirlab.base.confinement import MEASURES
 from weirlab.cli.program.app import app
-from weirlab.confinement import MEASURES
 from weirlab.lab import doctor
 from weirlab.web.launching import jobs, separation
 

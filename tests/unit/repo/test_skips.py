@@ -14,7 +14,7 @@ NEEDY = ("tests/browser", "tests/netns", "tests/wheel")
 def test_a_machine_without_any_tool_runs_the_unit_tests(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "test_amounts"]
     done = subprocess.run(
-        [*command, *NEEDY, "tests/unit/test_amounts.py"],
+        [*command, *NEEDY, "tests/unit/base/test_amounts.py"],
         cwd=ROOT,
         env=os.environ | {"PATH": str(tmp_path)},
         capture_output=True,

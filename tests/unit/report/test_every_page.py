@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from weirlab.base.quantities import NOTHING
 from weirlab.devices.profile.page import gather
 from weirlab.devices.profile.page import tell as tell_profile
-from weirlab.quantities import NOTHING
 from weirlab.report import palette, spec
 from weirlab.report.story import Story
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import MissingCapability
+from weirlab.base.errors import MissingCapability
 from weirlab.lab import doctor
 from weirlab.report import bundle
 from weirlab.scenario.model import ReportSection

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab.dut.aiming import Aimed, aimed
 from weirlab.rules import Ruleset, as_written, iptables_path
 from weirlab.rules.nft import written_places

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.rules import Ruleset, advise, as_written, iptables_path, nftables_path, reordered
 from weirlab.rules.iptables import as_dump, by_family
 from weirlab.rules.nft import interfaces, named_chains, rule_texts, written_places

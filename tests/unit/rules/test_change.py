@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.rules import Ruleset, RulesetChange, iptables_path, ruleset_change
 
 DUMP = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD {policy}\n{chains}{rules}\nCOMMIT\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.rules.iptables import as_dump, iptables_path
 
 

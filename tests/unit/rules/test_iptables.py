@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.rules import Ruleset, advise, iptables_path, walk
 from weirlab.rules.matching import Match, disjoint
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.rules import Advice, advise, nftables_path, walk
 from weirlab.rules.matching import disjoint
 

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab.dut.aiming import Aimed, aimed
 from weirlab.rules import iptables_path, matching
 from weirlab.rules.iptables import parse_sets, with_sets

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab import limits
-from weirlab.errors import InputError
+from weirlab.base import limits
+from weirlab.base.errors import InputError
 from weirlab.scenario.document import Mark, parse, read
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.jobs.profiles import to_measure
 from weirlab.measure.plan.grid import NO_EXTRAS, Extras
 from weirlab.studies import ready

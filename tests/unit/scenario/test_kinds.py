@@ -7,8 +7,8 @@ import json
 import jsonschema
 import pytest
 
+from weirlab.base.errors import InputError
 from weirlab.calls.capacity.section import CapacityScenario
-from weirlab.errors import InputError
 from weirlab.scenario import Scenario, from_plain
 from weirlab.studies.scenarios import json_schema, loads
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from weirlab import limits
-from weirlab.errors import InputError
+from weirlab.base import limits
+from weirlab.base.errors import InputError
 from weirlab.jobs.profiles import to_measure
 from weirlab.measure.profile import expected
 from weirlab.scenario import Scenario

@@ -15,9 +15,9 @@ from typing import Any, Final
 import pytest
 from pydantic import BaseModel
 
+from weirlab.base.errors import InputError, WeirError
+from weirlab.base.files import HOST_FILES, NO_FILES, Inputs
 from weirlab.emulation.reading import READERS
-from weirlab.errors import InputError, WeirError
-from weirlab.files import HOST_FILES, NO_FILES, Inputs
 from weirlab.jobs.progress import Quiet
 from weirlab.lab.dut import WITH_VARIETIES, drivers, files_of, make
 from weirlab.numbering import plan as plans

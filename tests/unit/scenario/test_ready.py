@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.studies import ready
 from weirlab.studies.scenarios import load
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from weirlab import studies
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.scenario import Root, from_plain
 from weirlab.studies import ready
 from weirlab.studies.scenarios import json_schema, load, loads

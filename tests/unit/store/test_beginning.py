@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import StoreError
+from weirlab.base.errors import StoreError
 from weirlab.store import Store, catalogue
 from weirlab.store.writer import RunWriter
 from weirlab.testing import FakeClock, make_record

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from weirlab.errors import StoreError
+from weirlab.base.errors import StoreError
 from weirlab.records import TrialRecord
 from weirlab.store import Run, Store
 from weirlab.store.codec import spec_from_json, spec_to_json

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import StoreError
+from weirlab.base.errors import StoreError
 from weirlab.store import Store, default_root, how_recent
 from weirlab.testing import FakeClock, make_record
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import StoreError
+from weirlab.base.errors import StoreError
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.store.codec import spec_from_json, spec_to_json
 from weirlab.traffic.sizes import SIMPLE_IMIX, Constant, Poisson, Weighted

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from weirlab.base.errors import StoreError
 from weirlab.cli.program.app import app
-from weirlab.errors import StoreError
 from weirlab.store import Store
 from weirlab.testing import FakeClock, make_record
 

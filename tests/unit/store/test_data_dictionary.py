@@ -11,7 +11,7 @@ from types import ModuleType
 import polars as pl
 import pytest
 
-from weirlab import columns
+from weirlab.base import columns
 from weirlab.calls.calls.columns import PacketRow
 from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.calls.failover.switches.rows import SwitchRow

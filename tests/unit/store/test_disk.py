@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import polars as pl
 import pytest
 
-from weirlab.errors import DiskFull, StoreError
+from weirlab.base.errors import DiskFull, StoreError
 from weirlab.store import RunWriter, Store
 from weirlab.store.files import write_bytes
 from weirlab.testing import make_record

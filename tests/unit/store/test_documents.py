@@ -15,6 +15,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from weirlab.base.documents import SPARSE, Array, Measured, Unlimited, plain, typed
+from weirlab.base.errors import InputError
 from weirlab.calls.capacity.trials.losses import Loss as CallLoss
 from weirlab.calls.capacity.trials.search import CallGoal, Carried
 from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
@@ -25,8 +27,6 @@ from weirlab.devices.search.rfc2544.bursts import Bursts
 from weirlab.devices.search.rfc2544.latency import Latency
 from weirlab.devices.search.rfc2544.loss import LossCurve, LossPoint
 from weirlab.devices.search.rfc2544.suite import Result, Suite
-from weirlab.documents import SPARSE, Array, Measured, Unlimited, plain, typed
-from weirlab.errors import InputError
 from weirlab.links.monitor.trials.compare import Cost, Group, StallEffect
 from weirlab.links.monitor.trials.search import Found as Recorded
 from weirlab.measure.adaptive.design import Adaptive

@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from weirlab.base.errors import StoreError
 from weirlab.cli.program.app import app
-from weirlab.errors import StoreError
 from weirlab.store import Store, tables
 from weirlab.testing import FakeClock, make_record
 

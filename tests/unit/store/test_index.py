@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weirlab.errors import StoreError
+from weirlab.base.errors import StoreError
 from weirlab.store import RunSummary, Store
 from weirlab.store import catalogue as catalogues
 from weirlab.store.index import FILE
@@ -290,7 +290,7 @@ def test_an_error_of_the_disk_is_not_kept(
         def fail(*_: Any) -> None:
             raise PermissionError(13, "Permission denied")
 
-        patch.setattr("weirlab.files.stored.open_regular", fail)
+        patch.setattr("weirlab.base.files.stored.open_regular", fail)
         assert listed(store.root)[0].status == "corrupt"
     assert listed(store.root)[0].status == "complete"
     assert path.name == listed(store.root)[0].run_id

@@ -10,7 +10,7 @@ from typing import Literal
 import polars as pl
 import pytest
 
-from weirlab.errors import StoreError
+from weirlab.base.errors import StoreError
 from weirlab.records import TrialRecord
 from weirlab.store import RunWriter, Store, tables
 from weirlab.store.frames import completed, frame_of, rows_of, schema_of

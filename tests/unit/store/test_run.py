@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.errors import InputError, StoreError
+from weirlab.base.errors import InputError, StoreError
 from weirlab.records import HostSample, TrialRecord
 from weirlab.store import Run, Store, rows
 from weirlab.store.codec import spec_from_json

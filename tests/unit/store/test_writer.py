@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.errors import StoreError
+from weirlab.base.errors import StoreError
 from weirlab.store import Run, RunWriter, Store, tables
 from weirlab.testing import make_record, make_result, make_spec
 

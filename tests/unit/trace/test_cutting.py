@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from weirlab import trace
+from weirlab.base.errors import InputError
 from weirlab.cli.program.app import app
-from weirlab.errors import InputError
 from weirlab.testing import Talk, write_pcap
 from weirlab.trace import cutting, times
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from weirlab import trace
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.trace import facts, schema, words
 from weirlab.transfers.trace.page import tell
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from weirlab import trace
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.testing.capture import pcap
 from weirlab.trace import schema
 from weirlab.trace.analysis import SERIES, analyse

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.base.errors import InputError
 from weirlab.calls.quality.study import capture_quality
-from weirlab.errors import InputError
 from weirlab.trace import analyse, words
 
 from ..calls.quality.captures import ethernet, frames, pcap, talk, udp_over_ip

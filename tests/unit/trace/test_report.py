@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.trace import Trace
 from weirlab.trace.facts import RETRANSMISSIONS
 from weirlab.transfers.trace.page import build, decimate, series, tell

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.traffic.flows import MAX_FLOWS, FlowAddresses, min_frame_bytes, table
 from weirlab.traffic.spec import Flows
 

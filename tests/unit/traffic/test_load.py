@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.traffic.load import describe_rate, parse_rate, rate_pps
 from weirlab.traffic.sizes import SIMPLE_IMIX, Constant, mean_bytes
 from weirlab.traffic.spec import Rate

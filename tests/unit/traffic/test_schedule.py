@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.traffic.plan import NEXT_FLOW, Plan
 from weirlab.traffic.schedule import PATTERN_ENTRIES, compile_plan
 from weirlab.traffic.sizes import SIMPLE_IMIX, Constant, Poisson

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.traffic.sizes import (
     SIMPLE_IMIX,
     Constant,

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.store import Store
 from weirlab.testing import make_record, make_result, make_spec
 from weirlab.web.access.sessions import Sessions

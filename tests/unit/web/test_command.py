@@ -130,7 +130,7 @@ def test_an_address_for_others_needs_a_token(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_without_its_packages_it_says_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    from weirlab import extras
+    from weirlab.base import extras
 
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     refused = CliRunner().invoke(app, ["web"])

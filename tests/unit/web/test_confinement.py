@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from weirlab import confinement, programs
+from weirlab.base import confinement, programs
 from weirlab.web.children import NO_MEMORY, Children, Refusal
 from weirlab.web.launching.jobs import Job, Places, ReadCapture
 from weirlab.web.launching.launcher import Direct
@@ -26,7 +26,7 @@ MEMORY_BYTES: Final = 1_000_000_000
 CHILD: Final = """
 import ctypes, os, platform, resource, signal, socket, subprocess, sys, threading
 from pathlib import Path
-from weirlab import files
+from weirlab.base import files
 from weirlab.web.child import serve
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -107,7 +107,7 @@ serve(DEEDS, "capture")
 PAGE: Final = """
 import ctypes, fcntl, os, platform, pty, socket, subprocess, sys, termios, json
 from pathlib import Path
-from weirlab import confinement
+from weirlab.base import confinement
 from weirlab.web.launching import separation
 from weirlab.web.launching.jobs import Places
 
@@ -204,7 +204,7 @@ def ask(folder: Path, tmp_path: Path) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
     """What is in force on this machine, and the status of a confined process."""
-    command = programs.own("weirlab.confinement.probe", str(tmp_path_factory.mktemp("probe")))
+    command = programs.own("weirlab.base.confinement.probe", str(tmp_path_factory.mktemp("probe")))
     found: dict[str, dict[str, str]] = json.loads(
         programs.run(command, capture_output=True, check=True).stdout
     )
@@ -294,7 +294,7 @@ def test_a_child_has_no_privileges(probed: dict[str, dict[str, str]]) -> None:
 
 
 def test_threads_that_would_keep_their_rights_are_refused() -> None:
-    from weirlab.errors import MissingCapability
+    from weirlab.base.errors import MissingCapability
 
     hold = threading.Event()
     other = threading.Thread(target=hold.wait)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from weirlab import files, programs
 from weirlab._engine import TcpServer
-from weirlab.errors import DiskFull, StoreError
+from weirlab.base import files, programs
+from weirlab.base.errors import DiskFull, StoreError
 from weirlab.store import Store
 from weirlab.web import child, failures
 from weirlab.web.children import Children

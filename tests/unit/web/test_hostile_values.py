@@ -14,7 +14,7 @@ import yaml
 from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.managing.accounts import Accounts
 from weirlab.store import Store
 from weirlab.web.access import forms

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pytest
 
-from weirlab import programs
-from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.base import programs
+from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.link.settings import Recording
 from weirlab.web.launching import helper, jobs, separation
 from weirlab.web.launching.helper import Helper

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from starlette.datastructures import Headers
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.web.access.proxies import Proxies
 from weirlab.web.command import ListenOptions
 from weirlab.web.settings import Settings, check

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from weirlab import programs
-from weirlab.errors import InputError
+from weirlab.base import programs
+from weirlab.base.errors import InputError
 from weirlab.store import Store
 from weirlab.web.launching.jobs import CarryOut, Job
 from weirlab.web.launching.launcher import Direct

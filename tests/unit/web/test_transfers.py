@@ -15,7 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from weirlab._engine import TcpServer
-from weirlab.errors import MissingCapability
+from weirlab.base.errors import MissingCapability
 from weirlab.store import Store
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.measure.coarser import Coarser

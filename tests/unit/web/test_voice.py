@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.managing import database
 from weirlab.numbering.managing.accounts import Accounts
 from weirlab.numbering.managing.database import opened

@@ -29,7 +29,7 @@ impl Folder {
         let partial = self.path.join(format!(".{:016x}.tmp", RandomState::new().hash_one(name)));
         let file = loop {
             let file = File::create_new(&partial)?;
-            // Locked while this process lives: `weirlab.files.sweep` removes unlocked files, and may have
+            // Locked while this process lives: `weirlab.base.files.sweep` removes unlocked files, and may have
             // been quicker. Some network file systems have no locks; then nothing is swept there either.
             drop(file.lock());
             if file.metadata()?.nlink() > 0 {

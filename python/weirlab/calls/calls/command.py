@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 
-from weirlab import limits
+from weirlab.base import limits
+from weirlab.base.errors import InputError
 from weirlab.calls.calls.faults import FaultOptions, impairments
 from weirlab.cli.options import (
     DeviceOptions,
@@ -21,7 +22,6 @@ from weirlab.cli.options import (
 )
 from weirlab.cli.options.buffers import jitter_buffer as read_jitter_buffer
 from weirlab.cli.output import Session
-from weirlab.errors import InputError
 
 if TYPE_CHECKING:
     from weirlab.traffic.calls.spec import Calls
@@ -213,7 +213,7 @@ def calls(
     result: JudgedOptions,
 ) -> None:
     """Calculate, write or make calls."""
-    from weirlab.amounts import parse_line
+    from weirlab.base.amounts import parse_line
     from weirlab.calls.calls import sheets
     from weirlab.calls.calls.study import write_calls
     from weirlab.calls.calls.wire import calls_sheet

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
 
-from weirlab import limits
+from weirlab.base import limits
+from weirlab.base.errors import InputError
 from weirlab.cli.options import given, reading
-from weirlab.errors import InputError
 
 if TYPE_CHECKING:
     from weirlab.traffic.calls.impairments import Impairments

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weirlab.base.tables import Table
 from weirlab.calls.calls.worst import WORST, worst
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, rules
 from weirlab.cli.results.tables import rules_met
 from weirlab.cli.results.wording import of_device
 from weirlab.records import device_in_words
-from weirlab.tables import Table
 from weirlab.traffic.calls.spec import describe
 
 if TYPE_CHECKING:

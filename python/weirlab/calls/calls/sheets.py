@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weirlab import quantities
+from weirlab.base import quantities
+from weirlab.base.tables import Table
+from weirlab.base.units import FCS_BYTES, NS_PER_S, WIRE_OVERHEAD_BYTES
 from weirlab.cli.quantities import count, duration, percent, plural, significant
-from weirlab.tables import Table
-from weirlab.units import FCS_BYTES, NS_PER_S, WIRE_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from weirlab.calls.calls.study import CaptureOutcome

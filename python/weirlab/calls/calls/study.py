@@ -10,10 +10,11 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from weirlab import files
+from weirlab.base import files
+from weirlab.base.errors import InputError, TrialError
+from weirlab.base.units import NS_PER_S
 from weirlab.calls.calls.columns import PacketRow
 from weirlab.calls.calls.wire import KIND, calls_sheet
-from weirlab.errors import InputError, TrialError
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.progress import attempts_told, kept
@@ -36,7 +37,6 @@ from weirlab.traffic.calls.schedule import traffic_of
 from weirlab.traffic.calls.spec import Calls, describe
 from weirlab.traffic.calls.transport import TITLES
 from weirlab.traffic.schedule import compile_plan
-from weirlab.units import NS_PER_S
 
 NO_RULES: Final = RuleSetup()
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.units import FCS_BYTES, NS_PER_S, WIRE_OVERHEAD_BYTES, bps_from_pps
 from weirlab.traffic.calls import control, lines
 from weirlab.traffic.calls.codecs import ETHERNET_BYTES, IP_BYTES, UDP_BYTES, describe_codec
 from weirlab.traffic.calls.spec import CallClass, Calls, describe, validate
 from weirlab.traffic.calls.spurts import CONVERSATION_ACTIVITY, MONOLOGUE_ACTIVITY
 from weirlab.traffic.calls.transport import behind_udp_bytes, calls_per_packet, frame_bytes
-from weirlab.units import FCS_BYTES, NS_PER_S, WIRE_OVERHEAD_BYTES, bps_from_pps
 
 KIND: Final = "calls"
 

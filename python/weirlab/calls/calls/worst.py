@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from weirlab.base.tables import Table
 from weirlab.report.numbers import NOTHING, count, duration, significant
-from weirlab.tables import Table
 
 WORST: Final = (
     "call", "back", "mos", "lost", "sent", "longest_run", "burst_ratio", "delay_mean_ns", "jitter_ns",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from weirlab.base.documents import document_of
 from weirlab.calls.capacity.predicted import Foretold
 from weirlab.calls.capacity.trials import CallGoal, Carried, Dropping, Loss
-from weirlab.documents import document_of
 
 
 @dataclass(frozen=True)

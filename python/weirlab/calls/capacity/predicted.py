@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtr, ndtri
 
+from weirlab.base.documents import SPARSE
 from weirlab.calls.capacity.growing import bearable
 from weirlab.calls.capacity.trials import CallGoal, CallTraffic
-from weirlab.documents import SPARSE
 from weirlab.model.backlog import Backlog, backlog
 from weirlab.model.base import TOLD_LEVEL, Prediction, Predictor
 from weirlab.model.planning.requirements import NO_LOSS

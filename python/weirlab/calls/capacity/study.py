@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from weirlab.base.errors import InputError, TrialError
 from weirlab.calls.capacity.asked import (
     fixed_counts,
     found_counts,
@@ -34,7 +35,6 @@ from weirlab.calls.capacity.trials import (
 )
 from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.devices.prediction import modelling
-from weirlab.errors import InputError, TrialError
 from weirlab.jobs import profiles, testbeds
 from weirlab.jobs.calibrations import CalibrationOutcome
 from weirlab.jobs.progress import RESUME, Progress, passed_on

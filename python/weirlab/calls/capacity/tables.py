@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 
+from weirlab.base.tables import Table
 from weirlab.calls.capacity.page.source import Findings, Verdict, verdicts
 from weirlab.report.numbers import NOTHING, count, duration, percent, rate, rules
-from weirlab.tables import Table
 
 
 def of(findings: Findings) -> list[Table]:

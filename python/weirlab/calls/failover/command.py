@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
-from weirlab import limits
+from weirlab.base import limits
 from weirlab.cli.options import (
     DeviceOptions,
     ReportOptions,

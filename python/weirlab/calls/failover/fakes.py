@@ -9,6 +9,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.bed import SIDES, Event, EventKind, Firewall, Keepalived, Transition, Ucarp
 from weirlab.records import EngineResult, FlowTable, HostSample, Looks, PacketLog, Series, Windows
 from weirlab.testing.clock import FakeClock
@@ -16,7 +17,6 @@ from weirlab.testing.results import make_result
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.plan import CallFlows
 from weirlab.traffic.spec import Traffic
-from weirlab.units import NS_PER_S
 
 DELAY_NS: Final = 30_000
 BIN_NS: Final = 10_000_000

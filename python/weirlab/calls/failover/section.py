@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from weirlab import limits
+from weirlab.base import limits
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
 from weirlab.scenario.calls import CallShape, CodecText
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.model import (

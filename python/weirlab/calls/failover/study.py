@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
+from weirlab.base.documents import plain
+from weirlab.base.errors import InputError, MissingCapability, TrialError
+from weirlab.base.interrupts import owned, shielded
+from weirlab.base.quantities import percent
 from weirlab.calls.failover.bed.schedule import compiled
 from weirlab.calls.failover.section import MOST_CALLS, FailoverScenario
 from weirlab.calls.failover.switches import (
@@ -36,13 +40,9 @@ from weirlab.calls.failover.switches import (
 )
 from weirlab.calls.failover.switches.event import CLOCKS, Clocks
 from weirlab.calls.failover.switches.load import USUAL_SHARE
-from weirlab.documents import plain
-from weirlab.errors import InputError, MissingCapability, TrialError
-from weirlab.interrupts import owned, shielded
 from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
-from weirlab.quantities import percent
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import completed, rows_of
 from weirlab.studies.contract import Ground

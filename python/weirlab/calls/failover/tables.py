@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from weirlab.base.tables import Table
 from weirlab.calls.failover.switches.compare import Group
 from weirlab.calls.failover.switches.pair import named_event
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.measure.spread import Spread
 from weirlab.report.numbers import NOTHING, count, duration, percent, significant
-from weirlab.tables import Table
 
 Shown = Callable[[float], str]
 

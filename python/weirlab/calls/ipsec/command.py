@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from weirlab.base.errors import InputError
+from weirlab.base.quantities import words
+from weirlab.base.quoting import quoted
 from weirlab.calls.ipsec.endpoints import command as endpoints
 from weirlab.cli.options import IpVersion, JsonOption, grouped, listed
 from weirlab.cli.output import Session
-from weirlab.errors import InputError
-from weirlab.quantities import words
-from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab.traffic.calls.codecs import VoiceStream
@@ -125,7 +125,7 @@ def bytes_(
     json: JsonOption = False,
 ) -> None:
     """Calculate bytes on the wire."""
-    from weirlab.amounts import parse_line
+    from weirlab.base.amounts import parse_line
     from weirlab.calls.ipsec import tables
     from weirlab.calls.ipsec.sheet import Question, sheet
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from weirlab.base.units import bps_from_pps
 from weirlab.traffic.calls.codecs import VoiceStream, parse_codec
 from weirlab.traffic.encapsulation import packets
 from weirlab.traffic.encapsulation.frames import frame_bytes
 from weirlab.traffic.encapsulation.packets import Voice
 from weirlab.traffic.encapsulation.suites import suite
-from weirlab.units import bps_from_pps
 
 PACKET_TIMES_MS: Final = (10, 20, 30, 40, 50, 60)
 MODES: Final = ("clear", "transport", "tunnel")

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from weirlab.base.errors import InputError
+from weirlab.base.units import bps_from_pps
 from weirlab.calls.ipsec import published
-from weirlab.errors import InputError
 from weirlab.traffic.calls.codecs import VoiceStream, describe_codec
 from weirlab.traffic.encapsulation import frames
 from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, Encapsulation, Kind, chosen
 from weirlab.traffic.encapsulation.packets import IpVersion, Parts, Voice, total
 from weirlab.traffic.encapsulation.suites import SUITES, Suite
-from weirlab.units import bps_from_pps
 
 KIND: Final = "ipsec-bytes"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from weirlab import quantities
+from weirlab.base import quantities
+from weirlab.base.tables import Table
 from weirlab.calls.ipsec import published
 from weirlab.calls.ipsec.sheet import Row, Sheet, StreamSheet, reference
 from weirlab.cli.quantities import count, percent, plural, significant
-from weirlab.tables import Table
 
 _bit_rate = partial(quantities.bit_rate, digits=4)
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
+from weirlab.base.quoting import quoted
 from weirlab.calls.quality.streams import VoiceStream, end
-from weirlab.quoting import quoted
 from weirlab.trace.quantities import duration, plural
 
 _LEAST_NS: Final = 2_000_000_000

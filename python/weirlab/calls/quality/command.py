@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from weirlab import files, limits
+from weirlab.base import files, limits
+from weirlab.base.errors import InputError
+from weirlab.base.extras import REPORT as CHARTS
+from weirlab.base.files import standard_input
+from weirlab.base.quoting import quoted
 from weirlab.cli.options import JudgedOptions, grouped, without
 from weirlab.cli.options.buffers import jitter_buffer as read_jitter_buffer
-from weirlab.errors import InputError
-from weirlab.extras import REPORT as CHARTS
-from weirlab.files import standard_input
-from weirlab.quoting import quoted
 from weirlab.trace.analysis import refuse_inputs
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab import _engine
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.calls.quality import findings, notes
 from weirlab.calls.quality.findings import Finding
 from weirlab.calls.quality.streams import VoiceStream, voice_stream
-from weirlab.errors import InputError
 from weirlab.quality.captures import LONGEST_STREAM, CaptureTable, FarEnd, VoicePackets, capture_table
 from weirlab.quality.distribution import DISSATISFIED, SATISFIED, Spread
 from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
 from weirlab.quality.streams import Streams
-from weirlab.quoting import quoted
 
 F64 = npt.NDArray[np.float64]
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from weirlab.base.tables import Table
 from weirlab.report.numbers import NOTHING, count, duration, percent
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.calls.quality.study import QualityOutcome

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 
 if TYPE_CHECKING:
     from weirlab.link.settings import Recording
@@ -112,7 +112,7 @@ class RecordOptions:
         return [option for option, value in given.items() if value]
 
     def _recording(self, write: Path, ring_bytes: int | None) -> Recording:
-        from weirlab.amounts import parse_size, parse_time
+        from weirlab.base.amounts import parse_size, parse_time
         from weirlab.link import settings
 
         size, time = self.rotate_size, self.rotate_time
@@ -133,6 +133,6 @@ class RecordOptions:
 
 def seconds(duration: str | None) -> float | None:
     """``--duration`` in seconds."""
-    from weirlab.amounts import parse_time
+    from weirlab.base.amounts import parse_time
 
     return None if duration is None else parse_time(duration, "--duration")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from weirlab.base.quoting import printable
 from weirlab.cli import layout, live
 from weirlab.cli.link import tables
 from weirlab.cli.quantities import clock, rate
-from weirlab.quoting import printable
 
 if TYPE_CHECKING:
     from weirlab.link.session import Snapshot, Watcher

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from weirlab.base.quantities import bit_rate, scaled
+from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, rate
-from weirlab.quantities import bit_rate, scaled
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.link.account import Account

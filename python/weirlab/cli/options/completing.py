@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from weirlab.storage import default_root, run_ids
+from weirlab.base.storage import default_root, run_ids
 
 
 def runs(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 import typer
 
-from weirlab import limits
+from weirlab.base import limits
+from weirlab.base.errors import InputError
 from weirlab.cli.options import reading
-from weirlab.errors import InputError
 
 if TYPE_CHECKING:
     from weirlab.records import RuleSetup
@@ -127,7 +127,7 @@ class DeviceOptions:
         InputError
             There is no such device, or the file does not fit it or cannot be read.
         """
-        from weirlab.files import HOST_FILES
+        from weirlab.base.files import HOST_FILES
         from weirlab.lab.dut import make
         from weirlab.lab.dut.rulesets.source import Beside
         from weirlab.scenario import NO_DEVICE, Dut

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from weirlab import limits
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base import limits
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab.records import RuleSetup

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weirlab.base.errors import InputError
 from weirlab.cli.options import completing
 from weirlab.cli.output import Session
-from weirlab.errors import InputError
 
 if TYPE_CHECKING:
     from weirlab.jobs.work import Work
@@ -80,7 +80,7 @@ class ReportOptions:
 
 def work_of(session: Session) -> Work:
     """The store and the progress reporter for the jobs of a command."""
-    from weirlab.files import HOST_FILES
+    from weirlab.base.files import HOST_FILES
     from weirlab.jobs.work import Work
 
     return Work(session.store, session.progress, session.command, inputs=HOST_FILES)

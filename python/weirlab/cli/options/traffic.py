@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 import typer
 
-from weirlab import limits
+from weirlab.base import limits
 from weirlab.cli.options import reading
 from weirlab.cli.options.groups import typed
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import typer
 
-from weirlab import limits
+from weirlab.base import limits
 
 MachineKind = Literal["usual", "noisy"]
 

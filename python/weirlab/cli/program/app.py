@@ -17,14 +17,14 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_group
 
-from weirlab import interrupts
+from weirlab.base import interrupts
+from weirlab.base.quoting import printable
 from weirlab.cli.options.coercion import quicken
 from weirlab.cli.options.shapes import reshape
 from weirlab.cli.output import Globals
 from weirlab.cli.program import completion, failures, showing
 from weirlab.cli.program.help import HELP_OPTIONS, prepare_help
 from weirlab.cli.streams import guarded, tell
-from weirlab.quoting import printable
 
 PARTS: Final[Mapping[str, Sequence[str]]] = {
     "weirlab.studies.commands.scenarios": ("run", "schema"),

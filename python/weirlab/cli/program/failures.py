@@ -13,10 +13,10 @@ from typing import Any, Final
 import typer
 from typer.exceptions import TyperException
 
-from weirlab import interrupts
+from weirlab.base import interrupts
+from weirlab.base.errors import OutputError, WeirError
+from weirlab.base.quoting import shortened
 from weirlab.cli.streams import tell
-from weirlab.errors import OutputError, WeirError
-from weirlab.quoting import shortened
 
 EXIT_CODES: Final = {
     0: "done",

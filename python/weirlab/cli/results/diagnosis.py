@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from weirlab.tables import Table
+from weirlab.base.tables import Table
 from weirlab.trace.quantities import NOTHING, bit_rate, count, duration, octets, percent, plural, size
 
 if TYPE_CHECKING:

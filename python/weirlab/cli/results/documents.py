@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from weirlab import files
-from weirlab.documents import plain
-from weirlab.errors import InputError
-from weirlab.tables import Table
+from weirlab.base import files
+from weirlab.base.documents import plain
+from weirlab.base.errors import InputError
+from weirlab.base.tables import Table
 
 FORMATS = (".md", ".csv")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from weirlab.base.errors import NotMet, Undecided, WeirError
+from weirlab.base.tables import Table
 from weirlab.cli.output import Session
 from weirlab.cli.quantities import NOTHING
-from weirlab.errors import NotMet, Undecided, WeirError
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.requirements import Demand, Judgement, Quantity

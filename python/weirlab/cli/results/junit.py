@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from weirlab import files
-from weirlab.quoting import printable
+from weirlab.base import files
+from weirlab.base.quoting import printable
 
 Outcome = Literal["passed", "failure", "error"]
 

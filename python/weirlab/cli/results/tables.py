@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from weirlab.base.tables import Table
 from weirlab.cli.quantities import count, percent, rate, rules
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.model.effects import Effect

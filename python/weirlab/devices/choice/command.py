@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from weirlab import limits
+from weirlab.base import limits
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.cli.options import (
     JudgedOptions,
     LabKind,
@@ -19,8 +21,6 @@ from weirlab.cli.options import (
     listed,
     share,
 )
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab.devices.choice.study import ChoiceRequest
@@ -200,7 +200,7 @@ def add_to(app: typer.Typer) -> None:
 
 def choose(ctx: typer.Context, options: ChoiceOptions, result: JudgedOptions) -> None:
     """Choose."""
-    from weirlab import files
+    from weirlab.base import files
     from weirlab.cli.results import gates
     from weirlab.devices.choice import wording
     from weirlab.devices.choice.study import choose

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from weirlab.base.errors import InputError, WeirError
+from weirlab.base.quantities import plural, words
 from weirlab.cli.quantities import clock
 from weirlab.devices.choice.profiling import ProfileNeed, fitted, measured, needs, positions
 from weirlab.devices.planning.outcome import PlanOutcome, PlanRequest
 from weirlab.devices.planning.study import plan
-from weirlab.errors import InputError, WeirError
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.quick import QuickProfile
 from weirlab.model import Device
 from weirlab.model.planning import Answer, Conclusion
-from weirlab.quantities import plural, words
 from weirlab.store import Store
 from weirlab.traffic.calls.mix import VoiceMix
 

@@ -6,7 +6,8 @@ import math
 from pathlib import Path
 from typing import Final
 
-from weirlab import files
+from weirlab.base import files
+from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, plural, rate, significant, words
 from weirlab.cli.results import gates
 from weirlab.devices.choice.study import ChoiceCase, ChoiceOutcome, ChoiceRow
@@ -15,7 +16,6 @@ from weirlab.devices.planning.outcome import PlanOutcome
 from weirlab.model.planning import Answer, Conclusion
 from weirlab.report.story import Chapter, Origin, Story
 from weirlab.report.tables import Tile
-from weirlab.tables import Table
 
 _VERDICTS: Final[dict[Conclusion, str]] = {
     "meets": "will do",

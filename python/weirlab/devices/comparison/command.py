@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
 
-from weirlab import limits
+from weirlab.base import limits
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
+from weirlab.base.tables import Table
 from weirlab.cli.options import (
     FramesOption,
     LabKind,
@@ -24,9 +27,6 @@ from weirlab.cli.options import (
 )
 from weirlab.cli.quantities import NOTHING, plural, significant, words
 from weirlab.cli.results import junit as xml
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.devices.comparison.measuring import TurnsPlan

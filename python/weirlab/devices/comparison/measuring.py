@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from weirlab.base.errors import InputError
 from weirlab.cli.quantities import duration, percent, plural, words
-from weirlab.errors import InputError
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.quick import QuickProfile, profile_in_turn
 from weirlab.model.comparing import Terms

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from weirlab.errors import InputError, NotMet, Undecided, WeirError
+from weirlab.base.errors import InputError, NotMet, Undecided, WeirError
 from weirlab.model.comparing import Finding, Place, Terms, Verdict, compare, digest, overall
 from weirlab.model.comparing.matching import LOAD, OWN_RULES, SETTING, Measured
 from weirlab.model.comparing.verdicts import GOOD

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab import files
-from weirlab.errors import NotMet
+from weirlab.base import files
+from weirlab.base.errors import NotMet
+from weirlab.base.quantities import NOTHING, count, percent, plural, significant, words
+from weirlab.base.tables import Table
 from weirlab.lab.dut.rulesets.source import Beside, RulesetSource
-from weirlab.quantities import NOTHING, count, percent, plural, significant, words
 from weirlab.rules import RulesetChange, ruleset_change
-from weirlab.tables import Table
 
 MARGIN: Final = 0.08
 """Growth of the mean matching position that is accepted unless the user sets another: as much as

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 import typer
 
-from weirlab import limits
+from weirlab.base import limits
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.cli.options import (
     Arrivals,
     DeviceOption,
@@ -22,8 +24,6 @@ from weirlab.cli.options import (
     grouped,
     reading,
 )
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab.devices.planning.outcome import PlanRequest

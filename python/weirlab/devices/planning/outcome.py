@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, get_args
 
+from weirlab.base.errors import NotMet, Undecided, WeirError
+from weirlab.base.quantities import count, duration, plural, rate, words
 from weirlab.devices.planning import requiring as required_plans
 from weirlab.devices.planning.changes import MARGIN, RulesetChangeOutcome
 from weirlab.devices.planning.requiring import MOST_RULES
-from weirlab.errors import NotMet, Undecided, WeirError
 from weirlab.lab.equivalence.proof import Proof
 from weirlab.model import Device, Queueing
 from weirlab.model.backlog import Backlog, Queue
 from weirlab.model.planning import Answer, Conclusion, Find, Outlook, Question, Requirement, best
-from weirlab.quantities import count, duration, plural, rate, words
 from weirlab.requirements import Demand, Judgement
 from weirlab.rules import Advice, Walk
 from weirlab.traffic.calls.mix import VoiceMix

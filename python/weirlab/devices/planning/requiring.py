@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.quantities import count
+from weirlab.base.quoting import quoted
 from weirlab.model.planning import Answer, Find, Limit, Reach, Requirement
 from weirlab.model.planning.requirements import LIMITED, NO_LOSS
-from weirlab.quantities import count
-from weirlab.quoting import quoted
 from weirlab.requirements import LOSS, Case, Demand, Judgement, Quantity, Unit, Verdict, judge
 from weirlab.rules import Walk
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, significant, words
 from weirlab.records import device_in_words
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.devices.planning.outcome import RulesetOutcome

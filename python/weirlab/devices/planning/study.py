@@ -7,7 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from weirlab import files
+from weirlab.base import files
+from weirlab.base.errors import InputError, LabError, ModelError
+from weirlab.base.quantities import words
+from weirlab.base.quoting import quoted
+from weirlab.base.units import NS_PER_S
 from weirlab.devices.planning import requiring as required_plans
 from weirlab.devices.planning.changes import compare_rulesets
 from weirlab.devices.planning.outcome import (
@@ -19,7 +23,6 @@ from weirlab.devices.planning.outcome import (
     RulesetOutcome,
 )
 from weirlab.devices.prediction import modelling
-from weirlab.errors import InputError, LabError, ModelError
 from weirlab.lab.dut.rulesets.source import Beside, RulesetSource
 from weirlab.lab.equivalence.proof import Proof, proven_advice
 from weirlab.model import Device, Model, Queueing
@@ -39,15 +42,12 @@ from weirlab.model.planning import (
 from weirlab.model.planning.judge import Judge, Settings
 from weirlab.model.planning.planner import outlook
 from weirlab.model.tunnelled import tunnelled
-from weirlab.quantities import words
-from weirlab.quoting import quoted
 from weirlab.records import stand_in
 from weirlab.rules import Advice
 from weirlab.store import Store
 from weirlab.traffic.calls.mix import VoiceMix
 from weirlab.traffic.sizes import mean_bytes
 from weirlab.traffic.spec import GAP_SCV
-from weirlab.units import NS_PER_S
 
 
 @dataclass(frozen=True)

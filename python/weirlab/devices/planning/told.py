@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from weirlab.base.tables import Table
 from weirlab.cli.quantities import (
     NOTHING,
     count,
@@ -22,7 +23,6 @@ from weirlab.cli.results.wording import of_device
 from weirlab.devices.planning.rulesets import advice_sentence, advice_tables
 from weirlab.jobs.repetition import PROFILE_AGAIN
 from weirlab.records import device_in_words
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.devices.planning.outcome import PlanOutcome

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from weirlab import limits
+from weirlab.base import limits
+from weirlab.base.errors import InputError
 from weirlab.cli.options import (
     ArrivalsOption,
     DeviceOption,
@@ -29,7 +30,6 @@ from weirlab.cli.options import (
 )
 from weirlab.cli.output import Session
 from weirlab.devices.prediction import transients_command as transients
-from weirlab.errors import InputError
 
 if TYPE_CHECKING:
     pass

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab import files
+from weirlab.base import files
+from weirlab.base.errors import InputError, ModelError
+from weirlab.base.files import HOST_FILES, Inputs
 from weirlab.devices.prediction.spikes import learn_spikes
-from weirlab.errors import InputError, ModelError
-from weirlab.files import HOST_FILES, Inputs
 from weirlab.jobs import spoiled
 from weirlab.jobs.profiles import named
 from weirlab.jobs.progress import Progress, Quiet

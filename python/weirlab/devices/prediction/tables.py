@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, duration, percent, rate, significant
 from weirlab.cli.results.tables import effects
 from weirlab.model.base import TOLD_LEVEL
 from weirlab.report import numbers
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.devices.prediction.modelling import DevicesOutcome, FitOutcome, PredictionOutcome

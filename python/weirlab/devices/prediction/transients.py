@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from weirlab.base.documents import plain
+from weirlab.base.errors import InputError, ModelError
 from weirlab.devices.prediction.modelling import Models, find, find_device, keep, models_of, usual_position
 from weirlab.devices.prediction.spikes import learn_spikes, seen_in, series_of
-from weirlab.documents import plain
-from weirlab.errors import InputError, ModelError
 from weirlab.jobs.profiles import named
 from weirlab.model.spike import NO_SPIKE, Spike
 from weirlab.model.transient import (

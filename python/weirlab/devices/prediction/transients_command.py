@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weirlab.base.tables import Table
 from weirlab.cli.options import DeviceOption, ResultOptions, completing, grouped
 from weirlab.cli.quantities import duration, percent, plural, rate, rules, words
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.devices.prediction.transients import OverTimeOutcome, TransientsOutcome

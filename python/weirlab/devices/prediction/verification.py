@@ -9,10 +9,11 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from weirlab.base.documents import typed
+from weirlab.base.errors import InputError, ModelError, TrialError, WeirError
+from weirlab.base.units import MAX_FRAME_BYTES, MIN_FRAME_BYTES
 from weirlab.devices.prediction import modelling
 from weirlab.devices.prediction.modelling import Models
-from weirlab.documents import typed
-from weirlab.errors import InputError, ModelError, TrialError, WeirError
 from weirlab.jobs import machine, spoiled, testbeds
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.profiles import begin, flows, go_on
@@ -33,7 +34,6 @@ from weirlab.records import TrialSpec, device_in_words
 from weirlab.scenario import Dut, HeldOut, Lab, Profile, Scenario, Typed, from_options
 from weirlab.store import Run, RunWriter
 from weirlab.traffic.sizes import parse_sizes
-from weirlab.units import MAX_FRAME_BYTES, MIN_FRAME_BYTES
 
 VERIFICATION: Final = "verification"
 """Name under which a run keeps the models' errors."""

@@ -195,9 +195,9 @@ def profile(
     result: ResultOptions,
 ) -> None:
     """Measure a profile."""
+    from weirlab.base.files import HOST_FILES
     from weirlab.cli.results.wording import machine as machine_in_words
     from weirlab.devices.profile import tables, wording
-    from weirlab.files import HOST_FILES
     from weirlab.jobs.profiles import profile, resume_profile
 
     with result.session(ctx) as session:

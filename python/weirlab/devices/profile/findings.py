@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from weirlab.base.errors import WeirError
 from weirlab.devices.prediction import verification
 from weirlab.devices.prediction.modelling import FitOutcome
 from weirlab.devices.prediction.verification import VerificationOutcome
-from weirlab.errors import WeirError
 from weirlab.jobs.calibrations import CalibrationOutcome
 from weirlab.jobs.profiles import ProfileOutcome
 from weirlab.measure.verdict import Verdict

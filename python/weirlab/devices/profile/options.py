@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from weirlab import limits
+from weirlab.base import limits
+from weirlab.base.errors import InputError
 from weirlab.cli.options import (
     FlowOptions,
     LoadsOption,
@@ -20,7 +21,6 @@ from weirlab.cli.options import (
     reading,
     typed,
 )
-from weirlab.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class AdaptiveOptions:
 
     def checked_time(self) -> str | None:
         """``--time-budget`` as it is, if it is a time."""
-        from weirlab.amounts import parse_budget
+        from weirlab.base.amounts import parse_budget
 
         if self.time_budget is not None:
             parse_budget(self.time_budget, "--time-budget")

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, rate
 from weirlab.cli.results.tables import rules_met, thresholds
 from weirlab.devices.prediction.tables import fit, verification
 from weirlab.records import TrialRecord, device_in_words
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.devices.profile.findings import ProfileFindings

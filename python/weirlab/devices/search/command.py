@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from weirlab import limits
+from weirlab.base import limits
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.cli.options import (
     DeviceOptions,
     FlowOptions,
@@ -24,8 +26,6 @@ from weirlab.cli.options import (
     without,
     work_of,
 )
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab.devices.search.rfc2544 import Suite

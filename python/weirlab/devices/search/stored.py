@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from weirlab.base.documents import document_of, plain, typed
+from weirlab.base.errors import InputError
 from weirlab.devices.search.rfc2544 import Result, Suite
 from weirlab.devices.search.study import RESULT, RFC2544, SEARCH
-from weirlab.documents import document_of, plain, typed
-from weirlab.errors import InputError
 from weirlab.measure.search import Goal, Point, Setting, Shape
 from weirlab.records import RuleSetup
 from weirlab.store import Run

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from weirlab.base.documents import document_of, plain
+from weirlab.base.errors import TrialError
 from weirlab.devices.search.rfc2544 import Result, Suite, run_suite
-from weirlab.documents import document_of, plain
-from weirlab.errors import TrialError
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.progress import kept, passed_on

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from weirlab.base.tables import Table
+from weirlab.base.units import NS_PER_S, bps_from_pps
 from weirlab.devices.search.rfc2544 import Result
 from weirlab.measure.search import Found, Point, Setting
 from weirlab.report.numbers import NOTHING, count, duration, percent, rules, significant
-from weirlab.tables import Table
-from weirlab.units import NS_PER_S, bps_from_pps
 
 _WHERE = ("Rules", "Frame, B")
 RFC2544: Final = "RFC 2544 section 26.1"

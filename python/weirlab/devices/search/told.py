@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from weirlab.base.tables import Table
 from weirlab.cli.quantities import clock, count, duration, percent, plural, rate, rules
 from weirlab.devices.search import tables
 from weirlab.records import device_in_words
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.devices.search.rfc2544 import Result

@@ -11,9 +11,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from weirlab.entries import brought
-from weirlab.errors import InputError
-from weirlab.files import NO_FILES, Inputs
+from weirlab.base.entries import brought
+from weirlab.base.errors import InputError
+from weirlab.base.files import NO_FILES, Inputs
+from weirlab.base.quoting import quoted
 from weirlab.lab.base import Driver, DutDriver
 from weirlab.lab.dut import iptables
 from weirlab.lab.dut.emulated.device import EmulatedLink
@@ -30,7 +31,6 @@ from weirlab.lab.dut.vm.appliance import Appliance
 from weirlab.lab.dut.vm.esp import VirtualEsp
 from weirlab.lab.dut.vm.filters import VirtualFilter
 from weirlab.lab.dut.vm.wireguard import VirtualWireGuard
-from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab import wiring
 from weirlab.lab.dut.rules import FAMILIES
 from weirlab.records import RulesMet

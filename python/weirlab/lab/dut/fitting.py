@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
+from weirlab.base.units import FCS_BYTES
 from weirlab.lab import wiring
 from weirlab.lab.base import DutDriver
-from weirlab.quoting import quoted
 from weirlab.traffic.calls.codecs import ETHERNET_BYTES
-from weirlab.units import FCS_BYTES
 
 
 def check_fit(driver: DutDriver, frame_bytes: int, ip: Literal[4, 6]) -> None:

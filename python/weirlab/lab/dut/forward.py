@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab.base import Driver, Site
 from weirlab.records import RuleSetup
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
 
-from weirlab.amounts import parse_time
-from weirlab.errors import InputError, LabError
-from weirlab.interrupts import shielded
+from weirlab.base.amounts import parse_time
+from weirlab.base.errors import InputError, LabError
+from weirlab.base.interrupts import shielded
+from weirlab.base.quoting import quoted
+from weirlab.base.units import NS_PER_S
 from weirlab.lab import wiring as single
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.beside import Beside
@@ -27,9 +29,7 @@ from weirlab.lab.redundant.keepalived import Keepalived
 from weirlab.lab.redundant.pair import Pair, Policy
 from weirlab.lab.redundant.terms import FIREWALLS, Firewall, Side
 from weirlab.lab.redundant.ucarp import Ucarp
-from weirlab.quoting import quoted
 from weirlab.records import RuleSetup
-from weirlab.units import NS_PER_S
 
 Kind = Literal["soft", "hard"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.records import RuleSetup
 from weirlab.traffic.places import network
 

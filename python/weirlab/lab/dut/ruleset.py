@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.files import Inputs
+from weirlab.base.errors import InputError
+from weirlab.base.files import Inputs
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.dut.aiming import COMPARED, MATCHED, PACKETS, Aimed, candidates

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from weirlab import programs
-from weirlab.errors import LabError, WeirError
+from weirlab.base import programs
+from weirlab.base.errors import LabError, WeirError
+from weirlab.base.quoting import shortened
 from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.namespace import Namespace, in_thread
 from weirlab.lab.linux.privilege import way_out
-from weirlab.quoting import shortened
 
 _LINE: Final = re.compile(r"\bline:? (\d+)|^/dev/stdin:(\d+):", re.MULTILINE)
 MOST_S: Final = 120

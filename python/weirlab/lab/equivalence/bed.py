@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, Final, TypeVar
 
-from weirlab import programs
-from weirlab.errors import InputError, LabError
-from weirlab.interrupts import shielded
+from weirlab.base import programs
+from weirlab.base.errors import InputError, LabError
+from weirlab.base.interrupts import shielded
 from weirlab.lab.equivalence.connections import Connections
 from weirlab.lab.equivalence.tracing import open_trace, read_trace
 from weirlab.lab.linux import syscalls

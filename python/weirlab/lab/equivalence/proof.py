@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.lab.dut.rulesets.listing import LOAD
 from weirlab.lab.dut.rulesets.source import RulesetSource
 from weirlab.lab.equivalence.bed import FilterBed

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
-from weirlab import programs
-from weirlab.errors import LabError
+from weirlab.base import programs
+from weirlab.base.errors import LabError
 from weirlab.lab.inside.view import Sample
 from weirlab.lab.isolation import partition
 from weirlab.lab.linux.namespace import Namespace

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from weirlab.interrupts import shielded
+from weirlab.base.interrupts import shielded
 
 _PROC: Final = Path("/proc")
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from weirlab.interrupts import shielded
+from weirlab.base.interrupts import shielded
 
 NAME: Final = "vm.percpu_pagelist_high_fraction"
 """Linux 5.14 or later."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from weirlab.errors import StoreError
-from weirlab.files import write
-from weirlab.interrupts import shielded
+from weirlab.base.errors import StoreError
+from weirlab.base.files import write
+from weirlab.base.interrupts import shielded
 from weirlab.lab.isolation import groups as control_groups
 from weirlab.lab.isolation import legacy, unified
 from weirlab.lab.isolation.groups import Groups, Refused, cpu_list, refusal

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from weirlab.errors import LabError
-from weirlab.interrupts import interruptible, shielded
+from weirlab.base.errors import LabError
+from weirlab.base.interrupts import interruptible, shielded
 from weirlab.lab.linux import interface, syscalls
 
 DIRECTORY: Final = Path("/run/netns")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from weirlab.errors import LabError, MissingCapability
+from weirlab.base.errors import LabError, MissingCapability
 
 
 def way_out(error: OSError) -> str:

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab import programs
-from weirlab.errors import LabError
+from weirlab.base import programs
+from weirlab.base.errors import LabError
 from weirlab.lab.isolation import partition
 from weirlab.lab.isolation.aside import descendants
 from weirlab.lab.linux.namespace import Namespace

@@ -12,8 +12,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from weirlab import programs
-from weirlab.errors import LabError
+from weirlab.base import programs
+from weirlab.base.errors import LabError
 from weirlab.lab import wiring
 from weirlab.lab.cores import Cores
 from weirlab.lab.isolation import partition

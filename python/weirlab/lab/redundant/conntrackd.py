@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
-from weirlab import programs
-from weirlab.errors import InputError, LabError
+from weirlab.base import programs
+from weirlab.base.errors import InputError, LabError
 from weirlab.lab.dut import tool
 from weirlab.lab.redundant import wiring
 from weirlab.lab.redundant.machine import Machine

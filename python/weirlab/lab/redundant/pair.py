@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
-from weirlab.errors import InputError, LabError
-from weirlab.interrupts import interruptible, shielded
+from weirlab.base.errors import InputError, LabError
+from weirlab.base.interrupts import interruptible, shielded
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.linux.namespace import Namespace, write_sysctls

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
-from weirlab import programs
-from weirlab.errors import InputError
+from weirlab.base import programs
+from weirlab.base.errors import InputError
 from weirlab.lab.dut import tool
 from weirlab.lab.machines.machine import CRITICAL, NEWS
 from weirlab.lab.redundant import wiring

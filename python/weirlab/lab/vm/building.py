@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weirlab import files
-from weirlab.errors import MissingCapability
+from weirlab.base import files
+from weirlab.base.errors import MissingCapability
 from weirlab.lab.vm import image, packages, recipe, root
 from weirlab.lab.vm.image import About, Image
 from weirlab.lab.vm.packages import Package

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from weirlab.files import Inputs
+from weirlab.base.files import Inputs
 from weirlab.lab.vm.qemu import Boot
 
 _MAGIC: Final = {b"QFI\xfb": "qcow2", b"KDMV": "vmdk", b"vhdxfile": "vhdx"}

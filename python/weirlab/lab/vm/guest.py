@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from weirlab.errors import LabError
-from weirlab.interrupts import interruptible
+from weirlab.base.errors import LabError
+from weirlab.base.interrupts import interruptible
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.machines.machine import CRITICAL, Machine, quote
 from weirlab.lab.vm import qemu, scripts

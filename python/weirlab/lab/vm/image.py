@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from weirlab.errors import MissingCapability
+from weirlab.base.errors import MissingCapability
 from weirlab.lab.vm import recipe
 
 BUILD: Final = "weir lab build"

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from weirlab import programs
-from weirlab.errors import LabError, MissingCapability
-from weirlab.files import explain, telling
+from weirlab.base import programs
+from weirlab.base.errors import LabError, MissingCapability
+from weirlab.base.files import explain, telling
 from weirlab.lab.machines.machine import quote
 
 ARCHITECTURE: Final = "amd64"

@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
-from weirlab import programs
-from weirlab.confinement import start
-from weirlab.errors import WeirError
+from weirlab.base import programs
+from weirlab.base.confinement import start
+from weirlab.base.errors import WeirError
 from weirlab.lab.clean import LOCKS
 from weirlab.lab.vm.image import Image
 

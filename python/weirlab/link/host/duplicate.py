@@ -11,7 +11,7 @@ from typing import Any, Final
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from weirlab.errors import LabError, MissingCapability, WeirError
+from weirlab.base.errors import LabError, MissingCapability, WeirError
 from weirlab.lab.linux.namespace import write_sysctls
 from weirlab.lab.linux.privilege import way_out
 from weirlab.link.host.interfaces import inside

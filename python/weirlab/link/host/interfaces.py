@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.lab.linux import namespace, syscalls
 from weirlab.lab.linux.privilege import way_out
 

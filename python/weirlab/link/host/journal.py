@@ -20,8 +20,8 @@ from pyroute2 import IPRoute
 from pyroute2.ethtool.ioctl import EthtoolError, NoSuchDevice
 from pyroute2.netlink.exceptions import NetlinkError
 
-from weirlab.errors import InputError, LabError, MissingCapability, WeirError
-from weirlab.files import shown
+from weirlab.base.errors import InputError, LabError, MissingCapability, WeirError
+from weirlab.base.files import shown
 from weirlab.lab import clean as lab_clean
 from weirlab.lab.isolation.groups import Groups
 from weirlab.lab.linux import namespace

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from typing import Final
 
-from weirlab import programs
-from weirlab.errors import LabError
+from weirlab.base import programs
+from weirlab.base.errors import LabError
 
 FAMILY: Final = "netdev"
 """Family of the tables that are created and deleted here."""

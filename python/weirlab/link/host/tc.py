@@ -6,8 +6,8 @@ import json
 import subprocess
 from typing import Any, Final
 
-from weirlab import programs
-from weirlab.errors import LabError
+from weirlab.base import programs
+from weirlab.base.errors import LabError
 from weirlab.link.host.nft import first_line
 
 ROOT: Final = "7765:"

@@ -1,6 +1,6 @@
 """The recorder's process: reads a ring or an interface, writes files, and reports progress.
 
-Started by :mod:`weirlab.programs`, with its order as JSON. Writes lines of JSON to standard output:
+Started by :mod:`weirlab.base.programs`, with its order as JSON. Writes lines of JSON to standard output:
 ``{"started": true}``, then ``{"at_ns": ..., "progress": {...}}`` four times a second, and at the end
 ``{"at_ns": ..., "stopped": {...}}``; and ``{"error": ..., "kind": ...}`` if it could not begin or its source
 came to an end. The end of standard input, or SIGTERM, tells it to finish the file. So the file is finished
@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from weirlab.errors import LabError, WeirError
+from weirlab.base.errors import LabError, WeirError
 from weirlab.link import bindings
 from weirlab.link.settings import Recording
 

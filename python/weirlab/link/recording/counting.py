@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab.errors import WeirError
+from weirlab.base.errors import WeirError
 
 _LOWEST: Final = 19
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
-from weirlab import programs
+from weirlab.base import programs
 from weirlab.link.settings import Recording
 
 _READ_BYTES: Final = 1 << 16

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab.errors import InputError, LabError, MissingCapability, StoreError, WeirError
+from weirlab.base.errors import InputError, LabError, MissingCapability, StoreError, WeirError
 from weirlab.link import bindings
 from weirlab.link.account import Gap
 from weirlab.link.recording.part import Part, gap_behind

@@ -16,11 +16,11 @@ from weirlab.cli.options import JsonOption, given, grouped
 from weirlab.cli.output import Session
 
 if TYPE_CHECKING:
+    from weirlab.base.errors import WeirError
+    from weirlab.base.tables import Table
     from weirlab.emulation.reading import Asked
-    from weirlab.errors import WeirError
     from weirlab.links.emulator.running import End, How, Tell
     from weirlab.links.emulator.tables import Screen, Shown
-    from weirlab.tables import Table
 
 HELP = """Emulate a link between two interfaces: delay, rate, queue, loss and reordering.
 
@@ -173,10 +173,10 @@ class RunOptions:
 
     def how(self) -> How:
         """The same for the emulator."""
-        from weirlab.amounts import parse_time
+        from weirlab.base.amounts import parse_time
+        from weirlab.base.errors import InputError
         from weirlab.emulation.reading import read_time_ns
         from weirlab.emulation.spec import MOST_SLACK_S
-        from weirlab.errors import InputError
         from weirlab.links.emulator.running import How
 
         if self.by == "netem":

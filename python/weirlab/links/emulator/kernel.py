@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from weirlab.base.errors import InputError, LabError, MissingCapability
+from weirlab.base.interrupts import shielded
 from weirlab.emulation.reading import Asked
-from weirlab.errors import InputError, LabError, MissingCapability
-from weirlab.interrupts import shielded
 from weirlab.link.host import interfaces, journal, prepare
 from weirlab.link.host.nft import first_line
 from weirlab.link.host.tc import occupied, qdiscs, tc

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from weirlab.base.errors import InputError, LabError
 from weirlab.emulation.reading import Asked
 from weirlab.emulation.spec import (
     DropTail,
@@ -22,7 +23,6 @@ from weirlab.emulation.spec import (
     Runs,
     Selection,
 )
-from weirlab.errors import InputError, LabError
 from weirlab.link.host.tc import INGRESS, ROOT
 
 QUEUE: Final = "7766:"

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from weirlab.base.errors import InputError, MissingCapability
+from weirlab.base.extras import engine_needed
+from weirlab.base.interrupts import shielded
 from weirlab.emulation.account import Account, read_account
 from weirlab.emulation.spec import PathSpec
-from weirlab.errors import InputError, MissingCapability
-from weirlab.extras import engine_needed
-from weirlab.interrupts import shielded
 from weirlab.link.host import interfaces, journal, prepare
 from weirlab.link.host.nft import FAMILY, first_line, nft
 from weirlab.link.tap import require_privileges, understood

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
-from weirlab.amounts import parse_size
-from weirlab.errors import InputError
-from weirlab.files import Inputs
+from weirlab.base.amounts import parse_size
+from weirlab.base.errors import InputError
+from weirlab.base.files import Inputs
 from weirlab.scenario.document import Location
 from weirlab.scenario.model import Section, readable
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from rich.text import Text
 
+from weirlab.base.quantities import bit_rate
+from weirlab.base.quoting import printable
+from weirlab.base.tables import Table
 from weirlab.cli import live
 from weirlab.cli.quantities import NOTHING, clock, count, duration, percent, rate
 from weirlab.emulation.account import Account
-from weirlab.quantities import bit_rate
-from weirlab.quoting import printable
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.links.emulator.kernel import NetemAccount

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab.documents import typed
-from weirlab.errors import InputError, TrialError
-from weirlab.interrupts import owned, shielded
+from weirlab.base.documents import typed
+from weirlab.base.errors import InputError, TrialError
+from weirlab.base.interrupts import owned, shielded
 from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work

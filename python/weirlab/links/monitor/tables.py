@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from weirlab.base.tables import Table
 from weirlab.links.monitor.page.source import METHODS, PLACES, PUBLISHED, Evidence
 from weirlab.links.monitor.trials import Group
 from weirlab.report.numbers import NOTHING, count, percent, rate, significant
-from weirlab.tables import Table
 
 
 def groups(found: Sequence[Group]) -> list[Table]:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from weirlab.errors import ModelError
+from weirlab.base.errors import ModelError
 from weirlab.measure.adaptive.design import F64, Candidates
 from weirlab.model.queueing import Queueing
 from weirlab.records import Observation

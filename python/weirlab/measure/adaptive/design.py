@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.measure.plan import NO_EXTRAS, SENDER_RESERVE, load_or_max
 from weirlab.measure.plan.grid import Profile
 from weirlab.measure.profile import FAST_RULES_S, expected

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from weirlab.errors import ModelError
+from weirlab.base.errors import ModelError
+from weirlab.base.quantities import percent
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
 from weirlab.measure.adaptive.acquisition import (
@@ -33,7 +34,6 @@ from weirlab.measure.scouting import Scouting, scout_into, scout_specs
 from weirlab.measure.sequence import Outcome, Part, Stopped, kept_plan
 from weirlab.measure.terms import USUAL, Terms
 from weirlab.model.queueing import Queueing
-from weirlab.quantities import percent
 from weirlab.records import TrialSpec
 from weirlab.store import Run, RunWriter
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.records import TrialRecord
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.traffic.load import LOAD_SHARES
 from weirlab.traffic.places import Places
 from weirlab.traffic.places import validate as validate_places

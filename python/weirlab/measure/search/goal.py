@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from weirlab.errors import InputError, TrialError
+from weirlab.base.errors import InputError, TrialError
 from weirlab.measure.search.goal import Found, Goal
 
 

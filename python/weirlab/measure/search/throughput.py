@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from weirlab.documents import Measured
-from weirlab.errors import InputError, TrialError
+from weirlab.base.documents import Measured
+from weirlab.base.errors import InputError, TrialError
 from weirlab.measure.plan.grid import Profile
 from weirlab.measure.profile import SENDER_RESERVE
 from weirlab.measure.progress import OVERHEAD_S

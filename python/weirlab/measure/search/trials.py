@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from weirlab.interrupts import interruptible
+from weirlab.base.interrupts import interruptible
 from weirlab.lab.base import TestBed
 from weirlab.measure.progress import Meter, OnProgress, trial_s
 from weirlab.measure.search.sender import senders_limit

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 from scipy.special import stdtrit
 
-from weirlab.documents import typed
+from weirlab.base.documents import typed
+from weirlab.base.units import NS_PER_S
 from weirlab.model.base import F64, LEVELS, QUANTITIES, TOLD_LEVEL, Band, Prediction
 from weirlab.model.comparing.scatter import LATER, LATER_FREEDOM
 from weirlab.model.trials import Labels
-from weirlab.units import NS_PER_S
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler

@@ -7,7 +7,8 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from weirlab.errors import ModelError
+from weirlab.base.errors import ModelError
+from weirlab.base.units import NS_PER_S
 from weirlab.model import regimes
 from weirlab.model.base import DELAYS, F64, LEVELS, QUANTITIES, Bool, Model, Prediction, Table
 from weirlab.model.intervals.calibration import (
@@ -24,7 +25,6 @@ from weirlab.model.intervals.conformal import between, upper_quantile
 from weirlab.model.intervals.folds import folds
 from weirlab.model.trials import Labels, Trials
 from weirlab.records import Observation
-from weirlab.units import NS_PER_S
 
 LEAST_CELLS: Final = 8
 """A regime with fewer settings and loads is calibrated with all regimes together."""

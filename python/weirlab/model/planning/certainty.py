@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtri
 
-from weirlab.errors import InputError, ModelError
+from weirlab.base.errors import InputError, ModelError
 from weirlab.model.base import F64, LEVELS, Prediction
 
 HIGHEST: Final = (100 + max(LEVELS)) / 200

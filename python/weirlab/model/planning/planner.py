@@ -9,7 +9,8 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.units import WIRE_OVERHEAD_BYTES
 from weirlab.model.base import F64, QUANTITIES, Predictor
 from weirlab.model.planning import certainty as intervals
 from weirlab.model.planning.judge import BOUNDED, ROOM, Decision, Judge, Settings
@@ -22,7 +23,6 @@ from weirlab.model.planning.search import (
     reach,
     stretches,
 )
-from weirlab.units import WIRE_OVERHEAD_BYTES
 
 Conclusion = Literal[Decision, "not profiled"]
 """The conclusion for a device; ``not profiled``: its model would have to extrapolate."""

@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.model import words
 from weirlab.model.base import DELAYS
-from weirlab.quoting import quoted
 from weirlab.requirements import JITTER, LOSS, MEAN, P50, P90, P99, P999, Demand, parse
 
 TrafficClass = Literal["isochronous", "cyclic", "acyclic"]

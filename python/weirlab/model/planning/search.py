@@ -12,10 +12,10 @@ from typing import Final, Literal
 
 import numpy as np
 
+from weirlab.base.units import MAX_FRAME_BYTES, MIN_FRAME_BYTES
 from weirlab.model.base import F64
 from weirlab.model.planning.judge import Judge, Settings, Verdict
 from weirlab.model.planning.requirements import Limit
-from weirlab.units import MAX_FRAME_BYTES, MIN_FRAME_BYTES
 
 RATES_PPS: Final[F64] = np.geomspace(10.0, 1e8, 1401)
 """Loads tried, 200 per factor of ten."""

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
+from weirlab.base.quantities import percent
 from weirlab.model import words
 from weirlab.model.base import Parameter, Profiled
 from weirlab.model.queueing.delay import MIN_SCV, DelayCurve
 from weirlab.model.queueing.disturbance import Disturbance
 from weirlab.model.queueing.service import ServiceTime
-from weirlab.quantities import percent
 
 
 def parameters(

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 from scipy.spatial.distance import cdist
 
-from weirlab.documents import Array
+from weirlab.base.documents import Array
 from weirlab.model.base import F64, Bool
 
 AMPLITUDES: Final = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaincinv
 
-from weirlab.documents import SPARSE
+from weirlab.base.documents import SPARSE
 from weirlab.model import regimes as regime
 from weirlab.model import repeats, robust
 from weirlab.model.base import (

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.model.base import F64
 from weirlab.model.spike import Spike
 from weirlab.traffic.load import rate_pps

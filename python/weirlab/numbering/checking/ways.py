@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.checking.findings import Finding, error, named, warning
 from weirlab.numbering.plan.model import Entry
 from weirlab.numbering.routing import End, Network, Way, words

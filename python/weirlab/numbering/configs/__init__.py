@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.configs import asterisk, gatekeeper, kamailio, named, sipp, telephone
 from weirlab.numbering.configs.folder import put
 from weirlab.numbering.routing import Network

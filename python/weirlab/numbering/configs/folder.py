@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Final
 
-from weirlab import files, limits
-from weirlab.errors import InputError
+from weirlab.base import files, limits
+from weirlab.base.errors import InputError
 
 MANIFEST: Final = "manifest.json"
 

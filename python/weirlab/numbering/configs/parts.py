@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.plan.model import Engine, Route
 from weirlab.numbering.plan.values import Protocol
 from weirlab.numbering.routing import Network

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from weirlab.base.quoting import quoted
 from weirlab.numbering.ere.patterns import NeedsDigits, Pattern, compiled
 from weirlab.numbering.ere.syntax import BadExpression
-from weirlab.quoting import quoted
 
 _FORBIDDEN: Final = "0123456789i\\"
 """Characters that cannot be delimiters."""

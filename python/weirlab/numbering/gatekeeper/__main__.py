@@ -14,8 +14,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Final, cast
 
-from weirlab import files, limits
-from weirlab.errors import InputError, WeirError
+from weirlab.base import files, limits
+from weirlab.base.errors import InputError, WeirError
 from weirlab.numbering.gatekeeper import ras
 from weirlab.numbering.gatekeeper.answering import Gatekeeper
 from weirlab.numbering.gatekeeper.enum import Resolver

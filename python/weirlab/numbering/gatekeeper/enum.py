@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from weirlab import extras
+from weirlab.base import extras
 from weirlab.numbering.gatekeeper.ras import Address
 from weirlab.numbering.gatekeeper.table import Record
 from weirlab.numbering.plan.numbers import owner_name

@@ -7,7 +7,7 @@ from dataclasses import fields
 from ipaddress import ip_address
 from typing import Any, Final
 
-from weirlab import extras
+from weirlab.base import extras
 from weirlab.numbering.gatekeeper.messages import (
     KINDS,
     Address,

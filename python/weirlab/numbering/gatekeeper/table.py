@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from weirlab.documents import typed
+from weirlab.base.documents import typed
 from weirlab.numbering.gatekeeper.ras import Address
 from weirlab.numbering.routing.prefixes import Prefixes
 

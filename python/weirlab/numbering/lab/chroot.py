@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from weirlab import files, programs
-from weirlab.errors import InputError, LabError, MissingCapability
-from weirlab.interrupts import interruptible
+from weirlab.base import files, programs
+from weirlab.base.errors import InputError, LabError, MissingCapability
+from weirlab.base.interrupts import interruptible
 from weirlab.jobs.progress import Progress
 
 SUITE: Final = "bullseye"

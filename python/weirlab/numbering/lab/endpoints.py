@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from weirlab import files
-from weirlab.errors import LabError
+from weirlab.base import files
+from weirlab.base.errors import LabError
+from weirlab.base.quantities import plural
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.numbering.configs import asterisk, sipp, telephone
 from weirlab.numbering.configs.parts import address, call_agent, refuse
 from weirlab.numbering.lab import asking, engines, media, wire
 from weirlab.numbering.lab.asking import bracketed
 from weirlab.numbering.routing import Network
-from weirlab.quantities import plural
 
 _CAUSES: Final = {486: 17, 503: 34}
 """Causes (Q.850) with which an H.323 telephone refuses calls, by the SIP answers they stand for."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from weirlab import extras, programs
+from weirlab.base import extras, programs
 from weirlab.numbering.configs import asterisk, gatekeeper, named, telephone
 from weirlab.numbering.lab import chroot
 from weirlab.numbering.plan.model import Engine

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from weirlab import files
-from weirlab.errors import LabError, MissingCapability
-from weirlab.interrupts import interruptible, shielded
+from weirlab.base import files
+from weirlab.base.errors import LabError, MissingCapability
+from weirlab.base.interrupts import interruptible, shielded
 from weirlab.lab import clean
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import explained

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from weirlab import files
-from weirlab.interrupts import interruptible
+from weirlab.base import files
+from weirlab.base.interrupts import interruptible
 from weirlab.numbering.configs import sipp
 from weirlab.numbering.configs.parts import address, gatekeeper
 from weirlab.numbering.lab import engines, media, wire

@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
+from weirlab.base.quoting import printable
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.machines.machine import Machine
 from weirlab.numbering.configs.parts import gatekeeper
 from weirlab.numbering.lab import asking, dns, engines, wire
 from weirlab.numbering.lab.engines import Daemon
 from weirlab.numbering.routing import Network
-from weirlab.quoting import printable
 
 _SHOWN_LINES: Final = 6
 

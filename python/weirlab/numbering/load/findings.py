@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from weirlab.errors import NotMet, Undecided
+from weirlab.base.errors import NotMet, Undecided
+from weirlab.base.quantities import count, words
 from weirlab.numbering.load.rows import LimitRow, TrialRow, WorkRow
 from weirlab.numbering.through.rows import DeviceRow, silent
-from weirlab.quantities import count, words
 
 if TYPE_CHECKING:
     from weirlab.store import Run

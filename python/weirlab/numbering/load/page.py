@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import polars as pl
 
+from weirlab.base.quantities import count, plural
 from weirlab.numbering.load import tables
 from weirlab.numbering.load.findings import LoadFindings
 from weirlab.numbering.load.rows import LimitRow
 from weirlab.numbering.proof.tables import decimals
-from weirlab.quantities import count, plural
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, Story, place

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from weirlab.errors import InputError, LabError
-from weirlab.files import Inputs
-from weirlab.interrupts import owned, shielded
+from weirlab.base.errors import InputError, LabError
+from weirlab.base.files import Inputs
+from weirlab.base.interrupts import owned, shielded
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.work import Work
 from weirlab.numbering.configs.parts import address

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from weirlab.base.quantities import NOTHING, count, duration, percent
+from weirlab.base.tables import Table
 from weirlab.numbering.load.findings import LoadFindings
 from weirlab.numbering.load.rows import LimitRow, TrialRow
 from weirlab.numbering.proof.tables import decimals
 from weirlab.numbering.through.tables import packets
-from weirlab.quantities import NOTHING, count, duration, percent
-from weirlab.tables import Table
 
 _LIMITS: Final = (
     "Number", "Translation", "Decided", "Carried", "Too many", "Set-up", "p99", "Lost", "Jitter", "MOS",

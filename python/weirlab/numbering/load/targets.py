@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.quantities import words
 from weirlab.numbering.proof.planned import Planned
 from weirlab.numbering.routing import Network
 from weirlab.numbering.routing.words import PROTOCOLS
-from weirlab.quantities import words
 
 _FIRST: Final = ("route", "tree")
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from weirlab.errors import TrialError
+from weirlab.base.errors import TrialError
 from weirlab.measure.search import Goal, mlr
 from weirlab.numbering.load.rows import LimitRow, TrialRow
 from weirlab.numbering.load.targets import Target

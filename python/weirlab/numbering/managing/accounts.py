@@ -12,10 +12,10 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.numbering.managing.register import Gone, Register, instant
 from weirlab.numbering.managing.transaction import Account
-from weirlab.quoting import quoted
 
 LEAST_PASSWORD: Final = 12
 """Least number of characters of a password."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
 
+from weirlab.base.errors import InputError
+from weirlab.base.extras import MANAGE
+from weirlab.base.quantities import NOTHING, plural
+from weirlab.base.tables import Table
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session, to_json
-from weirlab.errors import InputError
-from weirlab.extras import MANAGE
 from weirlab.numbering.options import DEFAULT_PLAN, PlanOption
-from weirlab.quantities import NOTHING, plural
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.numbering.managing.register import Register

@@ -16,10 +16,10 @@ from typing import Any, Final
 import sqlalchemy as sql
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
-from weirlab import files
-from weirlab.errors import DiskFull, InputError, MissingCapability, StoreError
+from weirlab.base import files
+from weirlab.base.errors import DiskFull, InputError, MissingCapability, StoreError
+from weirlab.base.quoting import printable, shortened
 from weirlab.numbering.managing.transaction import METADATA, SCHEMA, VERSION, Transaction
-from weirlab.quoting import printable, shortened
 
 _WAIT_S: Final = 10
 """How long a transaction waits for another one."""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from weirlab.quoting import json_printable
+from weirlab.base.quoting import json_printable
 from weirlab.scenario.document import Document, Location, Mark
 
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*")

@@ -12,8 +12,10 @@ from functools import reduce
 from pathlib import Path
 from typing import Final
 
-from weirlab import files, programs
-from weirlab.errors import InputError, LabError, WeirError
+from weirlab.base import files, programs
+from weirlab.base.errors import InputError, LabError, WeirError
+from weirlab.base.quantities import plural, words
+from weirlab.base.quoting import printable, shortened
 from weirlab.numbering.configs.named import statements
 from weirlab.numbering.diff import Change, differences
 from weirlab.numbering.lab import dns
@@ -28,8 +30,6 @@ from weirlab.numbering.zones import put, zones
 from weirlab.numbering.zones.catalog import catalog
 from weirlab.numbering.zones.made import Zone
 from weirlab.numbering.zones.text import is_higher
-from weirlab.quantities import plural, words
-from weirlab.quoting import printable, shortened
 
 LIST: Final = "zones.conf"
 """The file with the zones that BIND's own configuration includes."""

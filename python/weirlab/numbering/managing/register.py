@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.numbering.managing.database import Database
 from weirlab.numbering.managing.parts import GENERAL, PARTS, Content, Item, pieces
 from weirlab.numbering.managing.rights import refusal
@@ -22,7 +23,6 @@ from weirlab.numbering.managing.transaction import (
 )
 from weirlab.numbering.managing.whole import with_serial
 from weirlab.numbering.plan.model import NumberingPlan
-from weirlab.quoting import quoted
 
 NAME: Final = "plan.yaml"
 """Name of the plan in messages and in the comments of zones, under which it is exported."""

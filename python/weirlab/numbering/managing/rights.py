@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
+from weirlab.base.quantities import words
 from weirlab.numbering.plan.model import NumberingPlan
 from weirlab.numbering.plan.numbers import is_number
-from weirlab.quantities import words
 
 LIMITS: Final = ("may_call", "barred", "most_calls")
 """Fields of an organisation by which the operator limits its calls."""

@@ -12,7 +12,8 @@ from functools import cached_property
 from itertools import islice
 from typing import Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.numbering.checking import Severity, check
 from weirlab.numbering.managing.parts import PARTS, Content, Item
 from weirlab.numbering.managing.places import Places, written
@@ -22,7 +23,6 @@ from weirlab.numbering.plan import Book
 from weirlab.numbering.plan.load import Scope, unknown_names
 from weirlab.numbering.plan.model import NumberingPlan
 from weirlab.numbering.routing import Network
-from weirlab.quoting import quoted
 from weirlab.scenario import load as scenario
 from weirlab.scenario.document import Document, Location
 

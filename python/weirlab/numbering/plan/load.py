@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from weirlab import limits
-from weirlab.errors import InputError
-from weirlab.files import HOST_FILES, NO_FILES, Inputs
+from weirlab.base import limits
+from weirlab.base.errors import InputError
+from weirlab.base.files import HOST_FILES, NO_FILES, Inputs
+from weirlab.base.quoting import quoted
 from weirlab.numbering.plan import ready, tables
 from weirlab.numbering.plan.model import NumberingPlan
-from weirlab.quoting import quoted
 from weirlab.scenario.document import Document, Location, parse
 from weirlab.scenario.load import refuse, validated
 from weirlab.studies.scenarios import SCHEMA_ID

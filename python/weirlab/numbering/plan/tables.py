@@ -14,9 +14,9 @@ from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab import files, limits
-from weirlab.errors import InputError
-from weirlab.files import Inputs
+from weirlab.base import files, limits
+from weirlab.base.errors import InputError
+from weirlab.base.files import Inputs
 from weirlab.numbering.plan.model import Entry, Limited, Range, Route
 from weirlab.scenario.document import Document, Location, Mark
 from weirlab.scenario.load import validated

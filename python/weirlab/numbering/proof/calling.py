@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
+from weirlab.base.quantities import plural
 from weirlab.numbering.configs.parts import address
 from weirlab.numbering.lab import endpoints
 from weirlab.numbering.lab.endpoints import Spoilt
@@ -28,7 +29,6 @@ from weirlab.numbering.proof.wire.silence import Silence
 from weirlab.numbering.routing import Network
 from weirlab.numbering.through.passage import Between
 from weirlab.numbering.through.rows import DeviceRow, bypassing
-from weirlab.quantities import plural
 
 _MS: Final = 1e6
 _S: Final = 1e9

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from weirlab.errors import NotMet
+from weirlab.base.errors import NotMet
+from weirlab.base.quantities import plural
 from weirlab.numbering.proof import kinds
 from weirlab.numbering.proof.rows import NOT_AS_PLANNED, NOT_TRIED, CallRow, titled
 from weirlab.numbering.through.rows import DeviceRow, silent
-from weirlab.quantities import plural
 
 if TYPE_CHECKING:
     from weirlab.store import Run

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from weirlab.base.quantities import duration
 from weirlab.numbering.proof import tables
 from weirlab.numbering.proof.map.drawing import drawn
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, CallRow, MessageRow, titled
-from weirlab.quantities import duration
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, Story, place

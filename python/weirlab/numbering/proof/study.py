@@ -9,9 +9,10 @@ from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from weirlab.errors import InputError
-from weirlab.files import Inputs
-from weirlab.interrupts import owned, shielded
+from weirlab.base.errors import InputError
+from weirlab.base.files import Inputs
+from weirlab.base.interrupts import owned, shielded
+from weirlab.base.quantities import plural
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.work import Work
 from weirlab.numbering.kept import PLAN, keep_plan
@@ -34,7 +35,6 @@ from weirlab.numbering.routing import Network
 from weirlab.numbering.section import VoiceScenario
 from weirlab.numbering.through.asked import Device, device
 from weirlab.numbering.through.rows import DEVICE, DeviceRow
-from weirlab.quantities import plural
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of, rows_of
 from weirlab.studies.contract import Ground

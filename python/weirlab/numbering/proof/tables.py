@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from weirlab.base.quantities import NOTHING, duration
+from weirlab.base.tables import Table
 from weirlab.numbering.proof.kinds import Kind
 from weirlab.numbering.proof.rows import CallRow, failing, titled
 from weirlab.numbering.through import tables
 from weirlab.numbering.through.rows import DeviceRow
-from weirlab.quantities import NOTHING, duration
-from weirlab.tables import Table
 
 _COLUMNS: Final = (
     "Number", "Failing", "Way taken", "Decided", "Answer", "Set-up", "Codec", "There", "Back", "DNS",

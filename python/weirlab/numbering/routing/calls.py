@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.ere import TAIL, BadExpression, NeedsDigits, Substitution
 from weirlab.numbering.plan.model import Engine, Entry, Naptr, Route
 from weirlab.numbering.plan.numbers import owner_name

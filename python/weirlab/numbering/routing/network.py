@@ -7,7 +7,8 @@ from datetime import date
 from functools import cached_property
 from typing import Final, TypeVar
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.numbering.ere import BadExpression, Substitution
 from weirlab.numbering.plan.load import Book, Scope
 from weirlab.numbering.plan.model import Engine, Entry, Range, Route
@@ -15,7 +16,6 @@ from weirlab.numbering.plan.values import Protocol
 from weirlab.numbering.routing.enum import EnumTree
 from weirlab.numbering.routing.names import Names
 from weirlab.numbering.routing.prefixes import Prefixes, continued
-from weirlab.quoting import quoted
 
 Table = tuple[str, Protocol | None]
 """An engine, and the protocol over which calls arrive for its routes; None for any."""

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from weirlab import files, limits
-from weirlab.errors import InputError, WeirError
+from weirlab.base import files, limits
+from weirlab.base.errors import InputError, WeirError
+from weirlab.base.quoting import printable
 from weirlab.numbering.telephone.serving import Telephone
 from weirlab.numbering.telephone.settings import Settings
-from weirlab.quoting import printable
 
 
 class _Ended(Exception):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from weirlab import extras
+from weirlab.base import extras
 from weirlab.numbering.gatekeeper.ras import (
     PROTOCOL,
     Address,

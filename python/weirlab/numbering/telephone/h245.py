@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final
 
-from weirlab import extras
+from weirlab.base import extras
 from weirlab.numbering.gatekeeper.ras import Address, NoMessage
 
 _asn1 = extras.VOICE.deferred("pycrate_asn1dir.H225")

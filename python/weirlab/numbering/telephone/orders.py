@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.documents import typed
+from weirlab.base.documents import typed
 
 _MOST_BYTES: Final = 1 << 12
 

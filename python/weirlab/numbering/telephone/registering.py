@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from weirlab.base.quoting import printable, shortened
 from weirlab.numbering.gatekeeper import ras
 from weirlab.numbering.gatekeeper.ras import Address, Message
 from weirlab.numbering.telephone.call import Call
-from weirlab.quoting import printable, shortened
 
 AGAIN_S: Final = 1.0
 MOST_SENT: Final = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weirlab.documents import typed
+from weirlab.base.documents import typed
 from weirlab.numbering.gatekeeper.ras import Address
 from weirlab.numbering.telephone.call import Own
 

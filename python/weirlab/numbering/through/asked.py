@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_network
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.files import Inputs
+from weirlab.base.errors import InputError
+from weirlab.base.files import Inputs
+from weirlab.base.quantities import rules as in_words
+from weirlab.base.quoting import quoted
 from weirlab.lab import wiring
 from weirlab.lab.base import DutDriver
 from weirlab.lab.dut import make
@@ -20,8 +22,6 @@ from weirlab.lab.redundant import wiring as redundant
 from weirlab.numbering.configs.named import servers
 from weirlab.numbering.routing import Network
 from weirlab.numbering.section import Through
-from weirlab.quantities import rules as in_words
-from weirlab.quoting import quoted
 from weirlab.records import RuleSetup
 from weirlab.scenario import NO_DEVICE
 

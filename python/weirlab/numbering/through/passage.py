@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from typing import Final, Protocol
 
-from weirlab.errors import MissingCapability
-from weirlab.interrupts import shielded
+from weirlab.base.errors import MissingCapability
+from weirlab.base.interrupts import shielded
 from weirlab.lab import wiring
 from weirlab.lab.base import Site
 from weirlab.lab.clean import Claim

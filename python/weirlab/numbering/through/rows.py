@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.quantities import plural
+from weirlab.base.quantities import plural
 
 DEVICE: Final = "voice_device"
 """The table of rows; only runs with a device have it."""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from weirlab.base.quantities import count
+from weirlab.base.tables import Table
 from weirlab.numbering.through.rows import THERE, DeviceRow
-from weirlab.quantities import count
-from weirlab.tables import Table
 
 _BEGIN: Final = ("Direction", "Longest silence")
 _EVENTS: Final = "Failures"

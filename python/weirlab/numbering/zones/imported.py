@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weirlab import extras, files, limits
-from weirlab.errors import InputError
+from weirlab.base import extras, files, limits
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import printable, quoted
 from weirlab.numbering.ere import BadExpression, Substitution
 from weirlab.numbering.plan.model import Entry, Naptr, Tree
 from weirlab.numbering.plan.numbers import digits_below
 from weirlab.numbering.routing.enum import EnumTree
-from weirlab.quoting import printable, quoted
 
 _SILENCE_S = 10.0
 _LONGEST_S = 300.0

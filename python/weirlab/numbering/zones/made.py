@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.plan.model import Dns, Tree
 from weirlab.numbering.plan.numbers import digits_below, owner_name
 from weirlab.numbering.routing import Network

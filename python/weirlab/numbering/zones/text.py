@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from weirlab import files, limits
-from weirlab.errors import InputError
+from weirlab.base import files, limits
+from weirlab.base.errors import InputError
 from weirlab.numbering.zones.made import Zone
 
 _SERIAL: Final = re.compile(r"^ +([0-9]+) +; serial$", re.MULTILINE)

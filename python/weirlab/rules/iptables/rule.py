@@ -7,8 +7,8 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.rules import matching
 from weirlab.rules.chains import Rule
 from weirlab.rules.iptables.modules import COUNTING, EFFECTS, IMPLIED, LEAVING, PURE, SETS, VERDICTS

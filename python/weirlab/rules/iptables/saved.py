@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.rules.chains import Chain, Rule, Ruleset
 from weirlab.rules.iptables.rule import parse_rule
 from weirlab.rules.packets import Family

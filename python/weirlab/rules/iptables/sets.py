@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Final
 
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.rules import matching
 from weirlab.rules.chains import Chain, Rule, Ruleset
 from weirlab.rules.matching import Match, Ranges

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.rules.chains import Chain, ChainKey, Rule, Ruleset
 from weirlab.rules.nft.statements import Objects, is_count, rules
 from weirlab.rules.packets import Family

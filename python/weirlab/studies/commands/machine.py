@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weirlab.base.errors import LabError, MissingCapability, TrialError
 from weirlab.cli.options import JsonOption, StoreOption
 from weirlab.cli.output import Session
-from weirlab.errors import LabError, MissingCapability, TrialError
 
 if TYPE_CHECKING:
     from weirlab.lab.finding import Finding

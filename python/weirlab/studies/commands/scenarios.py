@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weirlab.base.errors import InputError
+from weirlab.base.files import HOST_FILES
 from weirlab.cli.options import LabKind, ReportOptions, ResultOptions, ResumeOption, completing, grouped
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.quantities import words
 from weirlab.cli.streams import tell
-from weirlab.errors import InputError
-from weirlab.files import HOST_FILES
 from weirlab.studies.registry import studies
 
 if TYPE_CHECKING:

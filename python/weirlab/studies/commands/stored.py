@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
+from weirlab.base.errors import InputError, WeirError
+from weirlab.base.quoting import quoted
+from weirlab.base.tables import Table
 from weirlab.cli.options import JsonOption, StoreOption, completing
 from weirlab.cli.output import Session
-from weirlab.errors import InputError, WeirError
-from weirlab.quoting import quoted
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.store import Run

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING
 from weirlab.cli.results.tables import effects, reasons, thresholds
-from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.jobs.inventory import RunOutcome

@@ -14,7 +14,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.traffic.calls.arrivals import Units, backs
 from weirlab.traffic.calls.signalling import iax2, sip
 from weirlab.traffic.calls.spec import Calls

@@ -10,11 +10,11 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.units import NS_PER_S
 from weirlab.traffic.calls.signalling import iax2, sip
 from weirlab.traffic.calls.spec import CallClass, Calls, Direction
 from weirlab.traffic.calls.transport import calls_per_packet
-from weirlab.units import NS_PER_S
 
 I64 = npt.NDArray[np.int64]
 

@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
-from weirlab.units import FCS_BYTES, MAX_FRAME_BYTES, MIN_FRAME_BYTES
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
+from weirlab.base.units import FCS_BYTES, MAX_FRAME_BYTES, MIN_FRAME_BYTES
 
 RTP_BYTES: Final = 12
 UDP_BYTES: Final = 8

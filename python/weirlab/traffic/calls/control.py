@@ -16,10 +16,10 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from weirlab.base.units import NS_PER_S
 from weirlab.traffic.calls.codecs import IP_BYTES, RTP_BYTES, UDP_BYTES, VoiceStream
 from weirlab.traffic.calls.signalling import rtcp
 from weirlab.traffic.calls.transport import framed_bytes
-from weirlab.units import NS_PER_S
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
-from weirlab.quantities import percent
-from weirlab.units import NS_PER_S
+from weirlab.base.errors import InputError
+from weirlab.base.quantities import percent
+from weirlab.base.units import NS_PER_S
 
 Bool = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]

@@ -13,10 +13,10 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from weirlab.base.units import FCS_BYTES, bps_from_pps, pps_from_bps
 from weirlab.traffic.calls import control
 from weirlab.traffic.calls.spec import CallClass, Calls
 from weirlab.traffic.calls.transport import calls_per_packet, frame_bytes
-from weirlab.units import FCS_BYTES, bps_from_pps, pps_from_bps
 
 PUBLISHED_BYTES_PER_S: Final = 134_217_728
 """2^30 bit/s."""

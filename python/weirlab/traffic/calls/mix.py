@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.quantities import percent
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError
+from weirlab.base.quantities import percent
+from weirlab.base.quoting import quoted
 from weirlab.traffic.calls.codecs import VoiceStream, parse_codec
 from weirlab.traffic.calls.spec import parse_calls
 

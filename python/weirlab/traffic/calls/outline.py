@@ -13,14 +13,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.units import NS_PER_S
 from weirlab.traffic.calls import control, dialogs, media, spurts
 from weirlab.traffic.calls.addresses import FlowMap, flow_map
 from weirlab.traffic.calls.arrivals import FIRST_ANSWER_NS, FOREVER_NS, SET_UP_NS, Units, backs, draw_units
 from weirlab.traffic.calls.spec import Calls, validate
 from weirlab.traffic.calls.transport import calls_per_packet, check_sendable
 from weirlab.traffic.spec import Endpoints
-from weirlab.units import NS_PER_S
 
 I64 = npt.NDArray[np.int64]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.units import NS_PER_S
 from weirlab.traffic.calls.outline import MAX_GAP_NS
 from weirlab.traffic.calls.schedule import schedule
 from weirlab.traffic.plan import MAX_WINDOWS, Media, Plan, bin_width_ns
 from weirlab.traffic.spec import Endpoints, Traffic
-from weirlab.units import NS_PER_S
 
 
 def compile_calls(traffic: Traffic, endpoints: Endpoints | None = None) -> Plan:

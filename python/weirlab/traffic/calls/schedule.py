@@ -13,7 +13,8 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.units import NS_PER_S
 from weirlab.traffic.calls import media
 from weirlab.traffic.calls.outline import Outline, outline
 from weirlab.traffic.calls.signalling import PROBE_BYTES, iax2
@@ -24,7 +25,6 @@ from weirlab.traffic.flows import FlowAddresses
 from weirlab.traffic.plan import PACKET_KINDS, CallFlows
 from weirlab.traffic.sizes import Constant, SizeMix, Weighted
 from weirlab.traffic.spec import Endpoints, Flows, Rate, Traffic
-from weirlab.units import NS_PER_S
 
 I64 = npt.NDArray[np.int64]
 

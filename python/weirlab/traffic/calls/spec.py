@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from weirlab import limits
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base import limits
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.traffic.calls.codecs import VoiceStream, describe_codec, parse_codec
 from weirlab.traffic.calls.transport import TITLES, TRANSPORTS, Transport, check, parse_transport
 

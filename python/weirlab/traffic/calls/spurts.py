@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.units import NS_PER_S
+from weirlab.base.units import NS_PER_S
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
+from weirlab.base.units import FCS_BYTES, MIN_FRAME_BYTES
 from weirlab.traffic.calls.codecs import (
     ETHERNET_BYTES,
     IP_BYTES,
@@ -23,7 +24,6 @@ from weirlab.traffic.calls.codecs import (
 )
 from weirlab.traffic.calls.signalling import PROBE_BYTES
 from weirlab.traffic.calls.signalling.iax2 import FORMATS, MINI_BYTES, trunk_bytes
-from weirlab.units import FCS_BYTES, MIN_FRAME_BYTES
 
 Transport = Literal["rtp", "iax2", "iax2-trunk"]
 TRANSPORTS: Final[tuple[Transport, ...]] = ("rtp", "iax2", "iax2-trunk")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from weirlab.base.units import FCS_BYTES, MIN_FRAME_BYTES
 from weirlab.traffic.calls.codecs import ETHERNET_BYTES, IP_BYTES
 from weirlab.traffic.encapsulation.encapsulations import Encapsulation
 from weirlab.traffic.encapsulation.packets import IpVersion, Parts, Voice, total
-from weirlab.units import FCS_BYTES, MIN_FRAME_BYTES
 
 LEAST_MTU: Final[dict[IpVersion, int]] = {4: 68, 6: 1280}
 """Packet size that every link carries unfragmented (RFC 791, 3.2; RFC 8200, 5)."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 
 _MUST_NOT_CBC: Final = "encrypts without authenticating, which RFC 8221 forbids"
 _MUST_NOT_MD5: Final = "HMAC-MD5, which RFC 8221 forbids"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weirlab.files import NO_FILES, Inputs
-from weirlab.limits import HIGHEST_SEED
+from weirlab.base.files import NO_FILES, Inputs
+from weirlab.base.limits import HIGHEST_SEED
 from weirlab.measure.attempts import until_valid
 from weirlab.measure.progress import Meter, OnProgress
 from weirlab.measure.terms import Clocks

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab.errors import TrialError, WeirError
+from weirlab.base.errors import TrialError, WeirError
+from weirlab.base.quantities import bit_rate, duration, percent, plural, significant, words
 from weirlab.measure.spread import Spread
-from weirlab.quantities import bit_rate, duration, percent, plural, significant, words
 from weirlab.trace.quantities import size
 from weirlab.transfers.parallel.plan import INDEPENDENT, MPTCP, TCP, named
 from weirlab.transfers.parallel.rows import AttemptRow

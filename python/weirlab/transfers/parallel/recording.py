@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from weirlab.base.quantities import duration, percent
+from weirlab.base.units import FCS_BYTES
 from weirlab.emulation.account import complaints
-from weirlab.quantities import duration, percent
 from weirlab.records import HostSample, RuleSetup, TrialRecord, TrialSpec, counts_alone
 from weirlab.store.frames import frame_of
 from weirlab.traffic.load import offered_pps
@@ -28,7 +29,6 @@ from weirlab.transfers.parallel.rows import (
     PathRow,
     SeriesRow,
 )
-from weirlab.units import FCS_BYTES
 
 if TYPE_CHECKING:
     import polars as pl

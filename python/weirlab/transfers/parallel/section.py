@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from weirlab.base.quantities import bit_rate, plural
 from weirlab.emulation.spec import MOST_SLACK_S
 from weirlab.links.emulator.section import PathSection, Size, Words, traces
-from weirlab.quantities import bit_rate, plural
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.document import Location
 from weirlab.scenario.model import (

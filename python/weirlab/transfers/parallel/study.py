@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab.errors import InputError, MissingCapability
-from weirlab.interrupts import owned, shielded
+from weirlab.base.errors import InputError, MissingCapability
+from weirlab.base.interrupts import owned, shielded
+from weirlab.base.quantities import plural, words
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, passed_on
 from weirlab.jobs.work import Work
 from weirlab.measure.terms import Clocks
-from weirlab.quantities import plural, words
 from weirlab.store import Run, RunWriter
 from weirlab.studies.contract import Ground
 from weirlab.transfers.parallel import campaign, plan

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from weirlab.base.quantities import NOTHING, bit_rate, count, duration, percent, significant
+from weirlab.base.tables import Table
 from weirlab.measure.spread import Spread
-from weirlab.quantities import NOTHING, bit_rate, count, duration, percent, significant
-from weirlab.tables import Table
 from weirlab.trace.quantities import size
 from weirlab.transfers.parallel.findings import Group, ParallelFindings
 from weirlab.transfers.parallel.plan import named

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
+from weirlab.base.errors import InputError, NobodyReads, OutputError, TrialError
 from weirlab.cli.options import JsonOption, grouped, without
 from weirlab.cli.options.sockets import shown
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.streams import tell
-from weirlab.errors import InputError, NobodyReads, OutputError, TrialError
 from weirlab.transfers.psock.dropin import command as dropin
 from weirlab.transfers.psock.options import (
     PORT,
@@ -126,7 +126,7 @@ def send(
 @contextmanager
 def _source(file: Path | None, made_up_bytes: int | None) -> Iterator[Iterator[bytes]]:
     """What is to be sent, in parts."""
-    from weirlab import files
+    from weirlab.base import files
     from weirlab.transfers.psock import copying
 
     if made_up_bytes is not None:
@@ -169,8 +169,8 @@ def serve(
     json: JsonOption = False,
 ) -> None:
     """Serve."""
-    from weirlab import files
     from weirlab._engine import ParallelListener
+    from weirlab.base import files
     from weirlab.link.stopping import Stop
     from weirlab.transfers.psock import copying, tables
 

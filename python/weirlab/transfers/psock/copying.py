@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
+from weirlab.base.errors import InputError, LabError, TrialError
+from weirlab.base.quoting import quoted
 from weirlab.cli.options.sockets import shown
-from weirlab.errors import InputError, LabError, TrialError
 from weirlab.link.stopping import Stop
-from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab._engine import ParallelListener, ParallelSocket

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab.errors import TrialError
+from weirlab.base.errors import TrialError
 from weirlab.link.stopping import Stop
 from weirlab.trace.quantities import duration, size
 from weirlab.transfers.psock.copying import CHUNK_BYTES, strangers

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 import typer
 
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.cli.options.sockets import parse_address, parse_option
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab.transfers.psock.copying import How
@@ -60,7 +60,7 @@ class SourceOptions:
 
     def total_bytes(self) -> int | None:
         """``--bytes``; None if a file or standard input is sent."""
-        from weirlab.amounts import parse_size
+        from weirlab.base.amounts import parse_size
 
         if self.total is None:
             return None
@@ -121,7 +121,7 @@ class SessionOptions:
 
     def how(self, streams: StreamOptions | None = None) -> How:
         """The options as the engine takes them, with those of the streams."""
-        from weirlab.amounts import parse_size, parse_time
+        from weirlab.base.amounts import parse_size, parse_time
         from weirlab.transfers.psock.copying import How
 
         streams = streams or StreamOptions()

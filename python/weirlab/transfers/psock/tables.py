@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from weirlab.base.quantities import NOTHING
+from weirlab.base.tables import Table
 from weirlab.cli.options.sockets import shown
-from weirlab.quantities import NOTHING
-from weirlab.tables import Table
 from weirlab.trace.quantities import bit_rate, count, duration, percent, plural, size, words
 from weirlab.transfers.psock.copying import Copied, Served
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from weirlab import interrupts
+from weirlab.base import interrupts
 from weirlab.cli.lines import LinesOption, say
 from weirlab.cli.options import grouped
 from weirlab.cli.options.sockets import parse_address, parse_option, shown
@@ -115,7 +115,7 @@ def serve(
     json: LinesOption = False,
 ) -> None:
     """Serve."""
-    from weirlab.amounts import parse_size, parse_time
+    from weirlab.base.amounts import parse_size, parse_time
     from weirlab.link.stopping import Stop
     from weirlab.transfers.tcp.show import tables
 
@@ -183,7 +183,7 @@ class _Stream:
         say({"kind": "tcp send started", **{k: v for k, v in event.items() if k != "event"}})
 
     def interval(self, interval: Interval) -> None:
-        from weirlab.documents import plain
+        from weirlab.base.documents import plain
 
         throughput = {"throughput_bps": interval.throughput_bps}
         say({"kind": "tcp send interval", **plain(interval), **throughput})

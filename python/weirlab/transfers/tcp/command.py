@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.cli.lines import LinesOption, line, say
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
 from weirlab.transfers.tcp import bulk
 from weirlab.transfers.tcp.measure import command as measuring
 
@@ -281,6 +281,6 @@ def _period_ns(text: str) -> int:
 
 
 def _seconds(text: str | None) -> float | None:
-    from weirlab.amounts import parse_time
+    from weirlab.base.amounts import parse_time
 
     return None if text is None else parse_time(text, "--time")

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.cli.options.sockets import parse_address
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
 from weirlab.trace import flows
 
 IDLE: Final = ("listen", "time-wait", "close")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 
 USUAL: Final = (
     "rtt_us", "rttvar_us", "min_rtt_us", "snd_cwnd", "snd_ssthresh", "snd_mss_bytes", "unacked", "lost",

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from weirlab import files
+from weirlab.base import files
+from weirlab.base.errors import InputError
 from weirlab.cli.options.sockets import shown
-from weirlab.errors import InputError
 from weirlab.transfers.tcp.watching import Samples, Tally
 
 if TYPE_CHECKING:

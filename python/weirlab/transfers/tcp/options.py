@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from weirlab.base.errors import InputError
 from weirlab.cli.options.sockets import parse_address, parse_option
-from weirlab.errors import InputError
 from weirlab.transfers.tcp import sending, serving
 
 _SOCKETS = "Sockets"
@@ -119,7 +119,7 @@ class TransferOptions:
 
     def block_bytes(self) -> int:
         """``--block`` in bytes."""
-        from weirlab.amounts import parse_size
+        from weirlab.base.amounts import parse_size
 
         found = parse_size(self.block, "--block")
         if not sending.LEAST_BLOCK_BYTES <= found <= sending.MOST_BLOCK_BYTES:
@@ -128,7 +128,7 @@ class TransferOptions:
 
     def lasts_s(self) -> float | None:
         """How long the transfer lasts; None if something else ends it."""
-        from weirlab.amounts import parse_time
+        from weirlab.base.amounts import parse_time
 
         if self.duration is not None:
             return parse_time(self.duration, "--time")
@@ -205,7 +205,7 @@ class ReadOptions:
 
     def reading(self) -> sending.Reading:
         """The same for a transfer; raises ``InputError``."""
-        from weirlab.amounts import parse_line, parse_time
+        from weirlab.base.amounts import parse_line, parse_time
 
         pause = None
         if self.read_pause is not None:
@@ -233,7 +233,7 @@ class SendOptions:
 
     def settings(self, *, as_json: bool) -> sending.Settings:
         """The parsed settings."""
-        from weirlab.amounts import parse_line, parse_size
+        from weirlab.base.amounts import parse_line, parse_size
         from weirlab.transfers.tcp import fields as names
 
         server, transfer, sockets, output = self.server, self.transfer, self.sockets, self.output
@@ -346,7 +346,7 @@ class LimitOptions:
         InputError
             A limit is invalid, or an interface is given without ``--allow-capture``.
         """
-        from weirlab.amounts import parse_size, parse_time
+        from weirlab.base.amounts import parse_size, parse_time
 
         if not self.allow_capture:
             if self.capture_interface is not None:

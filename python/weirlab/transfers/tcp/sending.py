@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from weirlab.errors import TrialError
+from weirlab.base.errors import TrialError
 from weirlab.link.stopping import Stop
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from weirlab.errors import MissingCapability
+from weirlab.base.errors import MissingCapability
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp.sending import AT_ONCE, PORT, Reading
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from weirlab.errors import InputError, LabError
+from weirlab.base.errors import InputError, LabError
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import shares
 from weirlab.transfers.tcp.connections import Target

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from weirlab.base.documents import Rows
+from weirlab.base.errors import InputError
+from weirlab.base.files import standard_input
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.cli.results import diagnosis
-from weirlab.documents import Rows
-from weirlab.errors import InputError
-from weirlab.files import standard_input
 from weirlab.trace import cutting, facts, flows, others, times, words
 from weirlab.trace.analysis import KEEP, analyse, refuse_inputs
 from weirlab.transfers.trace import tables, why
 
 if TYPE_CHECKING:
+    from weirlab.base.tables import Table
     from weirlab.diagnosis.finding import Diagnosis
-    from weirlab.tables import Table
     from weirlab.trace.cutting import Part
     from weirlab.trace.facts import Analysis, Selection
 
@@ -235,7 +235,7 @@ def _reported(
 
 
 def _rate_bps(text: str) -> float:
-    from weirlab.amounts import parse_line
+    from weirlab.base.amounts import parse_line
 
     return parse_line(text)
 

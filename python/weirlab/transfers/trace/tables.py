@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
-from weirlab.tables import Table
+from weirlab.base.tables import Table
 from weirlab.trace import sheet, times, words
 from weirlab.trace.facts import (
     Connection,

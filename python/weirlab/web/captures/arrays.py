@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from weirlab import files
-from weirlab.errors import StoreError
+from weirlab.base import files
+from weirlab.base.errors import StoreError
 from weirlab.store.files import load_json, write_json
 from weirlab.trace import Trace, sheet
 from weirlab.trace.facts import SideName

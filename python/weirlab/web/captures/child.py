@@ -28,7 +28,7 @@ PERIOD_NS: Final = 100_000_000
 
 def _analyse(request: dict[str, Any]) -> dict[str, Any]:
     # Nothing here imports Polars, which takes longer than most captures do.
-    from weirlab import files
+    from weirlab.base import files
     from weirlab.trace.analysis import analyse
 
     folder = Path(request["folder"])
@@ -42,7 +42,7 @@ def _analyse(request: dict[str, Any]) -> dict[str, Any]:
 
 def _capture(folder: Path) -> Path:
     """The path of the upload, which is a regular file."""
-    from weirlab import files
+    from weirlab.base import files
 
     path = folder / CAPTURE
     files.open_regular(path).close()
@@ -50,7 +50,7 @@ def _capture(folder: Path) -> Path:
 
 
 def _facts(folder: Path) -> Any:
-    from weirlab import files
+    from weirlab.base import files
 
     return files.load_json(folder / FACTS, f"delete {folder}")
 
@@ -67,7 +67,7 @@ def _draw(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _explain(request: dict[str, Any]) -> dict[str, Any]:
-    from weirlab import files
+    from weirlab.base import files
     from weirlab.cli.results import diagnosis
     from weirlab.diagnosis import tracing
     from weirlab.trace import Trace
@@ -113,7 +113,7 @@ def _excerpt(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _export(request: dict[str, Any]) -> dict[str, Any]:
-    from weirlab import files
+    from weirlab.base import files
     from weirlab.web.captures import arrays
 
     folder = Path(request["folder"])

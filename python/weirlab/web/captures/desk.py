@@ -16,8 +16,8 @@ from typing import Any, BinaryIO, Final, cast
 from fastapi.concurrency import contextmanager_in_threadpool
 from starlette.concurrency import run_in_threadpool
 
-from weirlab import files
-from weirlab.errors import DiskFull, InputError
+from weirlab.base import files
+from weirlab.base.errors import DiskFull, InputError
 from weirlab.trace import words
 from weirlab.trace.facts import Analysis, Connection, SideName, busier
 from weirlab.web import failures

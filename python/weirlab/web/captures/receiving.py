@@ -9,7 +9,7 @@ from typing import Final
 
 from starlette.concurrency import run_in_threadpool
 
-from weirlab import files
+from weirlab.base import files
 from weirlab.trace.quantities import size
 from weirlab.web.measurements.space import NOTE_BYTES, Claim, TooLarge
 

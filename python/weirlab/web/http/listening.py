@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.web.settings import Settings
 
 _STALL_S: Final = 30

@@ -23,8 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab import programs
-from weirlab.errors import WeirError
+from weirlab.base import programs
+from weirlab.base.errors import WeirError
 from weirlab.web.launching import jobs
 from weirlab.web.launching.jobs import Places
 from weirlab.web.launching.launcher import program

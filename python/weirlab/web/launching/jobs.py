@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
-from weirlab import programs
-from weirlab.documents import typed
-from weirlab.storage import RUN_ID
+from weirlab.base import programs
+from weirlab.base.documents import typed
+from weirlab.base.storage import RUN_ID
 
 FOLDER: Final = "web"
 """Folder of measurements in the store."""

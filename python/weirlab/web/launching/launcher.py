@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO, Protocol
 
-from weirlab import programs
+from weirlab.base import programs
 from weirlab.web.launching.jobs import Job, Places
 
 Start = Callable[[Job, int, int], programs.Program[Any]]

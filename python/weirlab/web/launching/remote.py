@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from weirlab import programs
-from weirlab.errors import LabError
+from weirlab.base import programs
+from weirlab.base.errors import LabError
 from weirlab.web.launching import helper, jobs
 from weirlab.web.launching.helper import MOST_BYTES
 from weirlab.web.launching.jobs import Job, Places

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from weirlab import confinement, files
-from weirlab.confinement import Confinement
-from weirlab.errors import InputError, MissingCapability, StoreError, WeirError
-from weirlab.quoting import quoted
+from weirlab.base import confinement, files
+from weirlab.base.confinement import Confinement
+from weirlab.base.errors import InputError, MissingCapability, StoreError, WeirError
+from weirlab.base.quoting import quoted
 from weirlab.store.index import FILE as INDEX
 from weirlab.web.launching.jobs import FOLDER, Places
 from weirlab.web.launching.remote import Remote

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from weirlab.documents import typed
-from weirlab.errors import StoreError
+from weirlab.base.documents import typed
+from weirlab.base.errors import StoreError
 from weirlab.store.files import load_json, write_json
 
 FILE: Final = "elapsed.json"

@@ -20,10 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from weirlab import files
-from weirlab.documents import typed
-from weirlab.errors import InputError, StoreError, WeirError
-from weirlab.quoting import printable, shortened
+from weirlab.base import files
+from weirlab.base.documents import typed
+from weirlab.base.errors import InputError, StoreError, WeirError
+from weirlab.base.quoting import printable, shortened
 from weirlab.store.files import load_json, write_json
 from weirlab.web.launching.jobs import FOLDER
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from weirlab.errors import WeirError
-from weirlab.quantities import plural
+from weirlab.base.errors import WeirError
+from weirlab.base.quantities import plural
 from weirlab.trace.quantities import size
 from weirlab.web.measurements.elapsed import Elapsed
 from weirlab.web.measurements.measurement import OVER, Measurement, Measurements

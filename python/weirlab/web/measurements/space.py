@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from weirlab import files
-from weirlab.errors import InputError, StoreError, WeirError
+from weirlab.base import files
+from weirlab.base.errors import InputError, StoreError, WeirError
 from weirlab.trace.quantities import size
 from weirlab.web.measurements.measurement import OVER, Measurement
 

@@ -6,9 +6,9 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from weirlab import limits
+from weirlab.base import limits
+from weirlab.base.files import Inputs
 from weirlab.cli.options import LabKind
-from weirlab.files import Inputs
 from weirlab.scenario import document
 from weirlab.scenario.model import Root
 from weirlab.studies import ready, scenarios

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab import interrupts
+from weirlab.base import interrupts
 from weirlab.cli import quantities
 from weirlab.cli.program import failures
 from weirlab.jobs.inventory import show

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from weirlab import files, limits
-from weirlab.errors import InputError, WeirError
-from weirlab.quoting import printable, shortened
+from weirlab.base import files, limits
+from weirlab.base.errors import InputError, WeirError
+from weirlab.base.quoting import printable, shortened
 from weirlab.scenario.model import Root
 from weirlab.web import failures
 from weirlab.web.children import write_line

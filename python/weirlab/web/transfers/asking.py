@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from weirlab.amounts import parse_line
-from weirlab.errors import InputError
+from weirlab.base.amounts import parse_line
+from weirlab.base.errors import InputError
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.fields import USUAL
 

@@ -15,7 +15,7 @@ SAMPLES: Final = "samples.parquet"
 def _compare(request: dict[str, Any]) -> dict[str, Any]:
     import polars as pl
 
-    from weirlab import files
+    from weirlab.base import files
     from weirlab.transfers.tcp.measure.captured import captured
     from weirlab.transfers.tcp.measure.capturing import Capture
     from weirlab.transfers.tcp.measure.measuring import Measured

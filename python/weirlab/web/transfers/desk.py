@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from weirlab.documents import plain
-from weirlab.errors import InputError, WeirError
+from weirlab.base.documents import plain
+from weirlab.base.errors import InputError, WeirError
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import sending, shares
 from weirlab.transfers.tcp.measure import measuring

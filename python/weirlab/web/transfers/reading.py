@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from weirlab import files
+from weirlab.base import files
+from weirlab.base.documents import plain
 from weirlab.diagnosis import stored
-from weirlab.documents import plain
 from weirlab.web.children import Children
 from weirlab.web.launching.jobs import ReadTest
 from weirlab.web.settings import Settings

@@ -17,9 +17,9 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from weirlab import confinement
-from weirlab.confinement import Confinement
-from weirlab.errors import WeirError
+from weirlab.base import confinement
+from weirlab.base.confinement import Confinement
+from weirlab.base.errors import WeirError
 from weirlab.link.settings import Recording
 from weirlab.transfers.tcp.measure import capturing
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from weirlab.errors import InputError, LabError, MissingCapability, WeirError
+from weirlab.base.errors import InputError, LabError, MissingCapability, WeirError
 from weirlab.link.settings import Recording
 from weirlab.web.children import write_line
 from weirlab.web.launching.jobs import Record

@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from weirlab import files
-from weirlab.documents import plain
-from weirlab.errors import StoreError
+from weirlab.base import files
+from weirlab.base.documents import plain
+from weirlab.base.errors import StoreError
 from weirlab.store.parquet import Allowance, InvalidTable
 from weirlab.transfers.tcp.results import Interval
 

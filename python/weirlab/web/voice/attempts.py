@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from threading import BoundedSemaphore
 from typing import Final, TypeVar
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.managing.accounts import NotSignedIn, WrongPassword
 from weirlab.web.addresses import site
 

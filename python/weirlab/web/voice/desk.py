@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.requests import Request
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.numbering.managing import publishing
 from weirlab.numbering.managing.accounts import Accounts, NotSignedIn, SignedIn
 from weirlab.numbering.managing.database import opened

@@ -11,7 +11,8 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import Field
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import printable
 from weirlab.numbering.diff import by_kind
 from weirlab.numbering.managing.accounts import SESSION, NotSignedIn, SignedIn
 from weirlab.numbering.managing.database import DatabaseError
@@ -20,7 +21,6 @@ from weirlab.numbering.managing.register import Done, Gone
 from weirlab.numbering.managing.rights import refusal
 from weirlab.numbering.managing.state import Refused, State
 from weirlab.numbering.managing.transaction import Account
-from weirlab.quoting import printable
 from weirlab.web.access import guard
 from weirlab.web.http.turns import without_turn
 from weirlab.web.voice import asking

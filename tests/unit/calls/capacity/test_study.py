@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from weirlab.base.documents import plain
+from weirlab.base.errors import InputError, ModelError
+from weirlab.base.files import HOST_FILES
 from weirlab.calls.capacity import told as words
 from weirlab.calls.capacity.section import CapacityScenario
 from weirlab.calls.capacity.study import CapacityFindings
 from weirlab.calls.capacity.trials import CAPACITY
-from weirlab.documents import plain
-from weirlab.errors import InputError, ModelError
-from weirlab.files import HOST_FILES
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.lab.sim import SimDevice, SimLab

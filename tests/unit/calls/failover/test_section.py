@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from weirlab.base.errors import InputError
 from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
 from weirlab.calls.failover.section import FailoverScenario
-from weirlab.errors import InputError
 from weirlab.scenario.load import from_plain
 from weirlab.studies import ready
 from weirlab.studies.scenarios import json_schema, load, loads

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from weirlab.base.errors import InputError
 from weirlab.calls.failover import FailoverStudy
 from weirlab.calls.failover.bed import schedule
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault, instant
@@ -13,7 +14,6 @@ from weirlab.calls.failover.section import FailoverScenario
 from weirlab.calls.failover.study import FailoverFindings, load_text
 from weirlab.calls.failover.switches import Pair
 from weirlab.calls.failover.switches.event import Clocks
-from weirlab.errors import InputError
 from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain

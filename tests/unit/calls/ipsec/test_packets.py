@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from weirlab.base.errors import InputError
 from weirlab.calls.ipsec import published
-from weirlab.errors import InputError
 from weirlab.traffic.encapsulation import packets
 from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, KINDS
 from weirlab.traffic.encapsulation.frames import fragments, frame_bytes, inner_mtu, outer_parts

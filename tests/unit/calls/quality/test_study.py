@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab import _engine
+from weirlab.base.errors import InputError
 from weirlab.calls.quality.study import Encoding, capture_quality
-from weirlab.errors import InputError
 
 from .captures import (
     Rtp,

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weirlab.base.errors import InputError, ModelError
 from weirlab.devices.prediction import modelling
 from weirlab.devices.prediction.modelling import fit, predict
 from weirlab.devices.prediction.transients import Course, compare_steps, predict_steps
 from weirlab.devices.profile.page import gather, tell
 from weirlab.devices.profile.page.transients import views
-from weirlab.errors import InputError, ModelError
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure import Entry, Hooks, run_trial
 from weirlab.records import RuleSetup, TrialSpec

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from weirlab.base.errors import InputError
 from weirlab.devices.search.rfc2544 import STRICT, Suite, latency, longest_bursts, loss_curve, run_suite
 from weirlab.devices.search.rfc2544.bursts import Bursts, burst_spec
-from weirlab.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.search import Setting, Shape, Trials

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from weirlab.base.errors import InputError, TrialError
 from weirlab.devices.search.rfc2544 import Suite
 from weirlab.devices.search.study import Asked, rfc2544, search
-from weirlab.errors import InputError, TrialError
 from weirlab.jobs.progress import Interrupted
 from weirlab.jobs.work import Work
 from weirlab.measure.search import NDR, PDR, Setting, Shape

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab import dut
 from weirlab.lab.base import Site
 from weirlab.lab.dut.fitting import check_fit

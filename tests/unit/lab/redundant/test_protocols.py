@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from weirlab.base.errors import InputError
 from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
-from weirlab.errors import InputError
 from weirlab.lab.redundant.conntrackd import config as states_config
 from weirlab.lab.redundant.conntrackd import script
 from weirlab.lab.redundant.keepalived import config

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from weirlab import _engine
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.lab import dut, wiring
 from weirlab.lab.dut.tunnels import esp, gateway
 from weirlab.lab.dut.tunnels.tunnel import Gateway

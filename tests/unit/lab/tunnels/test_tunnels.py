@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from weirlab import programs
-from weirlab.errors import InputError, LabError
+from weirlab.base import programs
+from weirlab.base.errors import InputError, LabError
 from weirlab.lab import dut
 from weirlab.lab.dut.fitting import check_fit
 from weirlab.lab.dut.tunnels import openvpn, strongswan, tunnel, wireguard

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from weirlab import programs
-from weirlab.errors import LabError, MissingCapability, StoreError
+from weirlab.base import programs
+from weirlab.base.errors import LabError, MissingCapability, StoreError
 from weirlab.lab.vm import building, image, packages, recipe, root
 from weirlab.lab.vm.image import About
 

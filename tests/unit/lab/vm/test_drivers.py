@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from weirlab import programs
-from weirlab.confinement import start
-from weirlab.errors import InputError, LabError
-from weirlab.files import HOST_FILES
+from weirlab.base import programs
+from weirlab.base.confinement import start
+from weirlab.base.errors import InputError, LabError
+from weirlab.base.files import HOST_FILES
 from weirlab.lab import dut, wiring
 from weirlab.lab.dut.vm import appliance, esp
 from weirlab.lab.dut.vm.gateways import End

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from weirlab.base.errors import InputError, LabError
 from weirlab.emulation.reading import read_link, read_path
 from weirlab.emulation.spec import PathSpec
-from weirlab.errors import InputError, LabError
 from weirlab.links.emulator import netem
 
 MOST = ["limit", "1000000"]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from weirlab._engine import emulate_path
+from weirlab.base.errors import InputError
 from weirlab.emulation.reading import read_path
 from weirlab.emulation.spec import PathSpec
-from weirlab.errors import InputError
 
 MS = 1_000_000
 

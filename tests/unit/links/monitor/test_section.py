@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.links.monitor.section import MonitorScenario
 from weirlab.scenario.load import from_plain
 from weirlab.studies import ready

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.jobs.work import Work
 from weirlab.links.monitor import MonitorStudy

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.documents import plain, typed
-from weirlab.errors import InputError
+from weirlab.base.documents import plain, typed
+from weirlab.base.errors import InputError
 from weirlab.measure import profile as grid
 from weirlab.measure.adaptive import Adaptive, Candidates, choose, committee, spread, step_doubt
 from weirlab.measure.adaptive.design import candidates, first, positions, reference, specs

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.measure import profile as grid
 from weirlab.measure.adaptive import AdaptiveOutcome, Candidates, Round, kept_rounds, measure, sure
 from weirlab.measure.adaptive.acquisition import F64

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
-from weirlab.errors import InputError, ModelError
+from weirlab.base.errors import InputError, ModelError
 from weirlab.model.base import Band
 from weirlab.model.planning.certainty import at_least, at_most, loss_at_most
 

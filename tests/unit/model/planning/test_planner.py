@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.model import Queueing
 from weirlab.model.planning import (
     Limit,

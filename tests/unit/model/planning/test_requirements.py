@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.model.planning import Limit, Requirement, for_calls, for_class, limits, parse_limit
 from weirlab.model.planning.requirements import NO_LOSS
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from weirlab import programs
-from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.base import programs
+from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.jobs.progress import Quiet
 from weirlab.numbering.lab import chroot, engines
 from weirlab.numbering.plan.model import Engine

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab import extras
+from weirlab.base import extras
 from weirlab.numbering.checking import check
 from weirlab.numbering.fakes import FakeLab
 from weirlab.numbering.lab import engines

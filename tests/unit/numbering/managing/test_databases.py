@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import DiskFull
+from weirlab.base.errors import DiskFull
 from weirlab.numbering.managing.accounts import Accounts
 from weirlab.numbering.managing.database import Database, opened
 from weirlab.numbering.managing.publishing import Outlook, Target, publish

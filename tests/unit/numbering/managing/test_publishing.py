@@ -12,7 +12,7 @@ import dns.rdatatype
 import dns.zone
 import pytest
 
-from weirlab.errors import InputError, LabError
+from weirlab.base.errors import InputError, LabError
 from weirlab.numbering.lab import dns as wire
 from weirlab.numbering.managing import publishing
 from weirlab.numbering.managing.publishing import Outlook, Server, Target, latest, next_serial, publish

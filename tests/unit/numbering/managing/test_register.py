@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import InputError, StoreError
+from weirlab.base.errors import InputError, StoreError
 from weirlab.numbering.managing.database import Database, opened
 from weirlab.numbering.managing.parts import Item
 from weirlab.numbering.managing.register import Register

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from weirlab import _engine, programs
-from weirlab.errors import InputError, MissingCapability
+from weirlab import _engine
+from weirlab.base import programs
+from weirlab.base.errors import InputError, MissingCapability
 from weirlab.numbering.configs import sipp
 from weirlab.numbering.lab import VoiceLab, dns, engines, media, wire
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import InputError
-from weirlab.files import NO_FILES
+from weirlab.base.errors import InputError
+from weirlab.base.files import NO_FILES
 from weirlab.jobs.progress import Quiet
 from weirlab.jobs.work import Work
 from weirlab.numbering.load import VoiceLoadStudy, targets

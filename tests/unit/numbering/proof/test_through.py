@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import InputError, LabError
-from weirlab.files import HOST_FILES
+from weirlab.base.errors import InputError, LabError
+from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut import iptables, nftables
 from weirlab.numbering import VoiceStudy
 from weirlab.numbering.fakes import FakeLab

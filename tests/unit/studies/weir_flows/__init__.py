@@ -9,10 +9,11 @@ from typing import Any
 import polars as pl
 import typer
 
+from weirlab.base.errors import TrialError
+from weirlab.base.tables import Table
 from weirlab.cli.options import JsonOption, StoreOption
 from weirlab.cli.output import Session
 from weirlab.cli.quantities import count, duration
-from weirlab.errors import TrialError
 from weirlab.jobs.progress import passed_on
 from weirlab.measure import sequence
 from weirlab.records import RuleSetup, TrialSpec
@@ -23,7 +24,6 @@ from weirlab.store import Run, RunWriter
 from weirlab.studies import Outcome, Study, Told, Work
 from weirlab.studies.beds import DeviceGround, opened
 from weirlab.studies.runner import run_scenario
-from weirlab.tables import Table
 from weirlab.traffic.load import parse_rate
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Traffic

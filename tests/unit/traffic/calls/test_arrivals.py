@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.units import NS_PER_S
 from weirlab.traffic.calls.arrivals import SET_UP_NS, Units, class_counts, draw_units
 from weirlab.traffic.calls.spec import Calls, parse_calls
-from weirlab.units import NS_PER_S
 
 HORIZON_NS = 100 * NS_PER_S
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.units import FCS_BYTES
 from weirlab.traffic.calls.codecs import CODECS, VoiceStream, describe_codec, parse_codec
 from weirlab.traffic.calls.silence import silence
-from weirlab.units import FCS_BYTES
 
 
 @pytest.mark.parametrize(

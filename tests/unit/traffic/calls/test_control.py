@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from weirlab.base.units import NS_PER_S
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.control import departures, interval_s, session_bytes_per_s, waits
-from weirlab.units import NS_PER_S
 
 
 def test_control_packets_have_5_percent_of_the_session_bandwidth() -> None:

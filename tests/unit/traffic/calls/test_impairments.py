@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.traffic.calls.impairments import Arrivals, Impairments, impair
 
 PACKETS, FLOWS, PACKET_NS = 5000, 4, 20_000_000

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.amounts import parse_line
+from weirlab.base.amounts import parse_line
 from weirlab.traffic.calls.lines import line, line_calls, published_line
 from weirlab.traffic.calls.spec import CallClass, parse_calls
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.traffic.calls.mix import parse_mix, with_packet_time
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.traffic.calls.schedule import schedule, traffic_of
 from weirlab.traffic.calls.spec import parse_calls
 from weirlab.traffic.plan import CALLS_BIN_NS

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.units import NS_PER_S
 from weirlab.traffic.calls.schedule import Schedule, schedule, traffic_of
 from weirlab.traffic.calls.spec import Calls, parse_calls
 from weirlab.traffic.plan import PACKET_KINDS
 from weirlab.traffic.sizes import Constant, mean_bytes
-from weirlab.units import NS_PER_S
 
 MEDIA_ALONE = {"rtcp": False, "signalling": False}
 

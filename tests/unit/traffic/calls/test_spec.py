@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.traffic.calls.codecs import CODECS
 from weirlab.traffic.calls.signalling.iax2 import FORMATS
 from weirlab.traffic.calls.spec import Calls, describe, describe_classes, parse_calls, validate

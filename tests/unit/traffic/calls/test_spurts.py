@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from weirlab.base.units import NS_PER_S
 from weirlab.traffic.calls.spurts import CONVERSATION_ACTIVITY, MONOLOGUE_ACTIVITY, Talk, conversations
-from weirlab.units import NS_PER_S
 
 LENGTH_S = 60
 CALLS = 2000

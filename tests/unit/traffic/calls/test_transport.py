@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.signalling.iax2 import trunk_bytes, trunk_entries
 from weirlab.traffic.calls.transport import (

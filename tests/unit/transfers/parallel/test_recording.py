@@ -91,7 +91,7 @@ def test_a_rate_that_was_missed_spoils_an_attempt_and_one_of_short_bursts_does_n
 
 
 def test_a_receiver_compares_every_byte_and_knows_when_it_came() -> None:
-    from weirlab.errors import TrialError
+    from weirlab.base.errors import TrialError
     from weirlab.transfers.parallel.bed import carriers
 
     intake = Intake()

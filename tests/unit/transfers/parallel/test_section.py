@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from weirlab._engine import psock_limits
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.studies import ready, scenarios
 from weirlab.transfers.parallel import campaign, plan
 from weirlab.transfers.parallel.section import Comparison, MethodName, ParallelScenario

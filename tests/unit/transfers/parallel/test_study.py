@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain

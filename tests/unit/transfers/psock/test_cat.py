@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from weirlab._engine import ParallelListener
-from weirlab.errors import InputError, TrialError
+from weirlab.base.errors import InputError, TrialError
 from weirlab.transfers.psock.options import SessionOptions
 
 from .conftest import Weir

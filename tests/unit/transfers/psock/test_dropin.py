@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from weirlab import programs
 from weirlab._engine import ParallelProxy, ParallelSocket, relay_limits
-from weirlab.errors import InputError, MissingCapability
+from weirlab.base import programs
+from weirlab.base.errors import InputError, MissingCapability
 from weirlab.lab.isolation.groups import Groups, Refused
 from weirlab.transfers.psock.dropin import account, checking, options, program
 from weirlab.transfers.psock.dropin import group as group_of_programs

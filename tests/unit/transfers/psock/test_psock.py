@@ -21,7 +21,7 @@ from typing import get_args
 import pytest
 
 from weirlab._engine import ParallelListener, ParallelSocket, psock_limits
-from weirlab.errors import InputError, LabError, TrialError
+from weirlab.base.errors import InputError, LabError, TrialError
 from weirlab.transfers.psock import copying, options
 from weirlab.transfers.psock.options import SessionOptions, StreamOptions
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import pytest
 
-from weirlab import programs
 from weirlab._engine import ParallelProxy
-from weirlab.errors import LabError
+from weirlab.base import programs
+from weirlab.base.errors import LabError
 from weirlab.transfers.psock.dropin import checking
 from weirlab.transfers.psock.dropin.redirecting import SECCOMP
 from weirlab.transfers.psock.options import SessionOptions, StreamOptions

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.studies import scenarios
 from weirlab.transfers.tcp import serving
 from weirlab.transfers.tcp.show import tables

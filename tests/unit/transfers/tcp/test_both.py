@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
+from weirlab.base.quantities import NOTHING
 from weirlab.diagnosis import causes
 from weirlab.diagnosis.causes import Cause, Source
 from weirlab.diagnosis.finding import Blind, Diagnosis, Finding, Summary
-from weirlab.quantities import NOTHING
 from weirlab.transfers.tcp.show import both
 from weirlab.transfers.tcp.study.columns import AgreementRow, CrossingRow
 from weirlab.transfers.tcp.study.kept import Kept

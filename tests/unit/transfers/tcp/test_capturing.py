@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.link import bindings
 from weirlab.transfers.tcp.measure import capturing
 from weirlab.transfers.tcp.measure.capturing import Ends

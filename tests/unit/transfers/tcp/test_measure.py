@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from weirlab.base.errors import InputError, MissingCapability
 from weirlab.diagnosis import kernel
-from weirlab.errors import InputError, MissingCapability
 from weirlab.link import bindings
 from weirlab.store import Store
 from weirlab.trace.times import Window

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import TrialError
+from weirlab.base.errors import TrialError
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.results import Interval

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from weirlab import _engine
-from weirlab.errors import MissingCapability, TrialError
+from weirlab.base.errors import MissingCapability, TrialError
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import sending
 

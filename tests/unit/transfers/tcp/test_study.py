@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import InputError, LabError
+from weirlab.base.errors import InputError, LabError
 from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.jobs.work import Work
 from weirlab.store import Run, Store

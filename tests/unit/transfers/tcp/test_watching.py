@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import connections, watching
 from weirlab.transfers.tcp.keeping import SampleFile

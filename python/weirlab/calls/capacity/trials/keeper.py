@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from weirlab.base.errors import LabError
 from weirlab.calls.capacity.trials import boxes, losses, rows
 from weirlab.calls.capacity.trials.columns import CallQuality, CapacityRow, InsideRow, Phase
 from weirlab.calls.capacity.trials.rows import CAPACITY, INSIDE
-from weirlab.errors import LabError
 from weirlab.lab.base import TestBed, Watchable
 from weirlab.lab.wiring import IN0, OUT0
 from weirlab.measure.calls import Hearing

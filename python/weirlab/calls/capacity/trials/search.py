@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from weirlab.base.errors import InputError, TrialError
 from weirlab.calls.capacity.trials.columns import CapacityRow
 from weirlab.calls.capacity.trials.setting import CallTraffic
-from weirlab.errors import InputError, TrialError
 from weirlab.measure.search import Goal, mlr
 from weirlab.measure.search.sender import senders_limit
 from weirlab.measure.search.throughput import nothing_arrived

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
+from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.calls.failover.bed import wiring
 from weirlab.calls.failover.bed.schedule import compiled
-from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.lab import wiring as single
 from weirlab.lab.beside import Beside
 from weirlab.lab.cores import Cores

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.switches.compare import Group as Compared
 from weirlab.calls.failover.switches.compare import compare
 from weirlab.calls.failover.switches.load import CommonLoad
@@ -17,7 +18,6 @@ from weirlab.calls.failover.switches.pair import KINDS, named_event
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.measure.spread import Spread
 from weirlab.report.numbers import duration
-from weirlab.units import NS_PER_S
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from weirlab.base.errors import LabError
+from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.bed import Firewall
 from weirlab.calls.failover.switches.event import (
     CLOCKS,
@@ -31,7 +33,6 @@ from weirlab.calls.failover.switches.rows import (
 from weirlab.calls.failover.switches.switch import Switch, examine
 from weirlab.calls.failover.switches.timing import USUAL_TIMING, Timing
 from weirlab.calls.failover.switches.validity import DEFAULT_SWITCH_LIMITS, SwitchLimits, judge_switch
-from weirlab.errors import LabError
 from weirlab.measure.attempts import until_valid
 from weirlab.measure.progress import Meter, OnProgress
 from weirlab.measure.terms import SINGLE
@@ -43,7 +44,6 @@ from weirlab.store import RunWriter
 from weirlab.store.frames import frame_of
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.spec import Traffic
-from weirlab.units import NS_PER_S
 
 MAX_ATTEMPTS: Final = 4
 _LOOK_EVERY_S: Final = 0.05

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from weirlab.base.quantities import duration, percent
+from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.switches.pair import KINDS, named_event
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.measure.spread import Spread
-from weirlab.quantities import duration, percent
-from weirlab.units import NS_PER_S
 
 TIMERS_OFF: Final = 0.2
 """How far (a ratio) a sudden death may lie beyond the protocol's own timers."""

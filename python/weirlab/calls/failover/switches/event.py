@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from weirlab.base.errors import LabError
+from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.bed import SIDES, Event, Transition
 from weirlab.calls.failover.switches.pair import Kind, PairLab
 from weirlab.calls.failover.switches.timing import CALM_NS, Timing
-from weirlab.errors import LabError
 from weirlab.store.catalogue import utc_now
-from weirlab.units import NS_PER_S
 
 CALLS_STAND_WITHIN_S: Final = 10.0
 _LOOK_EVERY_NS: Final = 50_000_000

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from weirlab.base.errors import TrialError
 from weirlab.calls.failover.switches.pair import OpenPair, Pair, PairBed
 from weirlab.calls.failover.switches.validity import PAIR_LIMITS
-from weirlab.errors import TrialError
 from weirlab.measure.terms import Terms
 from weirlab.measure.trial import Entry, Hooks, run_trial
 from weirlab.measure.validity import Limits

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.switches.event import Occurrence
 from weirlab.calls.failover.switches.gaps import Bools, CallGaps, Outage, call_gaps, outage
 from weirlab.calls.failover.switches.series import Around, around
@@ -18,7 +19,6 @@ from weirlab.quality.packets import Packets, Window, unroll
 from weirlab.quality.segments import owner
 from weirlab.records import F64, CallTable, EngineResult
 from weirlab.traffic.calls.spec import Calls
-from weirlab.units import NS_PER_S
 
 GOOD_MOS: Final = 3.6
 """Below it some users are dissatisfied (ITU-T G.107 annex B, R below 70)."""

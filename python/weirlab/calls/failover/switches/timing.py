@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.units import NS_PER_S
+from weirlab.base.errors import InputError
+from weirlab.base.units import NS_PER_S
 
 IN_FLIGHT_NS: Final = 20_000_000
 """Packets that departed so shortly before the event may have been lost by it."""

@@ -9,15 +9,15 @@ from typing import Final
 
 import numpy as np
 
+from weirlab.base.quantities import duration, percent
+from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.switches.event import Occurrence
 from weirlab.calls.failover.switches.switch import Switch
 from weirlab.calls.failover.switches.timing import IN_FLIGHT_NS, Timing
 from weirlab.measure.validity import Limits, judge
 from weirlab.measure.windows import stolen_ns as stolen
 from weirlab.quality.segments import owner
-from weirlab.quantities import duration, percent
 from weirlab.records import EngineResult, HostSample
-from weirlab.units import NS_PER_S
 
 PAIR_LIMITS: Final = Limits(wait_ratio=0.05)
 """The pair's daemons share the CPU of what they control: a device that waits for them waits for itself."""

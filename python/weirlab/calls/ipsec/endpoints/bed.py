@@ -20,12 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from weirlab import programs
+from weirlab.base import programs
+from weirlab.base.errors import LabError, MissingCapability
+from weirlab.base.interrupts import shielded
 from weirlab.calls.ipsec.endpoints import hog
 from weirlab.calls.ipsec.endpoints.figures import Times, times
 from weirlab.calls.ipsec.endpoints.plan import BYPASS, HOG, REAL_TIME, SOCKETS, Talk
-from weirlab.errors import LabError, MissingCapability
-from weirlab.interrupts import shielded
 from weirlab.lab import cores
 from weirlab.lab.host import HostReader
 from weirlab.lab.linux import interface, syscalls

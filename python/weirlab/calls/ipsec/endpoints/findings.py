@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from weirlab.base.errors import TrialError, WeirError
+from weirlab.base.quantities import count, duration, percent, plural, words
 from weirlab.calls.ipsec import published
 from weirlab.calls.ipsec.endpoints.plan import BYPASS, NAMES, WHERE
 from weirlab.calls.ipsec.endpoints.rows import AttemptRow, LimitRow
 from weirlab.calls.ipsec.endpoints.section import CLEAR, Endpoints
-from weirlab.errors import TrialError, WeirError
 from weirlab.measure.spread import Spread
-from weirlab.quantities import count, duration, percent, plural, words
 from weirlab.traffic.calls.codecs import parse_codec
 
 if TYPE_CHECKING:

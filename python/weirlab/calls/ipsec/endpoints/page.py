@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import polars as pl
 
+from weirlab.base.quantities import count, duration, percent, plural
 from weirlab.calls.ipsec.endpoints import tables
 from weirlab.calls.ipsec.endpoints.figures import DELAY, JITTER, LATENESS, QUANTITIES
 from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, Group
 from weirlab.calls.ipsec.endpoints.plan import NAMES, SHORT, WHERE
 from weirlab.calls.ipsec.endpoints.rows import DistributionRow
 from weirlab.calls.ipsec.endpoints.section import CLEAR
-from weirlab.quantities import count, duration, percent, plural
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import rounded

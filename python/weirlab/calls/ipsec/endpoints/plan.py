@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from weirlab.base.quantities import plural
 from weirlab.calls.ipsec.endpoints.section import CLEAR, ArmName, Beside, Endpoints
-from weirlab.quantities import plural
 from weirlab.traffic.calls.codecs import VoiceStream, parse_codec
 from weirlab.traffic.encapsulation import packets
 from weirlab.traffic.encapsulation.packets import Voice

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from weirlab.base.quantities import duration, percent
 from weirlab.calls.ipsec.endpoints.figures import (
     DELAY,
     DELTA,
@@ -20,7 +21,6 @@ from weirlab.calls.ipsec.endpoints.figures import (
 from weirlab.calls.ipsec.endpoints.plan import HOG, SOCKETS, Planned, Talk
 from weirlab.calls.ipsec.endpoints.rows import AttemptRow, DistributionRow
 from weirlab.measure.validity import DEFAULT_LIMITS
-from weirlab.quantities import duration, percent
 
 if TYPE_CHECKING:
     from weirlab.calls.ipsec.endpoints.bed import Talked

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from weirlab.base.errors import TrialError
 from weirlab.calls.ipsec.endpoints.rows import AttemptRow, LimitRow
 from weirlab.calls.ipsec.endpoints.section import ArmName, Beside, Limit
-from weirlab.errors import TrialError
 from weirlab.measure.search import Goal, mlr
 
 _NAME: Final = "calls"

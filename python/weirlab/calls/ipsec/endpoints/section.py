@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.model import (
     Attempts,

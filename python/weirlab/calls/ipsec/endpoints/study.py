@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from weirlab.base.errors import InputError, LabError, TrialError
+from weirlab.base.interrupts import owned, shielded
+from weirlab.base.quantities import plural
 from weirlab.calls.ipsec.endpoints import bed as beds
 from weirlab.calls.ipsec.endpoints.bed import Bed, OpenBed
 from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, said
@@ -20,11 +23,8 @@ from weirlab.calls.ipsec.endpoints.rows import (
     LimitRow,
 )
 from weirlab.calls.ipsec.endpoints.section import ArmName, Beside, Endpoints, EndpointScenario, Limit
-from weirlab.errors import InputError, LabError, TrialError
-from weirlab.interrupts import owned, shielded
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress
-from weirlab.quantities import plural
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of
 from weirlab.studies.contract import Ground

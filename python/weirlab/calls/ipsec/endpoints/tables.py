@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from weirlab.base.quantities import NOTHING, count, duration, percent
+from weirlab.base.tables import Table
 from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, Group
 from weirlab.calls.ipsec.endpoints.plan import HOG, SHORT, SOCKETS
 from weirlab.calls.ipsec.endpoints.rows import AttemptRow, LimitRow
-from weirlab.quantities import NOTHING, count, duration, percent
-from weirlab.tables import Table
 
 _PUBLISHED: Final = "published"
 _COLUMNS: Final = (

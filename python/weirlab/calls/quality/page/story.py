@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from weirlab import files
+from weirlab.base import files
 from weirlab.calls.quality import tables
 from weirlab.calls.quality.page import charts
 from weirlab.report import axes

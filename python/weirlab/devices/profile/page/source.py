@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import polars as pl
 
-from weirlab.errors import ModelError
+from weirlab.base.errors import ModelError
 from weirlab.measure.verify import HELD_OUT, parted
 from weirlab.model import ErrorRow, compare, regimes
 from weirlab.model.base import Band, Table

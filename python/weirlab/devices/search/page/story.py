@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from weirlab.base.units import bps_from_pps
 from weirlab.cli.results.tables import reasons
 from weirlab.devices.search import tables
 from weirlab.devices.search.page import charts
@@ -17,7 +18,6 @@ from weirlab.report.numbers import NOTHING, count, duration, percent, plural, ra
 from weirlab.report.story import Chapter, Story, place, setting
 from weirlab.report.tables import Pairs, Tile
 from weirlab.store.reasons import reason_counts
-from weirlab.units import bps_from_pps
 
 MOST_PICTURES: Final = 8
 """Settings whose searches are drawn."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.measure.search import Setting, Shape, Trials
 from weirlab.measure.search.throughput import whole
 from weirlab.records import TrialSpec

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from weirlab.documents import Measured
-from weirlab.errors import InputError
+from weirlab.base.documents import Measured
+from weirlab.base.errors import InputError
 from weirlab.measure.search import Setting, Shape, Trials
 from weirlab.measure.search.throughput import whole
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.measure.search import Setting, Shape, Trials
 from weirlab.measure.search.throughput import whole
 

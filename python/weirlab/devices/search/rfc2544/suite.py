@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
+from weirlab.base.documents import Measured
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.devices.search.rfc2544.bursts import Bursts, longest_bursts
 from weirlab.devices.search.rfc2544.latency import Latency, latency
 from weirlab.devices.search.rfc2544.loss import COARSEST_STEP, LossCurve, loss_curve, steps
-from weirlab.documents import Measured
-from weirlab.errors import InputError
 from weirlab.measure.progress import OVERHEAD_S
 from weirlab.measure.search import Goal, Point, Setting, Shape, Trials, expected_s, search_setting, sender_pps
 from weirlab.measure.search.goal import Found
 from weirlab.measure.search.throughput import nothing_arrived
 from weirlab.measure.trial import FailedTrial
-from weirlab.quoting import quoted
 
 Test = Literal["throughput", "latency", "loss", "bursts"]
 TESTS: Final[tuple[Test, ...]] = ("throughput", "latency", "loss", "bursts")

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from weirlab.base.errors import WeirError
 from weirlab.emulation.account import Account, read_account
 from weirlab.emulation.reading import Asked, read_both
 from weirlab.emulation.spec import Trace
-from weirlab.errors import WeirError
 
 WAYS: Final = ("up", "down")
 

@@ -12,11 +12,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from weirlab import programs
+from weirlab.base import programs
+from weirlab.base.errors import InputError, LabError
+from weirlab.base.files import Inputs
+from weirlab.base.interrupts import shielded
+from weirlab.base.quantities import plural
+from weirlab.base.quoting import quoted
 from weirlab.emulation.reading import READERS, Asked, read_both
-from weirlab.errors import InputError, LabError
-from weirlab.files import Inputs
-from weirlab.interrupts import shielded
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut.emulated import carrier
@@ -24,8 +26,6 @@ from weirlab.lab.isolation import partition
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.quantities import plural
-from weirlab.quoting import quoted
 from weirlab.records import RuleSetup
 
 _NEAR_END: Final = Port("near0", "02:77:65:69:72:31", "", "")

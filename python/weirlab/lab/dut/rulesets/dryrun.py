@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroute2.netlink.exceptions import NetlinkError
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.lab import wiring
 from weirlab.lab.crossing import Crossing, answers_follow, directions
 from weirlab.lab.dut import tool

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.files import Inputs
-from weirlab.limits import MOST_INPUT_BYTES
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError
+from weirlab.base.files import Inputs
+from weirlab.base.limits import MOST_INPUT_BYTES
+from weirlab.base.quoting import quoted
 
 # Skip strings and comments, which may contain anything.
 _TOKEN: Final = re.compile(r'"[^"]*"|#[^\n]*|\b(?P<include>include)(?:\s|\\\n)*"(?P<name>[^"\n]*)"[ \t]*;?')

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from weirlab import programs
-from weirlab.errors import InputError, MissingCapability
+from weirlab.base import programs
+from weirlab.base.errors import InputError, MissingCapability
 from weirlab.lab.dut import tool
 from weirlab.rules.nft import interfaces, named_chains, rule_texts
 from weirlab.rules.nft.listing import RuleKey, Texts

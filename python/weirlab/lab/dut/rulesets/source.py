@@ -9,16 +9,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
 
-from weirlab.errors import InputError, MissingCapability
-from weirlab.files import Inputs
+from weirlab.base.errors import InputError, MissingCapability
+from weirlab.base.files import Inputs
+from weirlab.base.limits import MOST_INPUT_BYTES
+from weirlab.base.quoting import quoted
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.iptables import Iptables, Variant, restore_command
 from weirlab.lab.dut.rules import Family
 from weirlab.lab.dut.rulesets.including import located, with_included
 from weirlab.lab.dut.rulesets.listing import LOAD_JSON, NftListing, list_rules
 from weirlab.lab.dut.tool import Load
-from weirlab.limits import MOST_INPUT_BYTES
-from weirlab.quoting import quoted
 from weirlab.rules import ChainAdvice, Ruleset, as_written, iptables_path, nftables_path, reordered
 from weirlab.rules.chains import ChainKey
 from weirlab.rules.iptables import FOR_A_SHELL, as_dump, by_family, is_command, parse_sets, with_sets

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab import __version__, programs
-from weirlab.errors import LabError
+from weirlab import __version__
+from weirlab.base import programs
+from weirlab.base.errors import LabError
 from weirlab.lab import wiring
 from weirlab.lab.dut.tunnels import gateway, strongswan
 from weirlab.lab.dut.tunnels.events import After

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from weirlab.amounts import parse_time
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base.amounts import parse_time
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 
 After = Literal["time", "packets"]
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from weirlab.errors import WeirError
+from weirlab.base.errors import WeirError
 
 REKEY: Final = signal.SIGUSR1
 """Makes a gateway switch to another SPI and other keys for sending."""

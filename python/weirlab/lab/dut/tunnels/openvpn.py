@@ -9,8 +9,8 @@ import subprocess
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from weirlab import programs
-from weirlab.errors import LabError
+from weirlab.base import programs
+from weirlab.base.errors import LabError
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.tunnels.tunnel import Gateway, Suite, Tunnel, lacking
 

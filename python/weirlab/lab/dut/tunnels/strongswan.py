@@ -7,15 +7,15 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from weirlab import programs
-from weirlab.errors import InputError, LabError
+from weirlab.base import programs
+from weirlab.base.errors import InputError, LabError
+from weirlab.base.quoting import quoted
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.tunnels.events import After, Rekey
 from weirlab.lab.dut.tunnels.tunnel import Gateway, Suite, Tunnel, lacking
 from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.namespace import in_thread
 from weirlab.lab.machines.machine import quote
-from weirlab.quoting import quoted
 
 INTERFACE: Final = "ipsec0"
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from weirlab import programs
-from weirlab.errors import InputError, LabError, MissingCapability
-from weirlab.interrupts import interruptible, shielded
+from weirlab.base import programs
+from weirlab.base.errors import InputError, LabError, MissingCapability
+from weirlab.base.interrupts import interruptible, shielded
+from weirlab.base.quoting import quoted
+from weirlab.base.units import NS_PER_S
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.beside import Beside
@@ -23,12 +25,10 @@ from weirlab.lab.isolation.aside import threads_of
 from weirlab.lab.linux import interface, slices
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.machines.machine import CRITICAL, Machine, quote
-from weirlab.quoting import quoted
 from weirlab.records import RuleSetup
 from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, Encapsulation
 from weirlab.traffic.encapsulation.frames import inner_mtu
 from weirlab.traffic.encapsulation.packets import Voice
-from weirlab.units import NS_PER_S
 
 IpVersion = Literal[4, 6]
 

@@ -8,8 +8,8 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Final
 
-from weirlab import programs
-from weirlab.errors import LabError
+from weirlab.base import programs
+from weirlab.base.errors import LabError
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.tunnels.tunnel import Gateway, Suite, Tunnel, lacking
 from weirlab.lab.linux import interface, syscalls

@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from weirlab.errors import InputError, LabError
-from weirlab.files import Inputs
-from weirlab.interrupts import interruptible, shielded
+from weirlab.base.errors import InputError, LabError
+from weirlab.base.files import Inputs
+from weirlab.base.interrupts import interruptible, shielded
+from weirlab.base.quoting import printable
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut.vm import site as sites
@@ -21,7 +22,6 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.vm import disk, qemu
 from weirlab.lab.vm.guest import Guest
 from weirlab.lab.vm.qemu import Boot
-from weirlab.quoting import printable
 from weirlab.records import RuleSetup
 
 BOOT_S: Final = 300.0

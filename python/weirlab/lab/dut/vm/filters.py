@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from weirlab.errors import InputError, LabError
-from weirlab.interrupts import shielded
+from weirlab.base.errors import InputError, LabError
+from weirlab.base.interrupts import shielded
+from weirlab.base.quoting import quoted
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.dut.nftables import Layout
@@ -14,7 +15,6 @@ from weirlab.lab.dut.rules import check, check_single
 from weirlab.lab.dut.vm import site as sites
 from weirlab.lab.vm import scripts
 from weirlab.lab.vm.guest import Guest
-from weirlab.quoting import quoted
 from weirlab.records import RuleSetup
 
 KIND: Final = "vm"

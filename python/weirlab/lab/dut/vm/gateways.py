@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.errors import InputError, LabError
-from weirlab.interrupts import shielded
+from weirlab.base.errors import InputError, LabError
+from weirlab.base.interrupts import shielded
 from weirlab.lab import wiring
 from weirlab.lab.base import Site
 from weirlab.lab.dut import nftables

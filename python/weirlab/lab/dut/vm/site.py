@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from weirlab.errors import MissingCapability
+from weirlab.base.errors import MissingCapability
 from weirlab.lab import wiring
 from weirlab.lab.dut import tool
 from weirlab.lab.linux.interface import Port

@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab.extras import engine_needed
-from weirlab.interrupts import shielded
+from weirlab.base.extras import engine_needed
+from weirlab.base.interrupts import shielded
 from weirlab.lab.cores import Cores
 from weirlab.lab.namespaces import NamespaceBed
 from weirlab.lab.wiring import mac_bytes

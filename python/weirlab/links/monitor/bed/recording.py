@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.link import account, bindings
 from weirlab.link.recording.part import Part
 from weirlab.link.recording.process import Source

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weirlab import programs
-from weirlab.errors import LabError, MissingCapability
+from weirlab.base import programs
+from weirlab.base.errors import LabError, MissingCapability
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.wiring import mac_bytes
 from weirlab.links.monitor.bed import wiring

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Protocol
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.lab.base import TestBed
 from weirlab.links.monitor.bed import Settings, Stages
 from weirlab.links.monitor.trials.plan import LAB_S, OVERHEAD_S, Planned

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from weirlab.base.quantities import percent, rate
 from weirlab.links.monitor.bed import BARE, WORDS
 from weirlab.links.monitor.trials.compare import Cost, Group, StallEffect
 from weirlab.links.monitor.trials.plan import CUT_BYTES
 from weirlab.links.monitor.trials.search import Found
-from weirlab.quantities import percent, rate
 
 _ALL: Final = 0.9995
 """A smaller share of frames in the record is reported: a copy that is not made costs nothing."""

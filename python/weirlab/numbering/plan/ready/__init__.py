@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from weirlab import files
-from weirlab.errors import InputError
-from weirlab.quantities import words
+from weirlab.base import files
+from weirlab.base.errors import InputError
+from weirlab.base.quantities import words
 
 FOLDER: Final = Path(__file__).parent
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
+from weirlab.base.quantities import plural
 from weirlab.numbering.proof.map.chart import DNS, Chart, Link
 from weirlab.numbering.proof.map.layout import HEIGHT, WIDTH, Box, Layout, laid_out
 from weirlab.numbering.proof.rows import CallRow, titled
-from weirlab.quantities import plural
 from weirlab.report.graphs import Drawing
 
 _PROTOCOLS: Final = {"sip": "SIP", "h323": "H.323", "mgcp": "MGCP", DNS: "DNS"}

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from weirlab import _engine, files
-from weirlab.errors import InputError
+from weirlab import _engine
+from weirlab.base import files
+from weirlab.base.errors import InputError
 from weirlab.numbering.lab.seen import Frame, pcap
 from weirlab.quality.captures import VoicePackets, capture_table
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from weirlab.base.quantities import duration, plural
 from weirlab.numbering.lab.engines import Daemon
 from weirlab.numbering.lab.seen import Frame
 from weirlab.numbering.plan.numbers import digits_below, owner_name
 from weirlab.numbering.proof.wire.packets import Place, datagrams
 from weirlab.numbering.routing import Network
-from weirlab.quantities import duration, plural
 
 SLOW_NS: Final = 500_000_000
 """Time above which an answer from a server's own zones is slow."""

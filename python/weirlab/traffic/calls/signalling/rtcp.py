@@ -10,10 +10,10 @@ import struct
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
+from weirlab.base.units import FCS_BYTES
 from weirlab.traffic.calls.codecs import ETHERNET_BYTES, IP_BYTES, UDP_BYTES
 from weirlab.traffic.calls.signalling import ORIGIN_UNIX_S, PROBE_BYTES
-from weirlab.units import FCS_BYTES
 
 SENDER_REPORT: Final = 200
 SOURCE_DESCRIPTION: Final = 202

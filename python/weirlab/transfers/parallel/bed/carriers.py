@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from weirlab.errors import LabError, TrialError, WeirError
+from weirlab.base.errors import LabError, TrialError, WeirError
 from weirlab.links.emulator import hosts
 
 if TYPE_CHECKING:

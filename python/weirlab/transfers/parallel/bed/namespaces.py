@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from weirlab.base.errors import LabError
+from weirlab.base.interrupts import owned, shielded
+from weirlab.base.quoting import quoted
 from weirlab.emulation.spec import PathSpec, Random
-from weirlab.errors import LabError
-from weirlab.interrupts import owned, shielded
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.links.emulator import hosts
 from weirlab.links.emulator.hosts import Hosts
 from weirlab.links.emulator.running import EmulatedLink, How, emulated_link
-from weirlab.quoting import quoted
 from weirlab.transfers.parallel.bed import carriers, mptcp
 from weirlab.transfers.parallel.bed.base import Bed, Course, PathSeen, Seen, Span
 from weirlab.transfers.parallel.bed.carriers import Carrier

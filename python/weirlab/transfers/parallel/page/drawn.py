@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from weirlab.quantities import percent
+from weirlab.base.quantities import percent
 from weirlab.report.numbers import rounded
 from weirlab.trace.quantities import size
 from weirlab.transfers.parallel.findings import Group, ParallelFindings

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from weirlab.base.quantities import bit_rate, duration, percent, plural, words
 from weirlab.jobs.inventory import scenario_of
-from weirlab.quantities import bit_rate, duration, percent, plural, words
 from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Tile

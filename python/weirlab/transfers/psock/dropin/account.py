@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from weirlab.base.quantities import NOTHING
+from weirlab.base.tables import Table
 from weirlab.cli.options.sockets import shown
-from weirlab.quantities import NOTHING
-from weirlab.tables import Table
 from weirlab.trace.quantities import count, duration, percent, plural, size, words
 from weirlab.transfers.psock.tables import plain_session
 

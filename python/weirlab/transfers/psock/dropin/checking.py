@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from weirlab.errors import WeirError
+from weirlab.base.errors import WeirError
 from weirlab.lab.finding import Finding
 from weirlab.transfers.psock.dropin import program
 from weirlab.transfers.psock.dropin.options import BPF, PORT, SECCOMP, By

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weirlab.base.errors import InputError, LabError
 from weirlab.cli import layout
 from weirlab.cli.options import JsonOption, grouped, only, without
 from weirlab.cli.options.sockets import shown
 from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
-from weirlab.errors import InputError, LabError
 from weirlab.transfers.psock.dropin.options import (
     BPF,
     CONNECTIONS,

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.errors import MissingCapability
-from weirlab.interrupts import shielded
+from weirlab.base.errors import MissingCapability
+from weirlab.base.interrupts import shielded
 from weirlab.lab.isolation.groups import Groups, Refused, unified
 from weirlab.lab.linux.privilege import way_out
 from weirlab.link.host import journal

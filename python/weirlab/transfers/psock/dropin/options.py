@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import typer
 
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.transfers.psock.options import BindOption, ListenPortOption
 
 PORT: Final = 29102

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from weirlab import programs
-from weirlab.errors import InputError, MissingCapability
-from weirlab.interrupts import shielded
-from weirlab.quoting import quoted
+from weirlab.base import programs
+from weirlab.base.errors import InputError, MissingCapability
+from weirlab.base.interrupts import shielded
+from weirlab.base.quoting import quoted
 from weirlab.transfers.psock.options import TOKEN
 
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)

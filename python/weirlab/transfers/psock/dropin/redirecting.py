@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab.errors import LabError, MissingCapability
-from weirlab.interrupts import shielded
+from weirlab.base.errors import LabError, MissingCapability
+from weirlab.base.interrupts import shielded
 from weirlab.transfers.psock.dropin import program
 from weirlab.transfers.psock.dropin.group import check_root, control_group
 from weirlab.transfers.psock.dropin.options import BPF, SECCOMP, By
 
 if TYPE_CHECKING:
-    from weirlab import programs
     from weirlab._engine import ParallelRelay
+    from weirlab.base import programs
     from weirlab.transfers.psock.dropin.program import Program
 
 _PR_SET_CHILD_SUBREAPER: Final = 36

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.trace.times import Window
 
 USUAL: Final = ("throughput_bps", "rtt_us", "snd_cwnd", "snd_wnd_bytes", "notsent_bytes", "total_retrans")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from weirlab.errors import InputError, LabError, MissingCapability, WeirError
-from weirlab.quoting import quoted
+from weirlab.base.errors import InputError, LabError, MissingCapability, WeirError
+from weirlab.base.quoting import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from weirlab import interrupts
+from weirlab.base import interrupts
+from weirlab.base.errors import InputError
+from weirlab.base.files import HOST_FILES
 from weirlab.cli.options import ReportOptions, ResultOptions, grouped, only, without
 from weirlab.cli.streams import tell
-from weirlab.errors import InputError
-from weirlab.files import HOST_FILES
 from weirlab.trace import times
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.options import (
@@ -154,7 +154,7 @@ class AxisOptions:
 
     def check(self) -> None:
         """Raise ``InputError`` for what is not understood; the message names the option."""
-        from weirlab.amounts import parse_line
+        from weirlab.base.amounts import parse_line
         from weirlab.transfers.tcp import fields as names
 
         times.period_ns(self.period)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from weirlab.base.quantities import NOTHING
+from weirlab.base.tables import Table
 from weirlab.diagnosis.causes import PLACES
-from weirlab.quantities import NOTHING
-from weirlab.tables import Table
 from weirlab.trace.quantities import bit_rate, count, duration, octets, percent, size
 from weirlab.transfers.tcp.measure import samples
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from weirlab.quantities import NOTHING
-from weirlab.tables import Table
+from weirlab.base.quantities import NOTHING
+from weirlab.base.tables import Table
 from weirlab.trace.quantities import count, duration, octets, size
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from weirlab.base.quantities import NOTHING, duration
+from weirlab.base.tables import Table
 from weirlab.cli import layout, live
 from weirlab.cli.options.sockets import shown
-from weirlab.quantities import NOTHING, duration
-from weirlab.tables import Table
 from weirlab.trace.quantities import bit_rate, count, plural
 from weirlab.transfers.tcp.show.tables import WAYS_IN_WORDS, owner
 from weirlab.transfers.tcp.watching import Observer, Samples, Tally

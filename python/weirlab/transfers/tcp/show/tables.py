@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from weirlab.base.quantities import NOTHING, duration
+from weirlab.base.tables import Table
 from weirlab.cli.options.sockets import shown
-from weirlab.quantities import NOTHING, duration
-from weirlab.tables import Table
 from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size, words
 from weirlab.transfers.tcp import shares as where
 from weirlab.transfers.tcp.connections import Connection

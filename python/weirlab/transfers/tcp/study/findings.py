@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from weirlab.base.errors import TrialError, WeirError
+from weirlab.base.quantities import NOTHING
+from weirlab.base.tables import Table
 from weirlab.cli.results import diagnosis
 from weirlab.diagnosis.both import crossing
-from weirlab.errors import TrialError, WeirError
-from weirlab.quantities import NOTHING
-from weirlab.tables import Table
 from weirlab.trace import times
 from weirlab.trace.quantities import bit_rate, count, duration, plural, size
 from weirlab.trace.times import Window

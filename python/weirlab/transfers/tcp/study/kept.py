@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from weirlab.base.errors import InputError, StoreError
 from weirlab.diagnosis import stored
 from weirlab.diagnosis.both.crossing import Crossing, Delay
 from weirlab.diagnosis.causes import UNKNOWN
-from weirlab.errors import InputError, StoreError
 from weirlab.jobs.progress import RESUME
 from weirlab.store.frames import rows_of
 from weirlab.transfers.tcp.measure import samples

@@ -10,14 +10,14 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from weirlab.interrupts import shielded
+from weirlab.base.interrupts import shielded
 from weirlab.links.emulator import hosts
 from weirlab.links.emulator.running import EmulatedLink, emulated_link
 from weirlab.transfers.tcp import serving
 from weirlab.transfers.tcp.measure.capturing import MOST_BYTES
 
 if TYPE_CHECKING:
-    from weirlab.files import Inputs
+    from weirlab.base.files import Inputs
     from weirlab.lab.linux.namespace import Namespace
     from weirlab.transfers.tcp.study.section import TcpSection
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import polars as pl
 
+from weirlab.base.documents import plain
 from weirlab.cli.options.sockets import shown
-from weirlab.documents import plain
 from weirlab.records import (
     HostSample,
     RuleSetup,

@@ -12,9 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from weirlab import files
+from weirlab.base import files
+from weirlab.base.interrupts import shielded
 from weirlab.emulation.account import complaints
-from weirlab.interrupts import shielded
 from weirlab.link.stopping import Stop
 from weirlab.store.catalogue import utc_now
 from weirlab.studies.contract import Ground

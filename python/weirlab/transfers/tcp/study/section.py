@@ -8,8 +8,8 @@ from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field
 
-from weirlab.amounts import parse_line, parse_size, parse_time
-from weirlab.errors import InputError
+from weirlab.base.amounts import parse_line, parse_size, parse_time
+from weirlab.base.errors import InputError
 from weirlab.links.emulator.section import PathSection, Size, TextOrNumber, Words
 from weirlab.scenario.model import Root, Section, readable
 from weirlab.transfers.tcp import sending

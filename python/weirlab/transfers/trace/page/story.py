@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from weirlab import files
-from weirlab.errors import InputError
+from weirlab.base import files
+from weirlab.base.errors import InputError
 from weirlab.report.graphs import Graphs
 from weirlab.report.shell import environment
 from weirlab.report.story import Chapter, Origin, Story

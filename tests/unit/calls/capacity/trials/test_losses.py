@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weirlab.base.documents import plain
 from weirlab.calls.capacity.trials.columns import CapacityRow
 from weirlab.calls.capacity.trials.losses import disturbed, losses
 from weirlab.calls.capacity.trials.setting import CallTraffic
-from weirlab.documents import plain
 from weirlab.lab.inside.view import Sample, view
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.validity import sift

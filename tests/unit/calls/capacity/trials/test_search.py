@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from weirlab.base.errors import InputError
 from weirlab.calls.capacity.trials import CallGoal, CallTraffic, Carried, Search, search_calls
 from weirlab.calls.capacity.trials.columns import CapacityRow
-from weirlab.errors import InputError
 from weirlab.measure.trial import FailedTrial
 from weirlab.measure.validity import CAREFUL_LIMITS
 from weirlab.records import TrialSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab import programs
+from weirlab.base import programs
 from weirlab.calls.failover.bed import capabilities
 from weirlab.calls.failover.bed.capabilities import finding
 from weirlab.lab.dut import tool

@@ -7,6 +7,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from weirlab.base.errors import LabError
 from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
 from weirlab.calls.failover.fakes import SwitchBehaviour, SwitchFault, instant
 from weirlab.calls.failover.switches import CALLS as CALLS_TABLE
@@ -20,7 +21,6 @@ from weirlab.calls.failover.switches import (
     conclusions,
     plan,
 )
-from weirlab.errors import LabError
 from weirlab.measure.progress import Progress
 from weirlab.store import RunWriter
 from weirlab.store.frames import rows_of

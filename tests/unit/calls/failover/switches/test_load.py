@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from weirlab.base.documents import plain, typed
+from weirlab.base.errors import InputError, TrialError
 from weirlab.calls.failover.fakes import SwitchBehaviour, SwitchFault
 from weirlab.calls.failover.study import load_text
 from weirlab.calls.failover.switches import CommonLoad, Wanted, find_load
 from weirlab.calls.failover.switches.timing import Timing
-from weirlab.documents import plain, typed
-from weirlab.errors import InputError, TrialError
 from weirlab.store import RunWriter
 from weirlab.traffic.spec import Traffic
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from weirlab import _engine
+from weirlab.base.errors import MissingCapability
 from weirlab.calls.ipsec.endpoints.bed import JoinedEndpoints
 from weirlab.calls.ipsec.endpoints.plan import talk
 from weirlab.calls.ipsec.endpoints.section import Endpoints
-from weirlab.errors import MissingCapability
 from weirlab.lab.linux.namespace import Namespace
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from weirlab.base.errors import InputError
 from weirlab.calls.ipsec.endpoints.plan import ip_bytes, plan, talk
 from weirlab.calls.ipsec.endpoints.section import Endpoints, EndpointScenario
-from weirlab.errors import InputError
 from weirlab.scenario.load import from_plain
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.encapsulation.suites import SUITES

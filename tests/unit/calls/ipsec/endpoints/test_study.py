@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from weirlab.base.errors import InputError, LabError
 from weirlab.calls.ipsec.endpoints import EndpointsStudy
 from weirlab.calls.ipsec.endpoints.fakes import CAPACITY, SWING_NS, FakeBed, Fault, opener
 from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, Group
@@ -19,7 +20,6 @@ from weirlab.calls.ipsec.endpoints.searching import searched
 from weirlab.calls.ipsec.endpoints.section import Endpoints, EndpointScenario, Limit
 from weirlab.calls.ipsec.endpoints.study import page, stored
 from weirlab.calls.ipsec.endpoints.tables import compared
-from weirlab.errors import InputError, LabError
 from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain

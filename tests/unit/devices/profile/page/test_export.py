@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from weirlab.base.errors import InputError, StoreError
 from weirlab.devices.profile.page import gather
 from weirlab.devices.profile.page.drawing import draw
-from weirlab.errors import InputError, StoreError
 from weirlab.report.export import rendered, static, write_figures
 from weirlab.report.figure import Figure
 from weirlab.report.palette import LIGHT

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link import bindings
 from weirlab.link.recording.process import Source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.lab.cores import Cores
 from weirlab.links.monitor.bed.lab import spare_cpu
 from weirlab.links.monitor.bed.stages import stages_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import LabError
+from weirlab.base.errors import LabError
 from weirlab.links.monitor.bed import BARE, METHODS, RECORDING, Method, Settings, Stall
 from weirlab.links.monitor.fakes import FakeLink, Powers, TrialFault
 from weirlab.links.monitor.trials import (

@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.traffic.calls.signalling import PROBE_BYTES, Message, iax2
 from weirlab.traffic.calls.signalling.iax2 import IaxCall, Voice
 

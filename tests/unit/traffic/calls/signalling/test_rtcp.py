@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from weirlab.errors import InputError
+from weirlab.base.errors import InputError
 from weirlab.traffic.calls.signalling import ORIGIN_UNIX_S, PROBE_BYTES, rtcp
 from weirlab.traffic.calls.signalling.rtcp import Report, SenderInfo
 

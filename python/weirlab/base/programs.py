@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab.errors import MissingCapability
+from weirlab.base.errors import MissingCapability
 
 FOLDERS: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where the system's programs are looked for, and what they get as PATH."""

@@ -10,12 +10,12 @@ that a scenario names gets the right to do so (:class:`Inputs`).
 A stored file is a regular file, no link is followed to it, and it has an upper limit, too.
 """
 
-from weirlab.files.inputs import HOST_FILES, NO_FILES, Inputs
-from weirlab.files.locks import wait_for_lock
-from weirlab.files.reading import read_bytes, read_text
-from weirlab.files.refusals import ELSEWHERE, explain, shown, telling
-from weirlab.files.stored import load_json, open_regular, read_regular
-from weirlab.files.writing import (
+from weirlab.base.files.inputs import HOST_FILES, NO_FILES, Inputs
+from weirlab.base.files.locks import wait_for_lock
+from weirlab.base.files.reading import read_bytes, read_text
+from weirlab.base.files.refusals import ELSEWHERE, explain, shown, telling
+from weirlab.base.files.stored import load_json, open_regular, read_regular
+from weirlab.base.files.writing import (
     SCRATCH,
     check_folder,
     check_output,

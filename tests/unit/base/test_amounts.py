@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.amounts import parse_budget, parse_line, parse_size, parse_time
-from weirlab.errors import InputError
+from weirlab.base.amounts import parse_budget, parse_line, parse_size, parse_time
+from weirlab.base.errors import InputError
 
 
 def test_sizes_and_times_are_read_with_units() -> None:

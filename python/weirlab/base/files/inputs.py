@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from weirlab.errors import InputError
-from weirlab.files import reading
-from weirlab.files.refusals import shown
+from weirlab.base.errors import InputError
+from weirlab.base.files import reading
+from weirlab.base.files.refusals import shown
 
 T = TypeVar("T")
 

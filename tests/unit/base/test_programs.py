@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from weirlab import programs
-from weirlab.errors import MissingCapability
+from weirlab.base import programs
+from weirlab.base.errors import MissingCapability
 from weirlab.lab import inside, machines, management
 from weirlab.link import bindings
 from weirlab.link.recording.process import RecorderProcess, Source, wait_for

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from weirlab.errors import InputError
-from weirlab.files.refusals import ELSEWHERE, LONG_NAME, explain, kind_of, shown, telling
+from weirlab.base.errors import InputError
+from weirlab.base.files.refusals import ELSEWHERE, LONG_NAME, explain, kind_of, shown, telling
 
 SCRATCH: Final = ".*.tmp"
 """Pattern of the temporary name that :func:`write` gives a file before it replaces another."""

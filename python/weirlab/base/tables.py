@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from weirlab.quantities import NOTHING
-from weirlab.quoting import printable
+from weirlab.base.quantities import NOTHING
+from weirlab.base.quoting import printable
 
 # The pattern is unambiguous, so that no text from elsewhere makes it backtrack for long.
 _NUMBER: Final = (

@@ -12,9 +12,9 @@ import stat
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from weirlab.errors import StoreError
-from weirlab.files.refusals import ELSEWHERE, kind_of, shown, telling
-from weirlab.limits import MOST_JSON_BYTES, MOST_JSON_VALUES
+from weirlab.base.errors import StoreError
+from weirlab.base.files.refusals import ELSEWHERE, kind_of, shown, telling
+from weirlab.base.limits import MOST_JSON_BYTES, MOST_JSON_VALUES
 
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final
 
-from weirlab.errors import LabError, MissingCapability
+from weirlab.base.errors import LabError, MissingCapability
 
 
 @contextmanager

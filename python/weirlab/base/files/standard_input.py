@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.files.refusals import telling
+from weirlab.base.errors import InputError
+from weirlab.base.files.refusals import telling
 
 DASH: Final = Path("-")
 _OPEN: Final = Path("/dev/stdin")

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from weirlab import files
-from weirlab.errors import InputError, StoreError
+from weirlab.base import files
+from weirlab.base.errors import InputError, StoreError
 
 
 def names(folder: Path) -> list[str]:

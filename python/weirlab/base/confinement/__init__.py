@@ -32,7 +32,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
-from weirlab import programs
+from weirlab.base import programs
 
 Calls = Literal["all", "files", "drawing", "service"]
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
-from weirlab.quoting import quoted
+from weirlab.base.quoting import quoted
 
 if TYPE_CHECKING:
     import numpy as np

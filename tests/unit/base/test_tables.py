@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.tables import Table
+from weirlab.base.tables import Table
 
 
 def numeric(*cells: str) -> bool:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.files.refusals import LONG_NAME, kind_of, shown
+from weirlab.base.errors import InputError
+from weirlab.base.files.refusals import LONG_NAME, kind_of, shown
 
 _BLOCK_BYTES: Final = 1 << 16
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weirlab import interrupts
-from weirlab.errors import LabError
-from weirlab.interrupts import interruptible, owned, shielded
+from weirlab.base import interrupts
+from weirlab.base.errors import LabError
+from weirlab.base.interrupts import interruptible, owned, shielded
 from weirlab.link.stopping import Stop
 from weirlab.store import Store
 
@@ -175,8 +175,8 @@ def test_a_thread_can_open_a_store(tmp_path: Path) -> None:
 def test_polars_does_not_raise_past_the_shield() -> None:
     script = """
 import os, signal, time
-from weirlab import interrupts
-from weirlab.errors import LabError
+from weirlab.base import interrupts
+from weirlab.base.errors import LabError
 interrupts.catch()
 import polars as pl
 from weirlab.store import Store
@@ -202,7 +202,8 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize(
-    "module", ["weirlab.interrupts", "weirlab.cli.program.app", "typer", "weirlab.studies.commands.stored"]
+    "module",
+    ["weirlab.base.interrupts", "weirlab.cli.program.app", "typer", "weirlab.studies.commands.stored"],
 )
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_while_modules_are_imported_ends_quietly(module: str, number: int, code: int) -> None:
@@ -222,15 +223,15 @@ main()
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment
     )
     # Before the first handler is in place SIGTERM does what it does to every program.
-    assert told.returncode in (code, -number if module == "weirlab.interrupts" else code)
+    assert told.returncode in (code, -number if module == "weirlab.base.interrupts" else code)
     assert told.stderr in ("", "weir: interrupted\n")
 
 
 def test_an_interruption_inside_an_evaluated_text_does_not_change_the_exit_code() -> None:
     script = """
 import signal, sys
-from weirlab import interrupts
-from weirlab.errors import LabError
+from weirlab.base import interrupts
+from weirlab.base.errors import LabError
 interrupts.catch()
 try:
     eval("signal.raise_signal(signal.SIGTERM)")
@@ -293,7 +294,7 @@ def test_a_signal_after_the_end_of_the_command_ends_quietly_with_its_exit_code(
     owner, name = ("signal", "setitimer") if inside else ("interrupts", "ignore")
     script = f"""
 import signal, sys
-from weirlab import interrupts
+from weirlab.base import interrupts
 function = {owner}.{name}
 def struck(*arguments):
     {owner}.{name} = function

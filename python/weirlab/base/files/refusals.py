@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from weirlab.errors import DiskFull, StoreError
-from weirlab.quoting import printable, shortened
+from weirlab.base.errors import DiskFull, StoreError
+from weirlab.base.quoting import printable, shortened
 
 ELSEWHERE: Final = "choose another place"
 

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from weirlab import confinement, programs
-from weirlab.confinement import Confinement
+from weirlab.base import confinement, programs
+from weirlab.base.confinement import Confinement
 
 
 def command(

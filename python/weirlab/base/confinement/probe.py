@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from weirlab import confinement
+from weirlab.base import confinement
 
 
 def main(folder: str) -> None:

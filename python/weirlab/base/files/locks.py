@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 
-from weirlab.interrupts import interruptible
+from weirlab.base.interrupts import interruptible
 
 
 @interruptible

@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import CodeType, FrameType
 from typing import Any, Final, TypeVar
 
-from weirlab.errors import WeirError
+from weirlab.base.errors import WeirError
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

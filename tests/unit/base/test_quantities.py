@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from weirlab import quantities
+from weirlab.base import quantities
 from weirlab.cli import quantities as on_a_terminal
 from weirlab.model import words
 from weirlab.report import numbers as on_a_page

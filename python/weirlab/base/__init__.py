@@ -1,0 +1,1 @@
+"""Plain support for all parts: units and quantities, errors, files, programs, documents, tables."""
